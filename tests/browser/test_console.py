@@ -278,6 +278,7 @@ def test_pipelines_show_what_they_said(page: Page, server: Address) -> None:
         "lag": 5,
         "error": "the disk is full",
         "error_class": "STORAGE_FULL",
+        "dead_letter_topic": "persistent://public/default/rejected",
     }
     body = {"messages": [{"value": json.dumps(event)}]}
     assert (
@@ -289,6 +290,8 @@ def test_pipelines_show_what_they_said(page: Page, server: Address) -> None:
     expect(row).to_contain_text("1,234")
     row.get_by_text("STORAGE_FULL").click()
     expect(row).to_contain_text("the disk is full")
+    row.get_by_role("link", name="public/default/rejected").click()
+    expect(page.get_by_role("heading", name="public/default/rejected")).to_be_visible()
 
 
 def test_the_interface_is_searched_and_tried(page: Page) -> None:

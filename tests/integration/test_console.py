@@ -102,7 +102,8 @@ async def test_what_the_server_is() -> None:
             None,
         )
         assert "offsets" in said["capabilities"]
-        assert said["namespaces"] == ["penstock/system", "public/default"]
+        assert said["namespaces"] == said["administered"] == ["penstock/system", "public/default"]
+        assert said["cluster"] is None
         assert said["limits"]["connections"][1] > 0
 
 
@@ -197,6 +198,7 @@ async def test_callers_see_what_they_may() -> None:
         assert (await server.client.get("/console")).status_code == 200  # the page holds nothing
         said = await ask("guest", f"{API}/server")
         assert (said["role"], said["superuser"], said["storage"], said["limits"]) == ("guest", False, {}, {})
+        assert (said["namespaces"], said["administered"], said["cluster"]) == (["public/default"], [], None)
         page = await ask("guest", f"{API}/topics")
         assert [row["topic"].rpartition("/")[2] for row in page["topics"]] == ["seen"]
         assert page["total"] == 1

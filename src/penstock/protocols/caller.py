@@ -237,6 +237,11 @@ class Caller:
 
     # -- namespaces, tenants, the server
 
+    def administers(self, namespace: NamespaceName) -> bool:
+        """Whether the role administers the namespace; nothing is noted as refused."""
+        permissions = self._permissions()
+        return permissions is None or all(permissions.may_in(role, ADMIN, namespace) for role in self._roles)
+
     def may_administer(self, namespace: NamespaceName | None = None) -> None:
         """Raise FORBIDDEN unless the role administers the namespace (None: the whole server)."""
         permissions = self._permissions()

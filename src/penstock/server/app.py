@@ -116,7 +116,7 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     history = None
     if config.console.enabled:
         history = History(context, requests, counts, config.console.history_hours)
-    console = ConsoleEndpoint(context, history, rest.services)
+    console = ConsoleEndpoint(context, history, rest.services, config.engine.url)
     endpoints["console"] = console
     asgi = Application(endpoints, {"ws": websocket}, Pages(context, console), origins, requests, tracing)
     return App(context, rest, binary, kafka_rest, sockets, asgi, requests, history, tracing)

@@ -47,7 +47,7 @@ EVENT_TIMEOUT_S: Final = 5.0
 # What goes to the system topic; status.json and listeners get the rest too.
 _PUBLIC: Final = (
     *("pipeline", "run_id", "query", "state", "batch", "rows", "rows_per_second", "lag", "batch_ms"),
-    *("watermark", "rejected", "error", "error_class", "at"),
+    *("watermark", "rejected", "error", "error_class", "dead_letter_topic", "at"),
 )
 
 Event = dict[str, Any]
@@ -150,6 +150,8 @@ class Reporter:
         self, spec: Spec, folder: Folder, run_id: str, listener: Callable[[Event], None] | None = None
     ) -> None:
         self.last: Event = {"pipeline": spec.name, "run_id": run_id}
+        if spec.dead_letters:
+            self.last["dead_letter_topic"] = str(TopicName.parse(spec.dead_letters))
         self._folder = folder
         self._listener = listener
         self._lock = threading.Lock()

@@ -27,12 +27,16 @@ _BY_PATH: Final = {operation.path: operation for operation in OPERATIONS}
 class ConsoleEndpoint:
     """The console of one server; off without a `history`. `rest` is what streams share with the REST endpoint."""
 
-    def __init__(self, context: ServerContext, history: History | None, rest: RestServices) -> None:
+    def __init__(
+        self, context: ServerContext, history: History | None, rest: RestServices, cluster_url: str = ""
+    ) -> None:
         self.assets = Assets()
         self.enabled = history is not None
         self._context = context
         self._rest = rest
-        self._services = None if history is None else Services(history, Pipelines(context.broker))
+        self._services = (
+            None if history is None else Services(history, Pipelines(context.broker), cluster_url)
+        )
 
     async def __call__(self, exchange: Exchange) -> None:
         try:

@@ -30,15 +30,20 @@ _INTEGER: Final = {"type": "integer", "minimum": 0}
 
 
 class ServerAnswer(msgspec.Struct):
-    """What the server is, and what the caller is to it. `engine`: `embedded`, `pulsar` or `kafka`."""
+    """What the server is, and what the caller is to it. `engine`: `embedded`, `pulsar` or `kafka`.
+
+    `cluster` is its URL, for superusers. `administered`: the namespaces that the caller may make topics in.
+    """
 
     version: str
     engine: str
+    cluster: str | None
     capabilities: list[str]
     authentication: bool
     role: str | None
     superuser: bool
     namespaces: list[str]
+    administered: list[str]
     http_url: str
     pulsar_url: str
     storage: dict[str, Any]
@@ -102,6 +107,7 @@ class Services(msgspec.Struct, frozen=True):
 
     history: History
     pipelines: Pipelines
+    cluster_url: str = ""
 
 
 @table.on(
@@ -115,15 +121,17 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
     context = caller.context
     broker = context.broker
     cluster = broker.cluster
-    names = await _namespaces(caller)
+    names = _namespaces(caller)
     return ServerAnswer(
         version=__version__,
         engine="embedded" if cluster is None else cluster.kind,
+        cluster=services.cluster_url if caller.is_super and services.cluster_url else None,
         capabilities=sorted(each.name.lower() for each in broker.capabilities),
         authentication=context.auth is not None,
         role=caller.role,
         superuser=caller.is_super,
-        namespaces=names,
+        namespaces=[str(name) for name in names],
+        administered=[str(name) for name in names if caller.administers(name)],
         http_url=context.http_url,
         pulsar_url=context.pulsar_url,
         storage=_storage(caller) if caller.is_super else {},
@@ -132,9 +140,9 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
     )
 
 
-async def _namespaces(caller: Caller) -> list[str]:
+def _namespaces(caller: Caller) -> list[NamespaceName]:
     known = caller.context.broker.namespaces
-    return sorted(str(name) for name in known.all() if caller.knows(name))
+    return sorted((name for name in known.all() if caller.knows(name)), key=str)
 
 
 def _storage(caller: Caller) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Event(msgspec.Struct):
     watermark: str | int | None = None
     error: str | None = None
     error_class: str | None = None
+    dead_letter_topic: str | None = None
 
 
 _GAUGES: Final = {

@@ -59,6 +59,7 @@ export function Chart({ title, data, series, format, height = 160 }) {
           label,
           stroke: colour(COLOURS[index % COLOURS.length]),
           width: 2,
+          dash: index < COLOURS.length ? undefined : [6, 4],
           points: { show: false },
           value: (_, value) => (value == null ? "–" : format(value)),
         })),

@@ -41,6 +41,11 @@ const First = () => html`
     <p>The first message makes its topic. Publish one from a terminal, or <a href=${link(["topics"])}>create a topic here</a>.</p>
   </${Empty}>`;
 
+function stateOf({ engine, problem, storage }) {
+  if (engine !== "embedded") return problem ? "not reached" : "reached";
+  return storage.failing ? "takes no writes" : "takes writes";
+}
+
 function Bounds({ server }) {
   const { connections, bytes_in_flight: held } = server.limits;
   const { size, size_max: most, disk_free: free, failing, message } = server.storage;
@@ -51,6 +56,9 @@ function Bounds({ server }) {
   if (failing) near.push(message);
   return html`
     <div class="figures">
+      <${Figure} label="Engine" value=${server.engine} hint=${server.cluster} />
+      ${server.cluster && html`<${Figure} label="Cluster" value=${server.cluster} />`}
+      <${Figure} label="State" value=${stateOf(server)} />
       <${Figure} label="Connections" value=${connections ? `${count(connections[0])} of ${count(connections[1])}` : "–"} />
       <${Figure} label="Held for clients" value=${held ? `${bytes(held[0])} of ${bytes(held[1])}` : "–"} hint="Bytes of requests, frames and answers that are in flight" />
       ${size != null && html`<${Figure} label="Storage" value=${most ? `${bytes(size)} of ${bytes(most)}` : bytes(size)} />`}

@@ -1,5 +1,5 @@
 // What the pipelines said last of their batches.
-import { get } from "../api.js";
+import { get, shortTopic } from "../api.js";
 import { ago, count, ms, rate } from "../format.js";
 import { useLoad } from "../hooks.js";
 import { html } from "../lib.js";
@@ -15,6 +15,7 @@ const COLUMNS = [
   { title: "Lag", number: true, cell: (row) => count(row.lag) },
   { title: "Batch took", number: true, cell: (row) => ms(row.batch_ms) },
   { title: "Rejected", number: true, cell: (row) => count(row.rejected) },
+  { title: "Dead letters", cell: (row) => (row.dead_letter_topic ? html`<a href=${topicLink(row.dead_letter_topic)}>${shortTopic(row.dead_letter_topic)}</a>` : "–") },
   { title: "Last heard", cell: (row) => ago(row.at) },
   { title: "Error", cell: (row) => (row.error ? html`<details><summary class="bad">${row.error_class ?? "error"}</summary><pre class="value">${row.error}</pre></details>` : "") },
 ];
@@ -27,5 +28,5 @@ export function Pipelines() {
       ? html`<${Empty} title="No pipeline has reported here"><p>A declared pipeline says after each batch how it goes:</p>
           <pre><code>penstock pipeline run sales.toml</code></pre></${Empty}>`
       : html`<${Table} caption="Pipelines" columns=${COLUMNS} rows=${pipelines} rowKey=${(row) => row.pipeline} />
-          <p class="dim">Rows that were rejected are in each pipeline's dead letter topic. All reports are messages of <a href=${topicLink(topic)}>${topic}</a>.</p>`)}</${Loaded}>`;
+          <p class="dim">All reports are messages of <a href=${topicLink(topic)}>${topic}</a>.</p>`)}</${Loaded}>`;
 }

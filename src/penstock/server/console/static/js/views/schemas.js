@@ -16,7 +16,7 @@ export function definition(schema) {
   }
 }
 
-export function Schemas({ name, reload }) {
+export function Schemas({ name, may, reload }) {
   const load = useLoad(async (signal) => (await get(`${schemaPath(name)}/schemas`, {}, signal)).getSchemaResponses, [name]);
   const changed = () => {
     load.reload();
@@ -26,9 +26,9 @@ export function Schemas({ name, reload }) {
     <${Loaded} of=${load}>${(versions) => html`
       <div>
         ${versions.length === 0
-          ? html`<${Empty} title="No schema yet"><p>Messages without one are bytes. Register the first version below, or publish with a schema.</p></${Empty}>`
+          ? html`<${Empty} title="No schema yet"><p>Messages without one are bytes. ${may.produce ? "Register the first version below, or publish with a schema." : "Who may publish registers the first version."}</p></${Empty}>`
           : html`<${Versions} key=${versions.length} versions=${versions} />`}
-        <${Draft} name=${name} newest=${versions.at(-1)} changed=${changed} />
+        <${Draft} may=${may} name=${name} newest=${versions.at(-1)} changed=${changed} />
       </div>`}</${Loaded}>`;
 }
 
@@ -47,7 +47,7 @@ function Versions({ versions }) {
     </tbody></table></div>`;
 }
 
-function Draft({ name, newest, changed }) {
+function Draft({ may, name, newest, changed }) {
   const body = ({ type, schema }) => ({ type, schema, properties: {} });
   const [verdict, setVerdict] = useState(null);
   const check = async (form) => {
@@ -67,7 +67,7 @@ function Draft({ name, newest, changed }) {
     <h2>A draft</h2>
     <${Form} submit=${action === "check" ? "Check whether it may follow" : "Register"} action=${submitted}>
       <${Field} label="What to do"><select name="action" value=${action} onChange=${(event) => setAction(event.target.value)}>
-        <option value="check">check the compatibility</option><option value="register">register a new version</option></select></${Field}>
+        <option value="check">check the compatibility</option>${may.produce && html`<option value="register">register a new version</option>`}</select></${Field}>
       <${Field} label="Type"><select name="type">${TYPES.map((each) => html`<option key=${each} value=${each} selected=${each === (newest?.type ?? "AVRO")}>${each}</option>`)}</select></${Field}>
       <${Field} label="Definition"><textarea name="schema" rows="10" spellcheck=${false}>${newest ? definition(newest) : ""}</textarea></${Field}>
     </${Form}>

@@ -9,6 +9,7 @@ import { redrive } from "../redrive.js";
 import { Action, Empty, Field, Form, Loaded, Table } from "../ui.js";
 
 const KEPT = 300; // points of the lag's chart
+const LINES = 8; // of the chart
 const PEEK = 10;
 
 const COLUMNS = (name) => [
@@ -22,7 +23,7 @@ const COLUMNS = (name) => [
   { title: "Redelivered", number: true, cell: ([, one]) => count(one.msgRedeliverCounter) },
 ];
 
-export function Subscriptions({ name, topic, route }) {
+export function Subscriptions({ name, topic, route, may }) {
   const chosen = route.values.name;
   const stats = useLoad(
     (signal) => get(`${adminPath(name)}/${topic.partitions > 0 ? "partitioned-stats" : "stats"}`, {}, signal),
@@ -35,7 +36,7 @@ export function Subscriptions({ name, topic, route }) {
     <${Loaded} of=${stats}>${(value) => {
       const all = Object.entries(value.subscriptions).sort();
       const one = value.subscriptions[chosen];
-      if (chosen && one) return html`<${Subscription} name=${name} topic=${topic} subscription=${chosen} one=${one} stats=${value} reload=${stats.reload} />`;
+      if (chosen && one) return html`<${Subscription} name=${name} topic=${topic} may=${may} subscription=${chosen} one=${one} stats=${value} reload=${stats.reload} />`;
       return html`
         <div>
           ${all.length === 0
@@ -50,18 +51,27 @@ export function Subscriptions({ name, topic, route }) {
     }}</${Loaded}>`;
 }
 
-// Points of the backlog of each partition, gathered while the page is open.
+const number = (partition) => Number(partition.split("-").at(-1));
+const byNumber = (a, b) => number(a) - number(b);
+
+// The chart of the backlog of each partition, gathered while the page is open; of many, of those with the most of it.
 function useLag(stats, subscription) {
   const points = useRef([]);
   return useMemo(() => {
-    const parts = Object.keys(stats.partitions ?? {}).length ? Object.values(stats.partitions) : [stats];
-    points.current = [...points.current, [Date.now() / 1000, ...parts.slice(0, 8).map((each) => each.subscriptions[subscription]?.msgBacklog ?? 0)]].slice(-KEPT);
-    const columns = points.current[0].length;
-    return Array.from({ length: columns }, (_, index) => points.current.map((point) => point[index] ?? null));
+    const partitions = Object.entries(stats.partitions ?? {});
+    const logs = partitions.length ? partitions : [["backlog", stats]];
+    const now = Object.fromEntries(logs.map(([log, each]) => [log, each.subscriptions[subscription]?.msgBacklog ?? 0]));
+    points.current = [...points.current, [Date.now() / 1000, now]].slice(-KEPT);
+    const most = Object.keys(now).sort((a, b) => now[b] - now[a] || byNumber(a, b)).slice(0, LINES);
+    if (partitions.length) most.sort(byNumber);
+    return {
+      labels: partitions.length ? most.map((log) => `partition ${number(log)}`) : most,
+      data: [points.current.map(([at]) => at), ...most.map((log) => points.current.map(([, there]) => there[log] ?? null))],
+    };
   }, [stats, subscription]);
 }
 
-function Subscription({ name, topic, subscription, one, stats, reload }) {
+function Subscription({ name, topic, may, subscription, one, stats, reload }) {
   const path = `${adminPath(name)}/subscription/${encodeURIComponent(subscription)}`;
   const lag = useLag(stats, subscription);
   const then = (action) => async (values) => {
@@ -69,9 +79,8 @@ function Subscription({ name, topic, subscription, one, stats, reload }) {
     await reload();
     return "Done.";
   };
-  const partitions = Object.keys(stats.partitions ?? {}).sort();
+  const partitions = Object.keys(stats.partitions ?? {}).sort(byNumber);
   const logs = partitions.length ? partitions : [name];
-  const labels = lag.slice(1).map((_, index) => (partitions.length ? `partition ${partitions[index].split("-").at(-1)}` : "backlog"));
   const reset = ({ at, time, id }) => {
     if (at === "time") return post(`${path}/resetcursor/${new Date(time).getTime()}`);
     return post(`${path}/resetcursor`, at === "id" ? id : at);
@@ -81,7 +90,7 @@ function Subscription({ name, topic, subscription, one, stats, reload }) {
     <p class="crumbs"><a href=${topicLink(name, "subscriptions")}>Subscriptions</a> /</p>
     <h2 class="wrap">${subscription}</h2>
     <p>${one.type ? html`<span class="tag">${one.type}</span>` : "No consumer is connected."} ${count(one.msgBacklog)} messages wait, ${count(one.unackedMessages)} are out unacknowledged, ${count(one.msgRedeliverCounter)} were redelivered.</p>
-    <${Chart} title="Messages not acknowledged, while this page is open" series=${labels} data=${lag} format=${compact} />
+    <${Chart} title="Messages not acknowledged, while this page is open" series=${lag.labels} data=${lag.data} format=${compact} />
     <h3>Consumers</h3>
     ${one.consumers.length === 0 ? html`<p class="dim">None is connected.</p>` : html`<${Table} caption="Consumers" rows=${one.consumers} rowKey=${(each) => each.consumerName + each.address} columns=${[
       { title: "Name", cell: (each) => `${each.consumerName}${each.consumerName === one.activeConsumerName ? " (active)" : ""}` },
@@ -114,7 +123,7 @@ function Subscription({ name, topic, subscription, one, stats, reload }) {
       <${Action} label="Delete the subscription" danger confirm=${`Delete ${subscription}? Its place in the topic is lost${one.consumers.length ? ", and its consumers are disconnected" : ""}.`}
         action=${async () => { await remove(path, { force: one.consumers.length > 0 }); go(["topic", name, "subscriptions"]); }} />
     </div>
-    <${DeadLetters} name=${name} subscription=${subscription} />`;
+    <${DeadLetters} name=${name} subscription=${subscription} mayPublish=${may.produce} />`;
 }
 
 function Peek({ logs, subscription, backlog }) {
@@ -142,7 +151,7 @@ function Peek({ logs, subscription, backlog }) {
     ]} />`}`;
 }
 
-function DeadLetters({ name, subscription }) {
+function DeadLetters({ name, subscription, mayPublish }) {
   const letters = `${name}-${subscription}-DLQ`;
   const load = useLoad(async (signal) => {
     try {
@@ -152,6 +161,7 @@ function DeadLetters({ name, subscription }) {
       throw error;
     }
   }, [letters], 5000);
+  const may = useLoad((signal) => get("/console/api/permissions", { topic: letters }, signal), [letters]);
   const [moved, setMoved] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => () => setMoved(null), []);
@@ -165,8 +175,8 @@ function DeadLetters({ name, subscription }) {
     <h3>Dead letters</h3>
     <p><a href=${topicLink(letters)}>${shortTopic(letters)}</a> holds ${count(load.value.messages)} messages.</p>
     <div class="buttons">
-      <${Action} label="Publish them again" confirm=${`Publish what ${shortTopic(letters)} has not published again yet to ${shortTopic(name)}? Each message is acknowledged there once it is published: after an interruption, one may come twice.`} action=${run} />
-      <${Action} label="Purge" danger confirm=${`Delete all ${count(load.value.messages)} messages of ${shortTopic(letters)}?`} action=${async () => { await remove(`${adminPath(letters)}/truncate`); load.reload(); }} />
+      ${mayPublish && may.value?.consume && html`<${Action} label="Publish them again" confirm=${`Publish what ${shortTopic(letters)} has not published again yet to ${shortTopic(name)}? Each message is acknowledged there once it is published: after an interruption, one may come twice.`} action=${run} />`}
+      ${may.value?.admin && html`<${Action} label="Purge" danger confirm=${`Delete all ${count(load.value.messages)} messages of ${shortTopic(letters)}?`} action=${async () => { await remove(`${adminPath(letters)}/truncate`); load.reload(); }} />`}
       ${moved !== null && html`<span class="done" role="status">${count(moved)} published again.</span>`}
       ${error}
     </div>`;

@@ -41,7 +41,7 @@ export function Topics({ route, server }) {
         </select>
       </${Field}>
       <${Search} value=${search} change=${(text) => change({ search: text })} />
-      <button type="button" class="primary" onClick=${() => setCreating(true)}>Create a topic</button>
+      ${server.administered.includes(namespace) && html`<button type="button" class="primary" onClick=${() => setCreating(true)}>Create a topic</button>`}
     </div>
     ${creating && html`<${Create} namespace=${namespace} close=${() => setCreating(false)} created=${page.reload} />`}
     <${Loaded} of=${page}>${({ total, matched, topics }) => (total === 0
