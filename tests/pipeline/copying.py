@@ -14,7 +14,7 @@ name = "{name}"
 trigger = "100 milliseconds"
 {more}
 [spark]
-"spark.sql.shuffle.partitions" = 1
+"spark.sql.shuffle.partitions" = {shuffles}
 "spark.ui.enabled" = false
 {spark}
 [sources.s]
@@ -57,14 +57,18 @@ _EXPECT = f"""expect = [{{ name = "good", predicate = "CAST(key AS STRING) <> '{
 NAMES = ("topic", "table", "both")
 
 
-def write(folder: Path, *, rows: int, spark: str = "", source: str = "", python: str = "") -> list[Path]:
+def write(
+    folder: Path, *, rows: int, spark: str = "", source: str = "", python: str = "", shuffles: int = 1
+) -> list[Path]:
     """Write the three files; `spark` and `source` are further lines of those tables.
 
+    `shuffles` is how many tasks have what `both` reads more than once: its marked rows, before they pass `python`.
     `python` is a function for all rows to pass, with {name} for the pipeline's name.
     """
 
     def top(name: str, more: str = "", expect: str = "") -> str:
-        text = _TOP.format(name=name, more=more, rows=rows, spark=spark, source=source) + expect
+        settings = {"spark": spark, "source": source, "shuffles": shuffles}
+        text = _TOP.format(name=name, more=more, rows=rows, **settings) + expect
         return text + (_PYTHON.format(python=python.format(name=name)) if python else "")
 
     view = "passed" if python else "marked"

@@ -225,7 +225,9 @@ def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_pat
         (tmp_path / "steps.py").write_text(STEPS.format(host=host, port=port))
         # Else the few messages of both partitions would share a task.
         source = "min_partitions = 2"
-        declared = copying.write(tmp_path, rows=1000, spark=SPEED, source=source, python="steps:{name}")
+        declared = copying.write(
+            tmp_path, rows=1000, spark=SPEED, source=source, python="steps:{name}", shuffles=2
+        )
         # A task that is as good as done waits for its copy: both end.
         copies = []
         for name in ("topic", "table"):
