@@ -106,7 +106,7 @@ def test_a_request_whose_answer_was_lost(server: Address, client: Stages) -> Non
 
 
 def delete(client: Stages, name: str) -> None:
-    with HttpClient(client._access) as http:
+    with HttpClient(client._calls._access) as http:
         http.call("DELETE", f"/admin/v2/persistent/public/default/{name}")
 
 
@@ -146,7 +146,7 @@ def test_a_request_again_after_its_topic_was_deleted(server: Address, client: St
 @pytest.mark.parametrize("partitions", [2, 1, 0])
 def test_a_partitioned_topic_that_was_created_again(client: Stages, partitions: int) -> None:
     name = f"wide-{partitions}"
-    with HttpClient(client._access) as http:
+    with HttpClient(client._calls._access) as http:
         http.create_topic(topic(name), 2)
         held = [stage(client, name, 1, "s", **{f"{name}-partition-{number}": 2 for number in (0, 1)})]
         done = client.commit(name, 1, held, [topic(name)])
@@ -160,7 +160,7 @@ def test_a_partitioned_topic_that_was_created_again(client: Stages, partitions: 
 
 def test_a_topic_of_a_commit_without_messages_can_be_deleted(client: Stages) -> None:
     client.commit("hollow", 1, [stage(client, "hollow", 1, "s", hollow_dead=1)], [topic("hollow")])
-    with HttpClient(client._access) as http:
+    with HttpClient(client._calls._access) as http:
         http.create_topic(topic("hollow"), 0)
     client.commit("hollow", 2, [], [topic("hollow")])
     delete(client, "hollow")
@@ -179,7 +179,7 @@ def test_a_batch_of_nothing(client: Stages) -> None:
 
 
 def test_topics_are_a_set_of_base_topics(client: Stages) -> None:
-    with HttpClient(client._access) as http:
+    with HttpClient(client._calls._access) as http:
         http.create_topic(topic("parts"), 2)
     names = [
         [topic("parts"), topic("set-b")],

@@ -155,7 +155,7 @@ function DeadLetters({ name, subscription, mayPublish }) {
   const letters = `${name}-${subscription}-DLQ`;
   const load = useLoad(async (signal) => {
     try {
-      return await get(adminPath(letters), {}, signal);
+      return await get("/console/api/topic", { topic: letters }, signal);
     } catch (error) {
       if (error.status === 404) return null;
       throw error;

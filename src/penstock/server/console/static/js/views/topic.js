@@ -19,8 +19,11 @@ const VIEWS = { messages: Messages, live: Live, publish: Publish, subscriptions:
 
 export function Topic({ route, server }) {
   const [, name, tab = "messages"] = route.path;
-  const about = useLoad((signal) => get(adminPath(name), {}, signal), [name], 15000);
-  const stats = useLoad((signal) => get(`${adminPath(name)}/stats`, {}, signal), [name], 3000);
+  const about = useLoad((signal) => get("/console/api/topic", { topic: name }, signal), [name], 15000);
+  const partitions = about.value?.partitions;
+  const stats = useLoad(
+    async (signal) => (partitions === undefined ? undefined : get(`${adminPath(name)}/${partitions > 0 ? "partitioned-stats" : "stats"}`, {}, signal)),
+    [name, partitions], 3000);
   const may = useLoad((signal) => get("/console/api/permissions", { topic: name }, signal), [name]);
   const View = VIEWS[tab] ?? Messages;
   const tabs = TABS.filter(([each]) => !may.value || NEEDS[each].some((action) => may.value[action]));
