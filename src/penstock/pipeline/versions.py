@@ -68,6 +68,7 @@ else:
 __all__ = [
     "CHECKPOINTING",
     "LIMITS",
+    "WRAPPED",
     "DataSourceStreamArrowWriter",
     "ReadAllAvailable",
     "ReadLimit",
@@ -86,6 +87,9 @@ CHECKPOINTING: Final = "checkpointing." if VERSION >= (4, 1) else ""
 
 # Whether a stream's reader is told where a batch begins and how much it may hold.
 LIMITS: Final = VERSION >= (4, 2)
+
+# Where it is not, `availableNow` would run one batch, however little is in it, and leave the windows that it closes.
+WRAPPED: Final = {} if LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if VERSION >= (4, 2) else {}  # UTC is all that there was
 
