@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 
+from .errors import PipelineError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -77,6 +79,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "arrow_type",
+    "check_stateful",
     "map_in_arrow",
 ]
 
@@ -106,6 +109,12 @@ def arrow_type(kind: "t.DataType") -> "pa.DataType":
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(kind, **_UTC)
+
+
+def check_stateful() -> None:
+    """Raise PipelineError where this PySpark has no `transformWithState` of rows: before 4.1."""
+    if VERSION < (4, 1):
+        raise PipelineError(f"a stateful step needs PySpark 4.1 or later; this is {pyspark.__version__}")
 
 
 def map_in_arrow(frame: "DataFrame", function: Callable[..., Any], schema: str) -> "DataFrame":

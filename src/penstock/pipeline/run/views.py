@@ -20,7 +20,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions, windows_of
-from penstock.pipeline.versions import WRAPPED
+from penstock.pipeline.versions import WRAPPED, check_stateful
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
@@ -173,6 +173,7 @@ def _made(spec: Spec, spark: SparkSession, step: Step) -> DataFrame:
     if step.deduplicate:
         check_columns(frame.schema, "deduplicate", step.deduplicate)
         return frame.dropDuplicatesWithinWatermark(list(step.deduplicate))
+    check_stateful()
     check_columns(frame.schema, "keys", step.keys)
     processor = load_callable(spec.folder, step.stateful, "stateful")
     time_mode = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}[
