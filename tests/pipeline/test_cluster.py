@@ -244,10 +244,9 @@ def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_pat
             driver.kill()
         for rule in (*copies, *killed):
             rule.wait(0)
-        again = [
-            place for place in proxy.requests if place.startswith("HOOK /task/both/1/") and place[-1] == "1"
-        ]
-        assert again, "the killed task ran again"
+        # By number of attempt, or of attempt of its stage, whose shuffled rows went with the worker.
+        asked = [place for place in proxy.requests if place.startswith("HOOK /task/both/1/")]
+        assert len(asked) > len(killed), "the killed task ran again"
         compared = copying.check(server.url, tmp_path)
         print(f"2 copies, 1 worker killed, {compared} rows compared")
         assert compared > 3 * publisher.count
