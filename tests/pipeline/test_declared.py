@@ -291,7 +291,7 @@ def test_the_notebook_of_the_docs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    declared, *_ = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (cell,) = (
         found for found in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "sales.toml" in found
     )

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from .java import find_java
 from .python import fork_script
-from .versions import CHECKPOINTING
+from .versions import CHECKPOINTING, WRAPPED
 
 HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 
@@ -52,6 +52,7 @@ _CONF: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",  # else a source that could filter cannot be read at all
     "spark.driver.memory": HEAP,
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_COMPILE}",
+    **WRAPPED,
 }
 
 # Spark asks for the module and Java says that it is experimental; Spark's Java options are those of its

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 
+from .errors import PipelineError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -68,6 +70,7 @@ else:
 __all__ = [
     "CHECKPOINTING",
     "LIMITS",
+    "WRAPPED",
     "DataSourceStreamArrowWriter",
     "ReadAllAvailable",
     "ReadLimit",
@@ -76,6 +79,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "arrow_type",
+    "check_stateful",
     "map_in_arrow",
 ]
 
@@ -86,6 +90,9 @@ CHECKPOINTING: Final = "checkpointing." if VERSION >= (4, 1) else ""
 
 # Whether a stream's reader is told where a batch begins and how much it may hold.
 LIMITS: Final = VERSION >= (4, 2)
+
+# Where it is not, `availableNow` would run one batch, however little is in it, and leave the windows that it closes.
+WRAPPED: Final = {} if LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if VERSION >= (4, 2) else {}  # UTC is all that there was
 
@@ -102,6 +109,12 @@ def arrow_type(kind: "t.DataType") -> "pa.DataType":
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(kind, **_UTC)
+
+
+def check_stateful() -> None:
+    """Raise PipelineError where this PySpark has no `transformWithState` of rows: before 4.1."""
+    if VERSION < (4, 1):
+        raise PipelineError(f"a stateful step needs PySpark 4.1 or later; this is {pyspark.__version__}")
 
 
 def map_in_arrow(frame: "DataFrame", function: Callable[..., Any], schema: str) -> "DataFrame":

@@ -106,6 +106,8 @@ def _rows(source: Mapping[str, Any]) -> int:
         return 0
     end = _marks(source.get("endOffset"))
     start = Marks({}) if source.get("startOffset") is None else _marks(source["startOffset"])
+    if end is not None and source.get("startOffset") is None and not end.starts:
+        start = None  # Spark before 4.2: nothing says where the first batch begins
     if start is None or end is None:
         return int(source.get("numInputRows") or 0)
     return sum(piece.size for piece in between(start, end))

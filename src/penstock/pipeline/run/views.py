@@ -20,7 +20,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions, windows_of
-from penstock.pipeline.versions import LIMITS
+from penstock.pipeline.versions import WRAPPED, check_stateful
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
@@ -32,9 +32,8 @@ _CONF: Final = {
     # transformWithState needs it; memory is bounded
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.noDataProgressEventInterval": "2000",
+    **WRAPPED,
 }
-if not LIMITS:  # else `availableNow` ends before the windows are written that its batch closes
-    _CONF["spark.sql.streaming.triggerAvailableNowWrapper.enabled"] = "true"
 
 
 class View(msgspec.Struct):
@@ -174,6 +173,7 @@ def _made(spec: Spec, spark: SparkSession, step: Step) -> DataFrame:
     if step.deduplicate:
         check_columns(frame.schema, "deduplicate", step.deduplicate)
         return frame.dropDuplicatesWithinWatermark(list(step.deduplicate))
+    check_stateful()
     check_columns(frame.schema, "keys", step.keys)
     processor = load_callable(spec.folder, step.stateful, "stateful")
     time_mode = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}[

@@ -1,7 +1,8 @@
 """Topics as a stream for Spark 4.0 and 4.1, which do not say where a batch begins, nor ask how much it may hold.
 
-Where the last batch ended is remembered here. It is not known in the first batch of a run: then everything that is there
-makes one batch, whatever the limits say; and what was lost is looked for when Spark says where that batch begins.
+Where the last batch ended is remembered here; Spark asks for the tasks of the last batch of the run before, or of an empty
+one, and so tells. It is not known in the first batch of a new query, and where `availableNow` asks beforehand: then all that
+is there makes one batch, whatever the limits say, and what was lost is looked for when Spark says where it begins.
 """
 
 from typing import Any

@@ -44,6 +44,12 @@ def test_the_first_batch_has_no_start() -> None:
     assert batch_event(found)["rows"] == 20
 
 
+def test_before_spark_4_2_the_first_batch_does_not_say_where_it_begins() -> None:
+    found = progress()
+    found["sources"][0]["startOffset"] = None
+    assert batch_event(found)["rows"] == 40, "as Spark counts them"
+
+
 def test_a_batch_of_the_watermark_alone_has_no_rows() -> None:
     found = progress()
     end = marks(p0=30) | {"starts": {T: {"0": 10}}}
