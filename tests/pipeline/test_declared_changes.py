@@ -124,7 +124,7 @@ def test_state_of_another_shape_needs_a_new_checkpoint(bench: Bench) -> None:
     finally:
         if pipeline.active:
             pipeline.stop(WAIT_S)
-    assert refused.value.message == NEW_CHECKPOINT
+    assert refused.value.message == f"pipeline growing: {NEW_CHECKPOINT}"
     assert pipeline.progress["error_class"] == "plan"
     assert pipeline.progress["state"] == "failed"
 

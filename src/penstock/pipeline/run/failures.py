@@ -4,9 +4,11 @@ A failure passes from a task to the driver, and from the driver's callback to Sp
 where it happens is put into the sentence there (`SinkFailed`), with its class.
 """
 
+import re
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from penstock.pipeline.errors import SinkFailed
 from penstock.pipeline.spec.spec import Source, Spec, Step
@@ -14,6 +16,17 @@ from penstock.pipeline.spec.spec import Source, Spec, Step
 from .causes import Cause, cause_of
 
 AGAIN = "the next run repeats the batch, and a sink that writes exactly once and has it changes nothing"
+
+# How Py4J says that a query was stopped within a batch.
+_STOPPED: Final = re.compile(
+    r": java\.(lang\.InterruptedException|io\.InterruptedIOException|nio\.channels\.ClosedByInterruptException)\b"
+)
+
+
+def is_stop(error: Exception) -> bool:
+    """Whether Spark interrupted the batch because its query is stopped. Spark takes that for no failure, by the
+    text of the error: it is to be raised as it is."""
+    return hasattr(error, "java_exception") and _STOPPED.search(str(error)) is not None
 
 
 class BatchSinks:
@@ -60,6 +73,8 @@ def of_batch(spec: Spec, number: int, *, at_once: bool = False) -> Iterator[Batc
     try:
         yield sinks
     except Exception as error:
+        if is_stop(error):
+            raise
         raise sinks.failed(error) from None
 
 
@@ -69,6 +84,8 @@ def at_sink(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if is_stop(error):
+            raise
         cause = cause_of(error)
         raise SinkFailed.of(cause.kind.value, f"{place}: {cause.sentence}") from None
 

@@ -82,3 +82,25 @@ penstock.pipeline.errors.SinkFailed: {caught.value}
 )
 def test_the_step_is_known_by_its_code(spec: Spec, code: str, place: str) -> None:
     assert placed(spec, Cause(ErrorClass.USER_CODE, "wrong", code)).sentence == f"{place}wrong"
+
+
+class Interrupted(Exception):
+    """As Py4J raises what Java threw."""
+
+    java_exception = object()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["lang.InterruptedException", "io.InterruptedIOException", "nio.channels.ClosedByInterruptException"],
+)
+def test_a_batch_that_is_stopped_is_no_failure_of_a_sink(spec: Spec, kind: str) -> None:
+    stopped = Interrupted(f"An error occurred while calling o1.collect.\n: java.{kind}\n\tat a")
+    with pytest.raises(Interrupted) as raised, of_batch(spec, 1) as sinks, sinks.writing("results"):
+        raise stopped
+    assert raised.value is stopped  # Spark knows a stop by the text
+    other = Interrupted(
+        "An error occurred while calling o1.collect.\n: java.io.IOException: InterruptedException"
+    )
+    with pytest.raises(SinkFailed), of_batch(spec, 1):
+        raise other
