@@ -1,6 +1,7 @@
 """A failed batch is told with its pipeline, step and sink, and with what of it is written."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
@@ -87,7 +88,7 @@ def test_the_step_is_known_by_its_code(spec: Spec, code: str, place: str) -> Non
 class Interrupted(Exception):
     """As Py4J raises what Java threw."""
 
-    java_exception = object()
+    java_exception = SimpleNamespace(getMessage=lambda: "it broke")
 
 
 @pytest.mark.parametrize(
