@@ -24,6 +24,7 @@ from .console.endpoint import ConsoleEndpoint
 from .console.history import History
 from .dispatch import Application, Endpoint, mounted
 from .metrics.page import MetricsPage
+from .metrics.pipelines import Pipelines
 from .metrics.requests import RequestMetrics
 from .origins import Origins
 from .pages import Pages
@@ -96,7 +97,8 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     def counts() -> tuple[int, int]:
         return len(sockets), len(binary)
 
-    metrics = MetricsPage(context, requests, counts, by_topic=config.metrics.by_topic)
+    pipelines = Pipelines(context.broker)
+    metrics = MetricsPage(context, requests, counts, pipelines, by_topic=config.metrics.by_topic)
     origins = Origins(
         config.http.allowed_origins,
         context.audit,
@@ -116,7 +118,7 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     history = None
     if config.console.enabled:
         history = History(context, requests, counts, config.console.history_hours)
-    console = ConsoleEndpoint(context, history, rest.services, config.engine.url)
+    console = ConsoleEndpoint(context, history, rest.services, pipelines, config.engine.url)
     endpoints["console"] = console
     asgi = Application(endpoints, {"ws": websocket}, Pages(context, console), origins, requests, tracing)
     return App(context, rest, binary, kafka_rest, sockets, asgi, requests, history, tracing)

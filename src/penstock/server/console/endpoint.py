@@ -28,15 +28,18 @@ class ConsoleEndpoint:
     """The console of one server; off without a `history`. `rest` is what streams share with the REST endpoint."""
 
     def __init__(
-        self, context: ServerContext, history: History | None, rest: RestServices, cluster_url: str = ""
+        self,
+        context: ServerContext,
+        history: History | None,
+        rest: RestServices,
+        pipelines: Pipelines,
+        cluster_url: str = "",
     ) -> None:
         self.assets = Assets()
         self.enabled = history is not None
         self._context = context
         self._rest = rest
-        self._services = (
-            None if history is None else Services(history, Pipelines(context.broker), cluster_url)
-        )
+        self._services = None if history is None else Services(history, pipelines, cluster_url)
 
     async def __call__(self, exchange: Exchange) -> None:
         try:

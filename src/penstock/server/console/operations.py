@@ -20,9 +20,7 @@ from penstock.server.metrics.pipelines import Pipelines
 from . import topics
 from .history import History
 
-table = Table("console", "/console/api")
-
-_INTEGER: Final = {"type": "integer", "minimum": 0}
+table = Table("console", topics.BASE)
 
 
 class ServerAnswer(msgspec.Struct):
@@ -120,7 +118,7 @@ def _limits(caller: Caller) -> dict[str, Any]:
     "GET",
     "/history",
     summary="What the server did in the last hours: a list for each figure, one element a sample.",
-    parameters=(Parameter("since", "Only samples after this time, in ms since the epoch.", _INTEGER),),
+    parameters=(Parameter("since", "Only samples after this time, in ms since the epoch.", topics.INTEGER),),
     answer=dict[str, list[float | None]],
     errors=ALWAYS,
 )

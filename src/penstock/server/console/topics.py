@@ -15,12 +15,13 @@ from penstock.protocols.http.operations import ALWAYS, Table
 from penstock.protocols.http.params import Parameter, Params
 from penstock.runtime.tasks import Slices
 
-table = Table("console", "/console/api")
+BASE: Final = "/console/api"
+INTEGER: Final = {"type": "integer", "minimum": 0}
+
+table = Table("console", BASE)
 
 LIMIT: Final = 100
 LIMIT_MAX: Final = 500
-
-_INTEGER: Final = {"type": "integer", "minimum": 0}
 
 
 class TopicRow(msgspec.Struct):
@@ -78,8 +79,8 @@ SORTS: Final = ("name", *TopicRow.__struct_fields__[2:])
         Parameter("search", "Only topics whose name has this text in it, in any case."),
         Parameter("sort", "By what.", {"type": "string", "enum": list(SORTS), "default": "name"}),
         Parameter("descending", "The largest first.", {"type": "boolean", "default": False}),
-        Parameter("start", "How many to pass over.", {**_INTEGER, "default": 0}),
-        Parameter("limit", "How many at most.", {**_INTEGER, "maximum": LIMIT_MAX, "default": LIMIT}),
+        Parameter("start", "How many to pass over.", {**INTEGER, "default": 0}),
+        Parameter("limit", "How many at most.", {**INTEGER, "maximum": LIMIT_MAX, "default": LIMIT}),
     ),
     answer=TopicsAnswer,
     errors=(*ALWAYS, ErrorKind.NAMESPACE_NOT_FOUND),

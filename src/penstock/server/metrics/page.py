@@ -31,6 +31,7 @@ class MetricsPage:
         context: ServerContext,
         endpoints: RequestMetrics,
         counts: Callable[[], tuple[int, int]],
+        pipelines: Pipelines,
         *,
         by_topic: bool,
     ) -> None:
@@ -38,7 +39,7 @@ class MetricsPage:
         self._endpoints = endpoints
         self._counts = counts
         self._by_topic = by_topic
-        self._pipelines = Pipelines(context.broker)
+        self._pipelines = pipelines
         self._busy = asyncio.Lock()
 
     async def __call__(self, exchange: Exchange) -> None:

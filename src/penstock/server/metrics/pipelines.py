@@ -1,5 +1,6 @@
-"""The last progress event of each pipeline, read from the system topic when a scraper asks."""
+"""The last progress event of each pipeline, read from the system topic when a scraper or the console asks."""
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -51,12 +52,13 @@ _GAUGES: Final = {
 
 
 class Pipelines:
-    """Follows the system topic from scrape to scrape."""
+    """Follows the system topic from one look to the next, for the metrics and the console."""
 
     def __init__(self, broker: Broker, shown_max: int = 1000) -> None:
         self._broker = broker
         self._shown_max = shown_max
         self._next_entry = -1
+        self._reading = asyncio.Lock()
         self.last: dict[str, Event] = {}
 
     async def refresh(self) -> None:
@@ -66,7 +68,8 @@ class Pipelines:
             return
         try:
             for topic in await broker.topics.all_of(TOPIC, create=False):
-                await self._read(topic)
+                async with self._reading:
+                    await self._read(topic)
                 break  # the system topic has one log
         except PenstockError:
             return  # it was deleted meanwhile

@@ -84,9 +84,6 @@ export function adminPath(name) {
 }
 export const schemaPath = (name) => `/admin/v2/schemas/${segments(parseTopic(name))}`;
 export const partitionPath = (name, partition) => `${restPath(name)}/partitions/${partition}`;
-// The partition's own log; a topic without partitions is its own.
-export const logPath = (name, partition, partitions) =>
-  adminPath(partitions > 0 ? `${name}-partition-${partition}` : name);
 
 // A command line that does the same as a call.
 export function curl(method, path, { values, body, accept } = {}) {

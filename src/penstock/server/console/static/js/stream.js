@@ -3,8 +3,8 @@ import { errorOf, headersOf, query } from "./api.js";
 
 // Calls `take(texts)` with the texts of events (or lines) as they come, several at once. Ends with the stream; throws
 // an ApiError, and an AbortError when `signal` says so.
-export async function readStream(path, { values, accept, signal, take, lastId }) {
-  const headers = headersOf({ accept, ...(lastId ? { "last-event-id": lastId } : {}) });
+export async function readStream(path, { values, accept, signal, take }) {
+  const headers = headersOf({ accept });
   const response = await fetch(path + query(values), { signal, credentials: "omit", headers });
   if (!response.ok) throw await errorOf(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

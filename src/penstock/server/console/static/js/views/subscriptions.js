@@ -1,5 +1,5 @@
 // The subscriptions of a topic: who consumes, what waits, and what an administrator does with them.
-import { adminPath, get, logPath, parseTopic, post, put, remove, shortTopic } from "../api.js";
+import { adminPath, get, parseTopic, post, put, remove, shortTopic } from "../api.js";
 import { Chart } from "../chart.js";
 import { ago, compact, count, rate } from "../format.js";
 import { useLoad } from "../hooks.js";
