@@ -11,13 +11,14 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.support.kafka_broker import KafkaCluster, standalone
+from tests.support.stored import stored
 
 from penstock.broker.producer import Item
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import Encryption, EncryptionKey, Message, OutMessage
+from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
@@ -42,18 +43,6 @@ async def broker_before(cluster: KafkaCluster, **own: Any) -> AsyncIterator[Kafk
 def new_name() -> TopicName:
     """Of a topic of the test's own."""
     return TopicName.of("persistent", "public", "default", f"produce-{uuid4().hex[:12]}")
-
-
-async def stored(broker: KafkaBroker, name: TopicName) -> list[Message]:
-    """Every message of a topic, as endpoints see it."""
-    log = await broker.topics.get(name)
-    await log.refresh()
-    found: list[Message] = []
-    at = 0
-    while entries := await log.read(at, 1000):
-        found += [message for entry in entries for message in WireFormat().decode(entry)]
-        at = entries[-1].end
-    return found
 
 
 async def consumed(cluster: KafkaCluster, topic: str, count: int, partition: int = 0) -> Sequence[Any]:

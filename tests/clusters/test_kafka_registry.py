@@ -16,10 +16,10 @@ from tests.support.registry_clients import (
     engine_of,
     framed,
     new_name,
-    stored,
 )
 from tests.support.relay import Relay
 from tests.support.schemas import Endpoints, b64
+from tests.support.stored import stored
 from tests.support.waiting import until_async
 
 from penstock.broker.settings import BrokerSettings

@@ -105,8 +105,8 @@ def test_a_request_whose_answer_was_lost(server: Address, client: Stages) -> Non
     assert refused(client.commit, "lost", 1, unknown, [topic("lost")]).kind is ErrorKind.STAGE_NOT_FOUND
 
 
-def delete(client: Stages, name: str) -> None:
-    with HttpClient(client._calls._access) as http:
+def delete(server: Address, name: str) -> None:
+    with HttpClient(server.url) as http:
         http.call("DELETE", f"/admin/v2/persistent/public/default/{name}")
 
 
@@ -115,7 +115,7 @@ def test_a_topic_that_was_deleted_and_created_again(server: Address, client: Sta
     targets = [topic("orders")]
     first = stage(client, "rerun", 5, "s", orders=10)
     client.commit("rerun", 5, [first], targets)
-    delete(client, "orders")
+    delete(server, "orders")
     again = stage(client, "rerun", 5, "again", orders=10)
     for held in (again, first):  # the second is a request whose answer was lost
         error = refused(client.commit, "rerun", 5, [held], targets)
@@ -133,7 +133,7 @@ def test_a_topic_that_was_deleted_and_created_again(server: Address, client: Sta
 def test_a_request_again_after_its_topic_was_deleted(server: Address, client: Stages) -> None:
     held = [stage(client, "dropped", 1, "s", dropped=3, dropped_dead=1)]
     client.commit("dropped", 1, held, [topic("dropped")])
-    delete(client, "dropped-dead")
+    delete(server, "dropped-dead")
     error = refused(client.commit, "dropped", 1, held, [topic("dropped")])
     assert error.kind is ErrorKind.BATCH_CONFLICT
     assert "persistent://public/default/dropped-dead was deleted, and the messages" in error.message
@@ -144,9 +144,9 @@ def test_a_request_again_after_its_topic_was_deleted(server: Address, client: St
 
 
 @pytest.mark.parametrize("partitions", [2, 1, 0])
-def test_a_partitioned_topic_that_was_created_again(client: Stages, partitions: int) -> None:
+def test_a_partitioned_topic_that_was_created_again(server: Address, client: Stages, partitions: int) -> None:
     name = f"wide-{partitions}"
-    with HttpClient(client._calls._access) as http:
+    with HttpClient(server.url) as http:
         http.create_topic(topic(name), 2)
         held = [stage(client, name, 1, "s", **{f"{name}-partition-{number}": 2 for number in (0, 1)})]
         done = client.commit(name, 1, held, [topic(name)])
@@ -158,12 +158,12 @@ def test_a_partitioned_topic_that_was_created_again(client: Stages, partitions: 
     assert f"persistent://public/default/{name} was deleted and created again" in error.message
 
 
-def test_a_topic_of_a_commit_without_messages_can_be_deleted(client: Stages) -> None:
+def test_a_topic_of_a_commit_without_messages_can_be_deleted(server: Address, client: Stages) -> None:
     client.commit("hollow", 1, [stage(client, "hollow", 1, "s", hollow_dead=1)], [topic("hollow")])
-    with HttpClient(client._calls._access) as http:
+    with HttpClient(server.url) as http:
         http.create_topic(topic("hollow"), 0)
     client.commit("hollow", 2, [], [topic("hollow")])
-    delete(client, "hollow")
+    delete(server, "hollow")
     assert client.commit("hollow", 2, [], [topic("hollow")])["repeated"]
 
 
@@ -178,8 +178,8 @@ def test_a_batch_of_nothing(client: Stages) -> None:
     assert "0 messages; what is staged under the same number has 1 messages" in error.message
 
 
-def test_topics_are_a_set_of_base_topics(client: Stages) -> None:
-    with HttpClient(client._calls._access) as http:
+def test_topics_are_a_set_of_base_topics(server: Address, client: Stages) -> None:
+    with HttpClient(server.url) as http:
         http.create_topic(topic("parts"), 2)
     names = [
         [topic("parts"), topic("set-b")],

@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
-from penstock.model.message import Message
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
@@ -125,15 +124,3 @@ async def broker_before(
         yield broker
     finally:
         await broker.close()
-
-
-async def stored(broker: KafkaBroker, name: TopicName) -> list[Message]:
-    """Every message of a topic, as endpoints see it."""
-    log = await broker.topics.get(name)
-    await log.refresh()
-    found: list[Message] = []
-    at = 0
-    while entries := await log.read(at, 1000):
-        found += [message for entry in entries for message in WireFormat().decode(entry)]
-        at = entries[-1].end
-    return found
