@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import click
 
@@ -84,7 +84,13 @@ def by_reference(run: Callable[..., Any]) -> Callable[..., Any]:
     return _options(command, _option("token-file", without, metavar="FILE"))
 
 
-class TopicType(click.ParamType[TopicName]):
+if TYPE_CHECKING:
+    _TopicParameter = click.ParamType[TopicName]
+else:
+    _TopicParameter = click.ParamType  # generic since click 8.4
+
+
+class TopicType(_TopicParameter):
     """A topic by its full or short name."""
 
     name = "topic"
