@@ -83,7 +83,7 @@ class Commands(Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def group() -> None:
-    """A context between the web and a log of messages.
+    """A gate between the web and a log of messages.
 
     The options that say which server is asked, as whom, and in which form the answer comes may be given before the
     subcommand or after it.
