@@ -20,9 +20,16 @@ _SECTIONS: Final = {
         "request": ("messages", "Send a request and print its reply."),
     },
     "Administration": {
-        "topics": ("topics", "List, create, describe and delete topics."),
-        "schemas": ("schemas", "List, show, check and register schemas."),
+        "topics": ("topics", "List, create, describe and delete topics; their messages and properties."),
+        "subscriptions": ("subscriptions", "List, create, move, skip, peek and delete subscriptions."),
+        "namespaces": ("namespaces", "List, create, describe and delete namespaces."),
+        "tenants": ("namespaces", "List, create, describe and delete tenants."),
+        "policies": ("policies", "Retention, quotas, rates and more, of a namespace or a topic."),
+        "permissions": ("permissions", "List, grant and revoke what roles may do."),
+        "schemas": ("schemas", "List, show, compare, check and register schemas."),
+        "brokers": ("brokers", "Ask how the server is, and what it is doing."),
         "writers": ("writers", "List and forget the writers of staged batches."),
+        "api": ("api", "Send one request, for what has no command."),
     },
     "Pipelines": {
         "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),

@@ -18,7 +18,7 @@ from penstock.model.names import TopicName
 
 from . import output
 from .connection import connected, topic_argument
-from .schemas import schema_of
+from .schema_files import schema_of
 
 BATCH: Final = 500  # messages a request; when producing, each is durable before the next is sent
 FOLLOW_MS: Final = 20_000  # of one long poll, well within the client's timeout
