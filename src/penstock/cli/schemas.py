@@ -14,6 +14,7 @@ from penstock.model.names import TopicName
 
 from . import output
 from .connection import connected, topic_argument
+from .groups import Group
 
 _TYPES: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF_NATIVE"}
 
@@ -22,7 +23,7 @@ _type = click.option("--type", "kind", help="The schema's type, where the file's
 _message = click.option("--message", help="Which message of a .proto file.")
 
 
-@click.group("schemas")
+@click.group("schemas", cls=Group)
 def schemas_command() -> None:
     """List, show, check and register schemas."""
 

@@ -10,9 +10,10 @@ from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 
 from . import output
 from .connection import connected, topic_argument
+from .groups import Group
 
 
-@click.group("topics")
+@click.group("topics", cls=Group)
 def topics_command() -> None:
     """List, create, describe and delete topics."""
 
