@@ -16,11 +16,11 @@ from typing import Any, Final, Self
 
 import msgspec
 import yaml
-from tests.support.pages import Block
 
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.server.config import Config
 from penstock.testing.server import Address
+from tests.support.pages import Block
 
 WITHIN_S: Final = 240  # a busy machine may take long; nothing takes more than seconds on an idle one
 _SHELLS: Final = ("sh", "bash")
@@ -38,6 +38,7 @@ class PageRun:
 
     def __init__(self, folder: Path, server: Address, **known: Any) -> None:
         self.folder = folder
+        (folder / "penstock.toml").touch()  # a configuration, where a command names one
         self.printed = {
             "http://127.0.0.1:8080": server.url,
             "ws://127.0.0.1:8080": server.ws,
@@ -87,7 +88,9 @@ class PageRun:
             for statement in filter(str.strip, self._there(block.text).split(";")):
                 self.known["spark"].sql(statement).collect()
             return ""
-        assert block.language in _CHECKED, f"{block.name}: nothing runs {block.language}; say why, or by which test"
+        assert block.language in _CHECKED, (
+            f"{block.name}: nothing runs {block.language}; say why, or by which test"
+        )
         check(block)
         return ""
 
@@ -128,7 +131,7 @@ class PageRun:
         with contextlib.redirect_stdout(output):
             for text in filter(None, (block.before, block.text)):
                 code = compile(self._there(text), block.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-                waits = eval(code, self.known)  # noqa: S307 (it is ours)
+                waits = eval(code, self.known)
                 if waits is not None:
                     asyncio.run(asyncio.wait_for(waits, WITHIN_S))
                 made = (value for value in self.known.values() if not isinstance(value, type))

@@ -19,7 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-_BLOCK = re.compile(r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL
+)
 _COMMENT = re.compile(r"<!-- test: (?P<said>.*?)-->", re.DOTALL)
 _COMMENTS_BEFORE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)*\Z", re.DOTALL)
 _WORDS = ("not run", "run by", "with spark", "file", "prints", "before")
