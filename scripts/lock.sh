@@ -3,6 +3,7 @@
 #
 #   requirements/runtime.txt   what an operator needs
 #   requirements/lock.txt      that, every extra and the dev group: what `make setup` installs
+#   requirements/oldest.txt    what an operator needs, each in the oldest version that pyproject.toml allows: `make oldest`
 #
 # Versions already locked are kept; `scripts/lock.sh --upgrade` moves everything to the newest
 # that pyproject.toml allows. Resolved on the oldest Python that we support, whose needs include
@@ -30,6 +31,15 @@ with open("pyproject.toml", "rb") as file:
 PY
 
 compile --constraint requirements/lock.txt --output-file requirements/runtime.txt pyproject.toml
+
+"$python" - <<'PY' | compile --output-file requirements/oldest.txt -
+import re
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    for asked in tomllib.load(file)["project"]["dependencies"]:
+        print(re.sub(r">=([^,]+).*", r"==\1", asked))
+PY
 
 if grep -nE '://|^-|@ file' requirements/*.txt; then
   echo "error: the lines above tie the lock to one index or machine" >&2
