@@ -116,6 +116,14 @@ types: $(STAMPS)/project ## Check types
 layers: $(STAMPS)/project ## Check who imports whom
 	@$(BIN)/lint-imports
 
+.PHONY: deploy-check
+deploy-check: ## Check deploy/ with helm, the schemas of Kubernetes, promtool and systemd (minutes, the first time)
+	@scripts/deploy-check.sh
+
+.PHONY: container-check
+container-check: ## Build the container file on a Debian made for it, and run the image (root; minutes)
+	@scripts/container-check.sh
+
 .PHONY: deep
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
