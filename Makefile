@@ -15,7 +15,7 @@ STAMPS := .venv/.stamps
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ## ---- setting up -------------------------------------------------------------------------------
 # Every step leaves a stamp: what is done and unchanged is not done again.
