@@ -73,6 +73,7 @@ def test_every_operation_has_a_command(penstock: Commands, tmp_path: Path) -> No
         policies,
         permissions,
         server,
+        words_of_pulsar_admin,
     )
     for story in stories:
         story(penstock)
@@ -330,3 +331,38 @@ def server(penstock: Commands) -> None:
     )
     penstock("api GET /admin/v2/nothing", code=1)
     penstock("api GET admin", code=2)
+
+
+def words_of_pulsar_admin(penstock: Commands) -> None:
+    penstock("topics create-partitioned-topic words -p 2")
+    assert penstock("topics get-partitioned-topic-metadata words")[1]["partition"] == 1
+    penstock("topics create-subscription words -s sub -m earliest")
+    assert penstock("topics subscriptions words")[0]["subscription"] == "sub"
+    penstock("topics update-subscription-properties words -s sub -p a=b")
+    assert penstock("topics get-subscription-properties words -s sub") == [{"a": "b"}]
+    penstock("produce words x")
+    assert penstock("topics peek-messages words -s sub -n 1")[0]["payload"] == "x"
+    penstock("topics reset-cursor words -s sub -t 1h")
+    penstock("topics expire-messages words -s sub -t 60")
+    penstock("topics expire-messages-all-subscriptions words -t 60")
+    penstock("topics clear-backlog words -s sub")
+    penstock("topics clear-backlog words", code=2)
+    penstock("topics create-partitioned-topic narrow -p 1")
+    penstock("topics create-subscription narrow-partition-0 -s sub")
+    penstock("topics skip narrow-partition-0 -s sub -n 1")
+    penstock("topics grant-permission words --role alice --actions produce,consume")
+    assert penstock("topics permissions words")[0]["role"] == "alice"
+    penstock("topics revoke-permission words --role alice")
+    assert penstock("topics update-properties words -p a=1") == [{"a": "1"}]
+    assert penstock("topics remove-properties words -k a") == [{}]
+    penstock("topics set-retention words -t 90m -s 100M")
+    assert penstock("topicPolicies get-retention words")[0]["value"]["retentionSizeInMB"] == 100
+    penstock("topics set-backlog-quota words -l 10G -p producer_exception")
+    assert "destination_storage" in penstock("topics get-backlog-quotas words")[0]["value"]
+    penstock("topicPolicies remove-backlog-quota words")
+    assert penstock("namespaces policies public/default")[0]["message_ttl_in_seconds"] == 60
+    penstock("namespaces clear-properties public/default")
+    penstock("topics unsubscribe words -s sub")
+    penstock("topics delete-partitioned-topic words")
+    assert penstock("brokers healthcheck") == [{"value": "ok"}]
+    penstock("topics set-retentoin words", code=2)
