@@ -14,15 +14,23 @@ from .groups import Group
 # By section of the help and by name: the module, and what the list of commands says.
 _SECTIONS: Final = {
     "Messages": {
-        "produce": ("messages", "Publish messages to a topic."),
-        "read": ("messages", "Read a topic from a position on."),
-        "consume": ("messages", "Consume a topic under a subscription."),
-        "request": ("messages", "Send a request and print its reply."),
+        "produce": ("messages.produce", "Publish messages to a topic."),
+        "read": ("messages.read", "Read a topic from a position on."),
+        "consume": ("messages.consume", "Consume a topic under a subscription."),
+        "request": ("messages.request", "Send a request and print its reply."),
+        "bench": ("bench.command", "Measure how fast a server takes, delivers and answers messages."),
     },
     "Administration": {
-        "topics": ("topics", "List, create, describe and delete topics."),
-        "schemas": ("schemas", "List, show, check and register schemas."),
+        "topics": ("topics", "List, create, describe and delete topics; their messages and properties."),
+        "subscriptions": ("subscriptions", "List, create, move, skip, peek and delete subscriptions."),
+        "namespaces": ("namespaces", "List, create, describe and delete namespaces."),
+        "tenants": ("namespaces", "List, create, describe and delete tenants."),
+        "policies": ("policies", "Retention, quotas, rates and more, of a namespace or a topic."),
+        "permissions": ("permissions", "List, grant and revoke what roles may do."),
+        "schemas": ("schemas", "List, show, compare, check and register schemas."),
+        "brokers": ("brokers", "Ask how the server is, and what it is doing."),
         "writers": ("writers", "List and forget the writers of staged batches."),
+        "api": ("api", "Send one request, for what has no command."),
     },
     "Pipelines": {
         "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),

@@ -6,7 +6,7 @@ Data go to stdout; sentences for people go to stderr.
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Self
 
@@ -53,6 +53,21 @@ def line(value: Any) -> None:
         write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     else:
         write(template.filled(value))
+
+
+def lines() -> Callable[[Sequence[Any]], None]:
+    """What writes many answers for programs with one write; also in a thread, where no command's options are known."""
+    template = chosen().template
+
+    def write_all(values: Sequence[Any]) -> None:
+        if not values:
+            return
+        if template is None:
+            write("\n".join([json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in values]))
+        else:
+            write("\n".join([template.filled(one) for one in values]))
+
+    return write_all
 
 
 def write(text: str) -> None:
