@@ -139,9 +139,9 @@ bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 ## ---- keeping it -------------------------------------------------------------------------------
 
 .PHONY: proto
-proto: $(STAMPS)/project ## Generate the protobuf code from src/penstock/wire/pulsar.proto
-	@$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
-	  src/penstock/wire/pulsar.proto
+proto: $(STAMPS)/project ## Compile src/penstock/wire/pulsar.proto
+	@$(BIN)/python -m grpc_tools.protoc --proto_path=src --pyi_out=src \
+	  --descriptor_set_out=src/penstock/wire/pulsar.binpb src/penstock/wire/pulsar.proto
 	@# Schema.Type.None is good protobuf, but no Python name: the stubs have to do without it.
 	@sed -i.old -E '/^ *None: /d' src/penstock/wire/pulsar_pb2.pyi && rm src/penstock/wire/pulsar_pb2.pyi.old
 

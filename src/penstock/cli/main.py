@@ -21,9 +21,17 @@ _SECTIONS: Final = {
         "bench": ("bench.command", "Measure how fast a server takes, delivers and answers messages."),
     },
     "Administration": {
-        "topics": ("topics", "List, create, describe and delete topics."),
-        "schemas": ("schemas", "List, show, check and register schemas."),
+        "top": ("top", "Watch topics: rates, backlogs, consumers."),
+        "topics": ("topics", "List, create, describe and delete topics; their messages and properties."),
+        "subscriptions": ("subscriptions", "List, create, move, skip, peek and delete subscriptions."),
+        "namespaces": ("namespaces", "List, create, describe and delete namespaces."),
+        "tenants": ("namespaces", "List, create, describe and delete tenants."),
+        "policies": ("policies", "Retention, quotas, rates and more, of a namespace or a topic."),
+        "permissions": ("permissions", "List, grant and revoke what roles may do."),
+        "schemas": ("schemas", "List, show, compare, check and register schemas."),
+        "brokers": ("brokers", "Ask how the server is, and what it is doing."),
         "writers": ("writers", "List and forget the writers of staged batches."),
+        "api": ("api", "Send one request, for what has no command."),
     },
     "Pipelines": {
         "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),
@@ -77,7 +85,7 @@ class Commands(Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def group() -> None:
-    """A context between the web and a log of messages.
+    """A gate between the web and a log of messages.
 
     The options that say which server is asked, as whom, and in which form the answer comes may be given before the
     subcommand or after it.

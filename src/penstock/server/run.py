@@ -19,6 +19,7 @@ from .listeners import Listeners
 from .logs import LINE_LIMITS, configure
 from .reload import Reload
 from .resources import allow_connections, trimming_of
+from .systemd import STOPPING, notify
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ def run(
             if stop.is_set():
                 force.set()
             stop.set()
+            notify(STOPPING)
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)

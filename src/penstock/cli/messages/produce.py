@@ -10,7 +10,7 @@ import click
 from penstock.cli import output
 from penstock.cli.connection import connected, topic_argument
 from penstock.cli.progress import Progress, watched
-from penstock.cli.schemas import schema_of
+from penstock.cli.schema_files import schema_of
 from penstock.client.http import HttpClient, RemoteError
 from penstock.client.paths import schemas_path
 from penstock.model.names import TopicName
