@@ -96,9 +96,11 @@ def _command(kind: Kind, action: Action) -> click.Command:
 
 
 def sure(yes: bool, what: str) -> None:
-    """Ask on a terminal; programs are not asked."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(f"This will {what}. Go on?", abort=True, err=True)
+    """Ask on a terminal; programs are not asked. Raises ClickException where the answer is no."""
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(f"This will {what}. Go on?", err=True):
+        raise click.ClickException("nothing was changed")
 
 
 def show(content: bytes, sentence: str, subject: dict[str, str]) -> None:
@@ -116,8 +118,10 @@ def show(content: bytes, sentence: str, subject: dict[str, str]) -> None:
         output.record(found)
     elif isinstance(found, list):
         names(found, sentence or "there are none")
+    elif output.for_people():
+        output.write(output.text(found))
     else:
-        output.record({"value": found})
+        output.line({"value": found})
 
 
 def names(found: Sequence[Any], nothing: str, column: str = "name") -> None:

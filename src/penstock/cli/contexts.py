@@ -10,7 +10,6 @@ from typing import Final
 import click
 import msgspec
 
-from .secret_files import write_secret
 from .spelling import nearest
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]{0,63}")
@@ -64,14 +63,12 @@ def read() -> Contexts:
 
 def write(found: Contexts) -> None:
     """Store all of it, of mode 0600; raises ClickException."""
-    _make_folder()
-    write_secret(file(), msgspec.json.format(msgspec.json.encode(found)) + b"\n", replace=True)
+    _write_secret(file(), msgspec.json.format(msgspec.json.encode(found)) + b"\n")
 
 
 def write_token(name: str, token: str) -> Path:
     """Keep a context's token in a file of mode 0600; returns where."""
-    _make_folder()
-    write_secret(token_file(name), f"{token}\n".encode(), replace=True)
+    _write_secret(token_file(name), f"{token}\n".encode())
     return token_file(name)
 
 
@@ -87,8 +84,11 @@ def check_name(name: str) -> str:
     return name
 
 
-def _make_folder() -> None:
+def _write_secret(path: Path, content: bytes) -> None:
+    from .secret_files import write_secret  # here: who only reads need not wait for what it imports
+
     try:
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise click.ClickException(f"{folder()} cannot be made: {error.strerror}") from None
+    write_secret(path, content, replace=True)

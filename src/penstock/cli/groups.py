@@ -1,5 +1,6 @@
 """A group of commands: it takes the shared options before its subcommand too, and answers a misspelt one with the nearest."""
 
+import importlib
 from typing import Any
 
 import click
@@ -44,3 +45,14 @@ class Group(click.Group):
             if given and option.name not in taken:
                 raise click.UsageError(f"{ctx.command_path} {name} has no option {option.opts[-1]}", ctx)
         return name, command, args[1:]
+
+
+class PolicyWords(Group):
+    """A group that knows `set-retention` and its like, too, as pulsar-admin's `namespaces` and `topics` do."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name.startswith(("get-", "set-", "remove-")):
+            policies = importlib.import_module("penstock.cli.policies")  # only for who needs them
+            found = policies.by_word(cmd_name)
+        return found

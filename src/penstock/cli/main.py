@@ -54,10 +54,12 @@ _COMMANDS: Final = {name: entry for section in _SECTIONS.values() for name, entr
 
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
 
-# What may help with errors of this kind.
+# What may help where the server refused with an error of this kind.
 _HINTS: Final = {
     "UNAUTHENTICATED": "a token is named by --token-file, PENSTOCK_TOKEN or a context",
-    "UNAVAILABLE": "another server is named by --url, PENSTOCK_URL or a context",
+    "TOPIC_NOT_FOUND": "penstock topics list shows those of a namespace",
+    "NAMESPACE_NOT_FOUND": "penstock namespaces list shows what there is",
+    "SUBSCRIPTION_NOT_FOUND": "penstock subscriptions list shows those of a topic",
 }
 
 
@@ -129,11 +131,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         _fail(error.format_message())
     except PenstockError as error:
-        hint = _HINTS.get(error.kind.name, "")
+        hint = _hint(error)
         _fail(f"{error.message}; {hint}" if hint else error.message)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _hint(error: Any) -> str:
+    """What may help: of what a server said, and where none could be reached."""
+    from penstock.client.http import RemoteError
+
+    if error.kind.name == "UNAVAILABLE" and "cannot be reached" in error.message:
+        return "another server is named by --url, PENSTOCK_URL or a context"
+    return _HINTS.get(error.kind.name, "") if isinstance(error, RemoteError) else ""
 
 
 def _fail(message: str) -> NoReturn:

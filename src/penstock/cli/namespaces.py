@@ -11,8 +11,7 @@ from penstock.model.names import NamespaceName, check_entity
 from . import output
 from .actions import NAMESPACE, Action, Kind, add_actions, names, pairs, sure, yes_option
 from .connection import connected, namespace_argument
-from .groups import Group
-from .policies import PolicyWords
+from .groups import Group, PolicyWords
 from .spelling import Choice
 
 ACTIONS: Final = (

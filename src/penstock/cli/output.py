@@ -162,7 +162,7 @@ def _cell(value: Any, name: str) -> Any:
         return Text(f"{value:,.1f}")
     if isinstance(value, int):
         return Text(f"{value:,}")
-    if isinstance(value, list) and not value:
+    if value in ([], {}):
         return Text("-", style="dim")
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return Text(", ".join(value))

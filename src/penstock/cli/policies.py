@@ -192,10 +192,8 @@ for _group, _quota in ((get_policy, get_quota), (set_policy, set_quota), (remove
     add_word(_group, "backlog-quotas", _quota)
 
 
-class PolicyWords(Group):
-    """A group that knows `set-retention` and its like, too, as pulsar-admin's `namespaces` and `topics` do."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        verb, _, name = cmd_name.partition("-")
-        group = {"get": get_policy, "set": set_policy, "remove": remove_policy}.get(verb)
-        return super().get_command(ctx, cmd_name) or (group and group.commands.get(name))
+def by_word(word: str) -> click.Command | None:
+    """The command that pulsar-admin calls `set-retention`, and its like."""
+    verb, _, name = word.partition("-")
+    group = {"get": get_policy, "set": set_policy, "remove": remove_policy}.get(verb)
+    return None if group is None else group.commands.get(name)

@@ -53,6 +53,7 @@ ACTIONS: Final = (
         "Count the entries and messages in the backlog of SUBSCRIPTION.",
     ),
 )
+MESSAGE_COLUMNS: Final = ("messageId", "publishTime", "key", "properties", "payload", "payloadBase64")
 COLUMNS: Final = ("subscription", "type", "backlog", "unacknowledged", "delayed", "rate_out", "consumers")
 
 
@@ -205,9 +206,8 @@ def peek(client: HttpClient, topic: TopicName, subscription: str, count: int) ->
         for one in ([topic.of_partition(partition) for partition in range(number)] if number else [topic])
         for message in _peeked(client, subscription_admin_path(one, subscription), count)
     ]
-    output.rows(
-        ("messageId", "publishTime", "key", "properties", "payload", "payloadBase64"), found, "no backlog"
-    )
+    there = {name for message in found for name in message}
+    output.rows([name for name in MESSAGE_COLUMNS if name in there], found, f"{subscription} has no backlog")
 
 
 def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any]]:

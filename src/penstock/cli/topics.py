@@ -11,7 +11,7 @@ from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 from . import output
 from .actions import add_word, names, pairs, sure, yes_option
 from .connection import NamespaceType, connected, topic_argument
-from .policies import PolicyWords
+from .groups import PolicyWords
 from .subscriptions import COLUMNS, described
 from .topic_actions import add_topic_actions
 
