@@ -80,6 +80,16 @@ demo-kafka: $(STAMPS)/project tests/clusters/build/kafka/.built ## The same thro
 run: $(STAMPS)/project ## Serve, with the defaults
 	@$(BIN)/penstock serve $(ARGS)
 
+.PHONY: docs
+docs: $(STAMPS)/docs ## Build the documentation into site/ (open site/index.html)
+	@.venv/docs/bin/zensical build --strict --clean
+
+# In an environment of its own: what builds the site is no matter of who serves or tests.
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/system
+	@test -x .venv/docs/bin/python || $(PYTHON) -m venv .venv/docs
+	@.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 ## ---- checking it ------------------------------------------------------------------------------
 
 .PHONY: test
@@ -152,6 +162,6 @@ lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest 
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build benchmarks/load/build build dist .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build benchmarks/load/build build dist site .cache .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -105,9 +105,7 @@ class Application:
             await refuse_upgrade(send, error)
         except HTTPException as error:
             await refuse_upgrade(send, _error_of(error, scope), error.headers)
-        except Exception as error:
-            if type(error).__name__ == "ClientDisconnected":  # uvicorn's: the client is gone
-                raise
+        except Exception:
             log.exception("request failed", extra={"method": None, "path": path})
             await refuse_upgrade(send, PenstockError(ErrorKind.INTERNAL, "internal error"))
 

@@ -29,7 +29,7 @@ from .causes import spark_sentence
 from .checks import DEAD, rejects
 from .failures import BatchSinks, at_sink, of_batch, sink_place
 from .folder import Folder
-from .lateness import BatchWatermark, begun
+from .lateness import BatchWatermark, begun, interrupted
 from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
 from .tables import check_tables
@@ -134,11 +134,13 @@ class BatchWriter:
         self._watermark = watermark
         self._checkpoint = checkpoint
         self._unseen = begun(checkpoint)
+        self._interrupted = interrupted(checkpoint)
         # Writes rows that are seen at once, when all of them are computed: an expectation that fails must do so before.
         self.before: Any = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        with of_batch(self._spec, number, at_once=self.before is not None) as sinks:
+        at_once = self.before is not None
+        with of_batch(self._spec, number, at_once=at_once, may_repeat=number == self._interrupted) as sinks:
             self._write(batch, number, sinks)
         self._unseen = False
         self._watermark.advance(number)
