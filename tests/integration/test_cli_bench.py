@@ -57,3 +57,22 @@ def test_requests(shell: Shell) -> None:
     assert (found["messages"], found["errors"]) == (20, 0)
     table = shell.run("bench", "request", "--messages", "5", "-o", "table").stdout
     assert "p99.9" in table
+
+
+def test_top_shows_what_is_in_use(shell: Shell) -> None:
+    shell.run("topics", "create", "busy", "--partitions", "2")
+    shell.run("produce", "busy", *"abcd")
+    shell.run("produce", "calm", "a")
+    shell.run("consume", "busy", "-s", "s", "--from", "earliest", "--count", "1")
+    found = {str(row["topic"]).rpartition("/")[2]: row for row in shell.lines("top", "--once")}
+    assert found["busy"]["backlog"] == 3
+    assert found["busy"]["subscriptions"] == [
+        {"subscription": "s", "type": "Exclusive", "rate_out": pytest.approx(0, abs=100), "backlog": 3}
+        | {"unacknowledged": 0, "consumers": 0}
+    ]
+    by_backlog = shell.lines("top", "public/default", "--once", "--sort", "backlog", "--limit", "1")
+    assert [row["backlog"] for row in by_backlog] == [3]
+    assert shell.lines("top", "public/functions", "--once") == []
+    table = shell.run("top", "--once", "-o", "table").stdout.splitlines()
+    assert table[0].split() == ["topic", "in/s", "kB", "in/s", "out/s", "kB", "out/s", "backlog", "unacked", "producers", "consumers"]
+    assert any(line.startswith("  s (Exclusive)") for line in table)

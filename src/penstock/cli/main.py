@@ -21,6 +21,7 @@ _SECTIONS: Final = {
         "bench": ("bench.command", "Measure how fast a server takes, delivers and answers messages."),
     },
     "Administration": {
+        "top": ("top", "Watch topics: rates, backlogs, consumers."),
         "topics": ("topics", "List, create, describe and delete topics; their messages and properties."),
         "subscriptions": ("subscriptions", "List, create, move, skip, peek and delete subscriptions."),
         "namespaces": ("namespaces", "List, create, describe and delete namespaces."),

@@ -8,11 +8,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
 from .template import Template
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 CHOSEN: Final = "penstock.output"  # where click's context has the format that was asked for
 FORMATS: Final = ("json", "table", "template")
@@ -92,6 +95,15 @@ def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: st
         for row in found:
             line(dict(row))
         return
+    table = table_of(columns, found)
+    if table.row_count:
+        _show(table)
+    elif nothing:
+        say(nothing)
+
+
+def table_of(columns: Sequence[str], found: Iterable[Mapping[str, Any]]) -> "Table":
+    """Rows as people see them."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -99,10 +111,7 @@ def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: st
         table.add_column(column.replace("_", " "), overflow="fold", min_width=len(column))
     for row in found:
         table.add_row(*(_cell(row.get(column), column) for column in columns))
-    if table.row_count:
-        _show(table)
-    elif nothing:
-        say(nothing)
+    return table
 
 
 def record(found: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 AFTER_S: Final = 1.0  # what takes no longer shows nothing
+EACH_S: Final = 0.1  # between two changes of what is shown: they cost more than counting
 
 
 def watched(*, silent_output: bool) -> bool:
@@ -33,6 +34,7 @@ class Progress:
         self._verb = verb
         self._total = total
         self._begun = time.monotonic()
+        self._next = self._begun + AFTER_S
         self._shown = shown
         self._bar: Bar | None = None
         self.count = 0
@@ -51,15 +53,16 @@ class Progress:
         self.count += count
         if not self._shown:
             return
-        taken = time.monotonic() - self._begun
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + EACH_S
         if self._bar is None:
-            if taken < AFTER_S:
-                return
             self._bar = self._start()
         self._bar.update(
             self._bar.task_ids[0],
             completed=self.count,
-            description=f"{self._verb} {self.count:,} messages, {self.count / taken:,.0f} a second",
+            description=f"{self._verb} {self.count:,} messages, {self.count / (now - self._begun):,.0f} a second",
         )
 
     def _start(self) -> "Bar":

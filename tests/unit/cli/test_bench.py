@@ -45,7 +45,7 @@ class Time:
         self.now_s = 100.0
         clock = SimpleNamespace(perf_counter=lambda: self.now_s, process_time=lambda: self.now_s / 4)
         monkeypatch.setattr(module, "time", clock)
-        monkeypatch.setattr(module.asyncio, "sleep", self._sleep)
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.now_s += seconds

@@ -23,6 +23,8 @@ BACKLOG: Final = 100_000  # messages
 FILLING: Final = 100  # messages of a batch, where messages are published that are to be drained
 INTERRUPTED: Final = 130
 
+_DONE: Final = {"publish": "published", "consume": "received", "request": "answered"}
+
 Run = Callable[[Payloads, Pace], Awaitable[None]]
 
 
@@ -98,7 +100,7 @@ def request(plan: Plan, receivers: int) -> int:
 
 def _measure(name: str, plan: Plan, receivers: int, run: Run) -> int:
     bounds, load = plan.bounds, plan.load
-    with Progress(name, bounds.messages, shown=watched(silent_output=True)) as progress:
+    with Progress(_DONE[name], bounds.messages, shown=watched(silent_output=True)) as progress:
         pace = Pace(bounds, progress)
         try:
             asyncio.run(_interruptible(run(Payloads(load.size), pace), pace))
