@@ -1,11 +1,25 @@
-"""The protocol's description: what generated code must keep."""
+"""The protocol's description: what is compiled of it, and what that must keep."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from grpc_tools import protoc  # type: ignore[import-untyped]
 
 from penstock.wire import pulsar_pb2 as pb
+
+SOURCES = Path(pb.__file__).parents[2]
+
+
+def test_what_is_compiled_is_what_the_description_says(tmp_path: Path) -> None:
+    made = tmp_path / "pulsar.binpb"
+    source = SOURCES / "penstock" / "wire" / "pulsar.proto"
+    assert protoc.main(["", f"--proto_path={SOURCES}", f"--descriptor_set_out={made}", str(source)]) == 0
+    assert FileDescriptorSet.FromString(made.read_bytes()) == FileDescriptorSet.FromString(
+        source.with_suffix(".binpb").read_bytes()
+    ), "`make proto` compiles it"
 
 
 def test_each_commands_field_has_its_types_number_and_name() -> None:

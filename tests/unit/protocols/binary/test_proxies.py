@@ -148,7 +148,7 @@ async def test_without_authentication_it_is_passed_over() -> None:
     ],
 )
 async def test_forwarded_credentials_are_verified(
-    original: str | None, credentials: dict[str, str], error: ServerError | None
+    original: str | None, credentials: dict[str, str], error: "ServerError | None"
 ) -> None:
     async with sessions(auth=SETTINGS) as (one,):
         answer = await one.ask(hello("proxy", original, **credentials))
