@@ -149,6 +149,10 @@ deploy-check: ## Check deploy/ with helm, the schemas of Kubernetes, promtool an
 container-check: ## Build the container file on a Debian made for it, and run the image (root; minutes)
 	@scripts/container-check.sh
 
+.PHONY: systemd-check
+systemd-check: ## Start the systemd unit on a Debian that is booted for it (root; minutes)
+	@scripts/systemd-check.sh
+
 .PHONY: deep
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
