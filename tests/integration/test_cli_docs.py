@@ -40,7 +40,7 @@ def test_every_command_of_the_page_works_as_printed(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=170,
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr

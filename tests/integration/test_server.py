@@ -219,7 +219,7 @@ def test_serving_imports_neither_spark_nor_clients_nor_fastavro() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert {"penstock", "uvicorn"} <= loaded
+    assert {"penstock", "httptools"} <= loaded
     unwanted = {
         "pyspark",
         "pyarrow",
@@ -228,6 +228,7 @@ def test_serving_imports_neither_spark_nor_clients_nor_fastavro() -> None:
         "fastavro",
         "httpx",
         "rich",
+        "uvicorn",
         "structlog",
         "deltalake",
     }

@@ -132,7 +132,13 @@ def stored(name: str) -> dict[str, str]:
     return {field: value for field, value in fields.items() if value}
 
 
-class TopicType(click.ParamType[TopicName]):
+if TYPE_CHECKING:
+    _TopicParameter = click.ParamType[TopicName]
+else:
+    _TopicParameter = click.ParamType  # generic since click 8.4
+
+
+class TopicType(_TopicParameter):
     """A topic by its full or short name."""
 
     name = "topic"

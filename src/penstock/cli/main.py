@@ -14,12 +14,14 @@ from .groups import Group
 # By section of the help and by name: the module, and what the list of commands says.
 _SECTIONS: Final = {
     "Messages": {
-        "produce": ("messages", "Publish messages to a topic."),
-        "read": ("messages", "Read a topic from a position on."),
-        "consume": ("messages", "Consume a topic under a subscription."),
-        "request": ("messages", "Send a request and print its reply."),
+        "produce": ("messages.produce", "Publish messages to a topic."),
+        "read": ("messages.read", "Read a topic from a position on."),
+        "consume": ("messages.consume", "Consume a topic under a subscription."),
+        "request": ("messages.request", "Send a request and print its reply."),
+        "bench": ("bench.command", "Measure how fast a server takes, delivers and answers messages."),
     },
     "Administration": {
+        "top": ("top", "Watch topics: rates, backlogs, consumers."),
         "topics": ("topics", "List, create, describe and delete topics; their messages and properties."),
         "subscriptions": ("subscriptions", "List, create, move, skip, peek and delete subscriptions."),
         "namespaces": ("namespaces", "List, create, describe and delete namespaces."),

@@ -6,13 +6,16 @@ Data go to stdout; sentences for people go to stderr.
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
 from .template import Template
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 CHOSEN: Final = "penstock.output"  # where click's context has the format that was asked for
 FORMATS: Final = ("json", "table", "template")
@@ -55,6 +58,21 @@ def line(value: Any) -> None:
         write(template.filled(value))
 
 
+def lines() -> Callable[[Sequence[Any]], None]:
+    """What writes many answers for programs with one write; also in a thread, where no command's options are known."""
+    template = chosen().template
+
+    def write_all(values: Sequence[Any]) -> None:
+        if not values:
+            return
+        if template is None:
+            write("\n".join([json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in values]))
+        else:
+            write("\n".join([template.filled(one) for one in values]))
+
+    return write_all
+
+
 def write(text: str) -> None:
     """A line of text; where the reader is gone (`| head` has seen enough), that is the end."""
     try:
@@ -77,6 +95,15 @@ def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: st
         for row in found:
             line(dict(row))
         return
+    table = table_of(columns, found)
+    if table.row_count:
+        _show(table)
+    elif nothing:
+        say(nothing)
+
+
+def table_of(columns: Sequence[str], found: Iterable[Mapping[str, Any]]) -> "Table":
+    """Rows as people see them."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -84,10 +111,7 @@ def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: st
         table.add_column(column.replace("_", " "), overflow="fold", min_width=len(column))
     for row in found:
         table.add_row(*(_cell(row.get(column), column) for column in columns))
-    if table.row_count:
-        _show(table)
-    elif nothing:
-        say(nothing)
+    return table
 
 
 def record(found: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
-from .access import Access
+from .access import Access, without_password
 from .paths import admin_path, partition_path, topic_path
 
 if TYPE_CHECKING:
@@ -159,8 +159,9 @@ class HttpClient:
 
 def unreachable(url: str, error: Exception) -> PenstockError:
     """No answer came."""
+    where = without_password(url)
     return PenstockError(
-        ErrorKind.UNAVAILABLE, f"{url} cannot be reached: {str(error) or type(error).__name__}"
+        ErrorKind.UNAVAILABLE, f"{where} cannot be reached: {str(error) or type(error).__name__}"
     )
 
 

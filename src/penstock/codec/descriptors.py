@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 
+from .cardinality import is_repeated, is_required
 from .codec import Part, bad_schema
 
 FILES_MAX: Final = 1000  # files in one set: each is loaded before those that import it
@@ -189,7 +190,7 @@ def _check(reader: Descriptor, writer: Descriptor, path: str, seen: set[tuple[st
         if renumbered is not None and renumbered.number != field.number:
             return f"field {inside!r}: its number was {renumbered.number}, not {field.number}"
         if source is None:
-            if field.is_required:
+            if is_required(field):
                 return f"field {inside!r}: it is required and not in what was written"
             continue
         why = _field(field, source, inside, seen)
@@ -199,10 +200,10 @@ def _check(reader: Descriptor, writer: Descriptor, path: str, seen: set[tuple[st
 
 
 def _field(field: FieldDescriptor, source: FieldDescriptor, path: str, seen: set[tuple[str, str]]) -> str:
-    if field.is_required and not source.is_required:
+    if is_required(field) and not is_required(source):
         return f"field {path!r}: it is required, and was not"
-    if field.is_repeated != source.is_repeated:
-        was, now = ("repeated", "single") if source.is_repeated else ("single", "repeated")
+    if is_repeated(field) != is_repeated(source):
+        was, now = ("repeated", "single") if is_repeated(source) else ("single", "repeated")
         return f"field {path!r}: it was {was}, not {now}"
     if field.type != source.type:
         return f"field {path!r}: its type was {_type(source)}, not {_type(field)}"

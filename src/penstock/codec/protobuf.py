@@ -24,6 +24,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 
 from .avro.fit import MisfitError
+from .cardinality import is_repeated
 from .codec import Codec, Part, bad_message, bad_schema
 from .definition import PARSING_INFO, avro_type
 from .descriptors import mismatch, native_message
@@ -189,7 +190,7 @@ def _native_field(field: Any, value: Any) -> Any:
     if kind is not None and kind.GetOptions().map_entry:
         item = kind.fields_by_name["value"]
         return {key: _native_item(item, value[key]) for key in value}
-    if field.is_repeated:
+    if is_repeated(field):
         return [_native_item(field, item) for item in value]
     return _native_item(field, value)
 

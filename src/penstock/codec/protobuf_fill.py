@@ -16,6 +16,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from .avro.fit import MisfitError, show
+from .cardinality import is_repeated
 from .descriptors import TYPE_NAMES
 
 _INTEGERS: Final = frozenset(
@@ -63,14 +64,14 @@ def _field(message: Message, name: Any) -> Any:
 
 def _null_is_a_value(field: Any) -> bool:
     kind = field.message_type or field.enum_type
-    return kind is not None and kind.full_name in _NULL_IS_A_VALUE and not field.is_repeated
+    return kind is not None and kind.full_name in _NULL_IS_A_VALUE and not is_repeated(field)
 
 
 def _set(message: Message, field: Any, value: Any, path: str, native: bool) -> None:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         _set_map(getattr(message, field.name), kind, value, path, native)
-    elif field.is_repeated:
+    elif is_repeated(field):
         if type(value) is not list and type(value) is not tuple:
             raise MisfitError(f"{path}: {show(value)} is no list")
         target = getattr(message, field.name)

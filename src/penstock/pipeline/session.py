@@ -3,7 +3,8 @@
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -71,26 +72,43 @@ def session(
     What Spark writes beside its results (spilled and cached data, copies of state, artifacts, its warehouse) goes to
     the system's folder for temporary files, or to `scratch`, where it is easily removed after a kill.
 
-    Within `spark-submit` its master and Java are taken. Else sets JAVA_HOME and, on this machine, PYSPARK_PYTHON in
-    the environment, which Spark's processes inherit. Raises PipelineError where there is no Java.
+    Within `spark-submit` its master and Java are taken. Else Spark's processes get JAVA_HOME and, on this machine,
+    PYSPARK_PYTHON in their environment; this process's own is as before. Raises PipelineError where there is no Java.
     """
+    changed: dict[str, str] = {}
     if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        os.environ["JAVA_HOME"] = str(find_java())
+        changed["JAVA_HOME"] = str(find_java())
     if submitted := "PYSPARK_GATEWAY_PORT" in os.environ:
         master = _submitted_master(master)
-    local = master.startswith("local")
-    if local:
+    if master.startswith("local"):
         # Else Spark takes the first python3 on PATH, which need not have Penstock or Arrow.
         python = _python(conf, None if submitted else scratch)
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
+        changed["PYSPARK_PYTHON"] = changed["PYSPARK_DRIVER_PYTHON"] = python
     settings = settings_for(master, conf)
     if scratch is not None and SparkContext._gateway is None and not submitted:
         settings = _within(settings, scratch, conf)
-    _launch(settings)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _environment(changed):
+        _launch(settings)
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment(changed: Mapping[str, str]) -> Iterator[None]:
+    """Variables for the JVM, and for PySpark as it starts a context. They stay out of what else this process starts, or
+    a later session with another master: their paths are of this process, on this machine."""
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _python(conf: Mapping[str, Any], scratch: Path | None) -> str:

@@ -17,6 +17,7 @@ from .http1 import Http1Connection
 from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refuse_unread
 from .request import Request, Serve
 from .sockets import WebSocketConnection
+from .state import State
 
 HEAD_BYTES_MAX: Final = 65_536  # of a request's head, or of anything else that is not its body
 HEAD_BYTES_FREE: Final = 4096  # of a head, that is not counted: most are smaller
@@ -28,8 +29,8 @@ ALWAYS_ANSWERED: Final = "/health/"  # also by a server that takes nothing on
 class HttpConnection(Http1Connection):
     """Refuses what is too much or too late: the parser alone would wait for ever, and keep all of it."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self._load = self.server_state.load
         self._unfinished = 0  # received since a head was complete, or a part of a body came
         self._piece = 0  # the size of what is being parsed
@@ -209,7 +210,6 @@ class HttpConnection(Http1Connection):
         made = WebSocketConnection(
             Handshake(self.url.decode("ascii"), Headers(headers), self.parser.get_method().decode("ascii")),
             self.transport,
-            self.config,
             self.server_state,
             self.app_state,
             head_bytes=size if size > HEAD_BYTES_FREE else 0,
@@ -230,7 +230,7 @@ class HttpConnection(Http1Connection):
         if self._taking.late(left, now, limits.stall_s, limits.bytes_per_s):
             cut(self.transport)
         elif self._is_open():
-            if self.idle_since is not None and now - self.idle_since > self.config.timeout_keep_alive:
+            if self.idle_since is not None and now - self.idle_since > self.server_state.keep_alive_s:
                 self.transport.close()
             else:
                 self._look_at_request(now, limits)

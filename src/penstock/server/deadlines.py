@@ -5,11 +5,8 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
-from uvicorn.server import ServerState
-
 from penstock.protocols.holding import Holding
 from penstock.protocols.limits import Limits
-from penstock.protocols.load import Load
 
 LINGER_S: Final = 2.0  # a peer that is still sending has so long to read why it is closed
 LOOKS: Final = 4  # within the shortest of all times
@@ -55,26 +52,6 @@ class Deadlines(NamedTuple):
         """How often to look."""
         least = min(self.head_s, self.body_s, self.stall_s)
         return min(LOOK_S_MAX, max(LOOK_S_MIN, least / LOOKS))
-
-
-class State(ServerState):
-    """What all connections of the server share."""
-
-    def __init__(self, load: Load, deadlines: Deadlines, headers_max: int) -> None:
-        super().__init__()
-        self.load = load
-        self.deadlines = deadlines
-        self.headers_max = headers_max
-        self._lines: tuple[object, bytes] = None, b""
-
-    @property
-    def default_lines(self) -> bytes:
-        """The headers of every answer, as lines: made once for as long as they stay the same."""
-        headers, lines = self._lines
-        if headers is not self.default_headers:
-            lines = b"".join([b"%s: %s\r\n" % header for header in self.default_headers])
-            self._lines = self.default_headers, lines
-        return lines
 
 
 class Sending:

@@ -14,7 +14,7 @@ from websockets.server import ServerProtocol
 
 from penstock.protocols.http.answers import Header
 
-# As uvicorn offers it: windows of 4 KiB, as most messages are small and every connection has two of them.
+# Windows of 4 KiB, as most messages are small and every connection has two of them.
 _DEFLATE: Final = ServerPerMessageDeflateFactory(
     server_max_window_bits=12, client_max_window_bits=12, compress_settings={"memLevel": 5}
 )
@@ -55,7 +55,7 @@ def refused(status: int, headers: Iterable[Header], body: bytes) -> bytes:
     return Response(status, HTTPStatus(status).phrase, answer, body).serialize()
 
 
-def scope_of(request: Request, root_path: str, **more: Any) -> dict[str, Any]:
+def scope_of(request: Request, **more: Any) -> dict[str, Any]:
     """The ASGI scope of an upgrade."""
     path, _, query = request.path.partition("?")
     protocols = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
@@ -63,9 +63,9 @@ def scope_of(request: Request, root_path: str, **more: Any) -> dict[str, Any]:
         "type": "websocket",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
-        "root_path": root_path,
-        "path": root_path + unquote(path),
-        "raw_path": (root_path + path).encode("ascii"),
+        "root_path": "",
+        "path": unquote(path),
+        "raw_path": path.encode("ascii"),
         "query_string": query.encode("ascii"),
         "headers": [
             (name.encode("ascii"), value.encode("latin-1")) for name, value in request.headers.raw_items()

@@ -1,4 +1,4 @@
-"""uvicorn as the HTTP and WebSocket server, started and stopped by us rather than by signals and itself."""
+"""The HTTP and WebSocket server: its listening sockets and its connections, from the first to the last."""
 
 import asyncio
 import logging
@@ -7,80 +7,46 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-import uvicorn
-from starlette.types import ASGIApp
-
 from penstock.protocols.limits import Limits
 from penstock.protocols.load import Load
 from penstock.protocols.transport import TlsServer
 
 from .config import HttpSettings
 from .connections import HttpConnection
-from .deadlines import LINGER_S, Deadlines, State, cut
+from .deadlines import LINGER_S, cut
 from .listeners import Listener
 from .sockets import WebSocketConnection
+from .state import Connection, State
 
 log = logging.getLogger(__name__)
 
 CANCEL_S = 2.0  # for what has been cancelled to say so
 
 
-class HttpServer(uvicorn.Server):
+class HttpServer:
     """The listening sockets and their connections."""
 
     servers: list[asyncio.Server]
     tls: list[TlsServer]
-    server_state: State
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings, limits: Limits, load: Load) -> None:
-        ping = settings.websocket_ping_s or None
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="none",  # it runs on ours
-                http=HttpConnection,
-                ws=WebSocketConnection,
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                backlog=settings.backlog,
-                timeout_keep_alive=settings.keep_alive_s,
-                ws_max_size=limits.max_frame_bytes,
-                ws_ping_interval=ping,
-                # A peer whose frames we are slow to take cannot be seen to answer: no pong is no news yet.
-                ws_ping_timeout=None if ping is None else 2 * ping,
-                ws_per_message_deflate=settings.websocket_compression,
-            )
-        )
+    def __init__(self, app: Any, settings: HttpSettings, limits: Limits, load: Load) -> None:
+        self._backlog = settings.backlog
         self._drain_ms = settings.drain_ms
-        self._deadlines = Deadlines.of(limits)
-        self.server_state = State(load, self._deadlines, limits.max_headers)
+        self.state = State(app, settings, limits, load)
         self.servers = []
         self.tls = []
 
     async def open(self, listeners: Sequence[Listener]) -> None:
         """Listen on bound sockets."""
-        self.config.load()
-        self.lifespan = self.config.lifespan_class(self.config)
-        await self.on_tick(0)
-        made = partial(
-            HttpConnection,
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-            _loop=asyncio.get_running_loop(),
-        )
+        self.state.set_date()
+        made = partial(HttpConnection, self.state)
         loop = asyncio.get_running_loop()
         for listener in listeners:
             if listener.context is None:
-                server = await loop.create_server(made, sock=listener.bound, backlog=self.config.backlog)
+                server = await loop.create_server(made, sock=listener.bound, backlog=self._backlog)
                 self.servers.append(server)
             else:
                 self.tls.append(self._listen_tls(made, listener, listener.context))
-        self.started = True
 
     def _listen_tls(
         self, made: Callable[[], HttpConnection], listener: Listener, context: ssl.SSLContext
@@ -93,9 +59,9 @@ class HttpServer(uvicorn.Server):
         return TlsServer(
             counted,
             listener.bound,
-            self.server_state.load,
+            self.state.load,
             context,
-            backlog=self.config.backlog,
+            backlog=self._backlog,
             handshake_s=listener.handshake_s,
             end_s=LINGER_S,
         )
@@ -104,26 +70,23 @@ class HttpServer(uvicorn.Server):
         """Serve until `stop` is set; now and then look for peers that are late, and do what there is `also`."""
         loop = asyncio.get_running_loop()
         while not stop.is_set():
-            await self.on_tick(0)  # the Date header of every answer
+            self.state.set_date()
             self.look(loop.time())
             also()
             try:
-                async with asyncio.timeout(self._deadlines.look_s):
+                async with asyncio.timeout(self.state.deadlines.look_s):
                     await stop.wait()
             except TimeoutError:
                 pass
 
     def apply_limits(self, limits: Limits) -> None:
         """Go by other limits from now on; the size of frames holds for WebSockets to come."""
-        self._deadlines = self.server_state.deadlines = Deadlines.of(limits)
-        self.server_state.headers_max = limits.max_headers
-        self.config.ws_max_size = limits.max_frame_bytes
+        self.state.apply_limits(limits)
 
     def look(self, now: float) -> None:
         """Drop peers that are late, and count what is held for all."""
-        for connection in list(self.server_state.connections):
-            watched: Any = connection
-            watched.look(now)
+        for connection in list(self.state.connections):
+            connection.look(now)
 
     def stop_listening(self) -> None:
         """Take no new connections, and none again that is idle now."""
@@ -131,7 +94,7 @@ class HttpServer(uvicorn.Server):
             server.close()
         for listener in self.tls:
             listener.close()
-        for connection in list(self.server_state.connections):
+        for connection in list(self.state.connections):
             if not isinstance(
                 connection, WebSocketConnection
             ):  # a WebSocket's end is its endpoint's business
@@ -146,15 +109,15 @@ class HttpServer(uvicorn.Server):
                 await endpoints()
                 await self._until_done(force)
         except TimeoutError:
-            log.warning("cut off what did not end in time", extra={"requests": len(self.server_state.tasks)})
-        left = list(self.server_state.tasks)
+            log.warning("cut off what did not end in time", extra={"requests": len(self.state.tasks)})
+        left = list(self.state.tasks)
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCEL_S)
         for listener in self.tls:
             await listener.wait_closed()
-        for connection in list(self.server_state.connections):
+        for connection in list(self.state.connections):
             _shut_down(connection)
         for _ in range(10):  # transports close on the loop's next rounds
             await asyncio.sleep(0)
@@ -162,13 +125,13 @@ class HttpServer(uvicorn.Server):
     async def _until_done(self, force: asyncio.Event) -> None:
         forced = asyncio.get_running_loop().create_task(force.wait())
         try:
-            while self.server_state.tasks and not force.is_set():
-                await asyncio.wait([*self.server_state.tasks, forced], return_when=asyncio.FIRST_COMPLETED)
+            while self.state.tasks and not force.is_set():
+                await asyncio.wait([*self.state.tasks, forced], return_when=asyncio.FIRST_COMPLETED)
         finally:
             forced.cancel()
 
 
-def _shut_down(connection: Any) -> None:
+def _shut_down(connection: Connection) -> None:
     """Close a connection; one that fails at it is cut off, and holds up no other."""
     try:
         connection.shutdown()

@@ -10,12 +10,11 @@ from collections import deque
 from typing import Any, Final, Literal, cast
 
 import httptools
-from uvicorn import Config
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
-from .deadlines import State
+from .addresses import is_tls, local_address, remote_address
 from .heads import TARGETS, Heads
 from .request import Request, Serve
+from .state import State
 from .worker import Worker
 
 log = logging.getLogger(__name__)
@@ -33,23 +32,15 @@ _BAD_REQUEST_ANSWER: Final = (
 class Http1Connection(asyncio.Protocol):
     """`request` is the one whose head was read last; those before it that are not answered yet come first."""
 
-    def __init__(
-        self,
-        *,
-        config: Config,
-        server_state: State,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self.config = config
-        self.serve: Serve = cast(Any, config.app).serve
-        self.loop = _loop or asyncio.get_running_loop()
+    def __init__(self, state: State) -> None:
+        self.serve: Serve = state.app.serve
+        self.loop = asyncio.get_running_loop()
         self.parser = httptools.HttpRequestParser(self)
         # What comes after a request that asks for the connection's end is passed over, rather than refused.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.server_state = server_state
-        self.connections = server_state.connections
-        self.app_state = app_state
+        self.server_state = state
+        self.connections = state.connections
+        self.app_state: dict[str, Any] = {}
         self.transport = cast(asyncio.Transport, None)
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int | None] | None = None
@@ -66,7 +57,7 @@ class Http1Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._ready: Request | None = None  # to be started
         self._running: Request | None = None  # the last that was
-        self._worker = Worker(self.loop, server_state.tasks)
+        self._worker = Worker(self.loop, state.tasks)
         self._heads = Heads()
         self._between = True  # the parser has seen whole requests, and nothing of the next
         self.following: deque[Request] = deque()  # when those before are answered
@@ -80,9 +71,9 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.connections.add(cast(Any, self))
         self.transport = transport
-        self.server = get_local_addr(transport)
-        self.client = get_remote_addr(transport)
-        self.scheme = "https" if is_ssl(transport) else "http"
+        self.server = local_address(transport)
+        self.client = remote_address(transport)
+        self.scheme = "https" if is_tls(transport) else "http"
 
     def data_received(self, data: bytes) -> None:
         self.idle_since = None

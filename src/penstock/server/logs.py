@@ -29,7 +29,6 @@ TEXT_MAX: Final = 80
 # What has lines for single connections. Audit lines have a bound of their own, in `protocols.audit`.
 LOGGERS: Final = (
     "asyncio",
-    "uvicorn.error",
     "penstock.protocols.binary.connection",
     "penstock.protocols.http.exchange",
     "penstock.protocols.websocket.socket",
@@ -84,8 +83,7 @@ def configure(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    # The HTTP server's own news are ours already.
-    for name in ("uvicorn", "httpx", "httpcore"):
+    for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("penstock.audit").disabled = not settings.audit
     LINE_LIMITS.attach()

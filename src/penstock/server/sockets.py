@@ -9,10 +9,8 @@ write.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from uvicorn.config import Config
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from websockets.frames import CloseCode
 from websockets.http11 import Request
 
@@ -24,11 +22,13 @@ from penstock.runtime.clock import LoopClock
 from penstock.wire.websocket.encoder import encode_close, encode_control, encode_texts
 from penstock.wire.websocket.parser import PING, PONG, FrameParser
 
-from .deadlines import LINGER_S, Sending, State, Taking, Unwritten, cut
+from .addresses import is_tls, local_address, remote_address
+from .deadlines import LINGER_S, Sending, Taking, Unwritten, cut
 from .handshakes import Denial, connect_event, refused, scope_of, shake_hands
 from .intake import Intake
 from .keepalive import Keepalive
 from .refusals import raw_answer
+from .state import State
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ class WebSocketConnection(asyncio.Protocol):
         self,
         request: Request,
         transport: asyncio.Transport,
-        config: Config,
         state: State,
         app_state: dict[str, Any],
         *,
@@ -61,18 +60,20 @@ class WebSocketConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(HIGH_BYTES, LOW_BYTES)
         self._loop = asyncio.get_running_loop()
         self._state = state
-        self._state.connections.add(cast(Any, self))  # uvicorn names its own classes
-        client = get_remote_addr(transport)
+        self._state.connections.add(self)
+        client = remote_address(transport)
         self._holding = Holding(state.load, client[0] if client else "")
         self._holding.receive(head_bytes)
         self._unwritten = Unwritten(self._holding)
         self._taking = Taking()
         self._opening = Sending()
         self._answered = False  # the upgrade is, one way or the other
-        self._handshake = shake_hands(request, compression=config.ws_per_message_deflate)
-        self._parser = FrameParser(config.ws_max_size, self._handshake.deflate)
+        self._handshake = shake_hands(request, compression=state.compression)
+        self._parser = FrameParser(state.frame_bytes_max, self._handshake.deflate)
         self._intake = Intake(self._parser, transport, self._holding)
-        self._keepalive = Keepalive(config.ws_ping_interval, config.ws_ping_timeout, self, LoopClock())
+        # A peer whose frames we are slow to take cannot be seen to answer: no pong is no news yet.
+        pong_s = None if state.ping_s is None else 2 * state.ping_s
+        self._keepalive = Keepalive(state.ping_s, pong_s, self, LoopClock())
         self._unanswered: bytes | None = None  # the last ping, as the peer takes nothing
         self._close_timer: asyncio.TimerHandle | None = None
         if not self._handshake.accepted:
@@ -80,13 +81,12 @@ class WebSocketConnection(asyncio.Protocol):
             return
         scope = scope_of(
             request,
-            config.root_path,
-            scheme="wss" if is_ssl(transport) else "ws",
-            server=get_local_addr(transport),
+            scheme="wss" if is_tls(transport) else "ws",
+            server=local_address(transport),
             client=client,
             state={**app_state, STATE_KEY: self._holding, CONNECTION_KEY: self},
         )
-        task = self._loop.create_task(self._run(config.loaded_app, scope))
+        task = self._loop.create_task(self._run(state.app, scope))
         state.tasks.add(task)
         task.add_done_callback(state.tasks.discard)
 
@@ -224,7 +224,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self.counted:
             self._state.load.leave(self.counted)
             self.counted = ""
-        self._state.connections.discard(cast(Any, self))
+        self._state.connections.discard(self)
         self._answered = True
         self._end()
         self._intake.drop()

@@ -12,8 +12,9 @@ from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.limits import Limits
 from penstock.protocols.load import Load
 from penstock.protocols.rates import SCOPE_KEY
+from penstock.server.config import HttpSettings
 from penstock.server.connections import HttpConnection
-from penstock.server.deadlines import Deadlines, State
+from penstock.server.state import State
 
 HEAD = b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: application/json\r\ncontent-length: "
 BODY_MAX = 1000
@@ -66,11 +67,10 @@ async def turns() -> None:
 
 
 def connected(serve: Serve, **limits: Any) -> tuple[HttpConnection, Transport]:
-    given = Limits(**limits)
-    state = State(Load(10, 10, 1 << 20), Deadlines.of(given), given.max_headers)
-    state.default_headers = [(b"date", b"today")]
-    config: Any = SimpleNamespace(app=SimpleNamespace(serve=serve), timeout_keep_alive=5)
-    connection = HttpConnection(config=config, server_state=state, app_state={})
+    app = SimpleNamespace(serve=serve)
+    state = State(app, HttpSettings(keep_alive_s=5), Limits(**limits), Load(10, 10, 1 << 20))
+    state.set_date("today")
+    connection = HttpConnection(state)
     transport = Transport()
     connection.connection_made(cast(Any, transport))
     return connection, transport

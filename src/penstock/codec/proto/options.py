@@ -7,6 +7,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.text_encoding import CEscape
 
+from penstock.codec.cardinality import is_repeated
+
 from .tokens import Tokens
 
 Value = tuple[str, Any]  # "word", "integer", "float", "text" or "block", and what it is
@@ -82,7 +84,7 @@ def set_option(options: Message, name: str, value: Value, tokens: Tokens) -> Non
     """Keep an option of protobuf's own."""
     field = options.DESCRIPTOR.fields_by_name.get(name)
     kind, content = value
-    if field is None or field.is_repeated or field.message_type is not None or kind == "block":
+    if field is None or is_repeated(field) or field.message_type is not None or kind == "block":
         return
     try:
         if field.enum_type is not None:
@@ -125,7 +127,7 @@ def written(options: Message, *, but: frozenset[str] = frozenset()) -> list[str]
     """`name = value` of each option that is kept."""
     found = []
     for field, value in options.ListFields():
-        if field.is_extension or field.is_repeated or field.message_type is not None or field.name in but:
+        if field.is_extension or is_repeated(field) or field.message_type is not None or field.name in but:
             continue
         found.append(f"{field.name} = {_written(field, value)}")
     return found

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from penstock.codec.cardinality import is_repeated
 from penstock.codec.descriptors import TYPE_NAMES
 from penstock.codec.protobuf import ProtobufCodec
 from penstock.model.errors import PenstockError
@@ -115,7 +116,7 @@ class _Shaper:
             key, value = _pair(field)
             return t.MapType(self.item(key, path, inside), self.item(value, path, inside))
         item = self.item(field, path, inside)
-        return t.ArrayType(item) if field.is_repeated else item
+        return t.ArrayType(item) if is_repeated(field) else item
 
     def item(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
         if field.message_type is not None:
@@ -175,8 +176,8 @@ def _field(field: Any, arrow: pa.DataType) -> Gather:
             )
 
         return pairs
-    item = _item(field, arrow.value_type if field.is_repeated else arrow)
-    if field.is_repeated:
+    item = _item(field, arrow.value_type if is_repeated(field) else arrow)
+    if is_repeated(field):
 
         def repeated(messages: Sequence[Any]) -> pa.Array:
             lists = [getattr(message, name) for message in messages]
