@@ -57,7 +57,10 @@ def main() -> int:
     listed = (ROOT / "requirements" / "popular.in").read_text("utf-8").splitlines()
     packages = sys.argv[1:] or [line for line in listed if line and not line.startswith("#")]
     failed = [package for package in packages if not look_at(package, ours)]
-    print(f"{len(packages) - len(failed)} of {len(packages)} resolve" + "".join(f"; not {one}" for one in failed))
+    print(
+        f"{len(packages) - len(failed)} of {len(packages)} resolve"
+        + "".join(f"; not {one}" for one in failed)
+    )
     return 1 if failed else 0
 
 
