@@ -140,3 +140,15 @@ def test_what_could_not_be_written_is_not_acknowledged(shell: Shell) -> None:
     os.close(writing)
     assert process.wait(60) == 0  # as `| head` that has seen enough
     assert [line["value"] for line in shell.lines(*consume)] == ["a", "b", "c"]
+
+
+def test_everything_is_published_although_nobody_reads_the_results(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("".join(f"{number}\n" for number in range(2500)))
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*PENSTOCK, "produce", "unread", "--file", str(file)]
+    process = subprocess.Popen(command, stdout=writing, env=shell.environment)
+    os.close(writing)
+    assert process.wait(60) == 0
+    assert len(shell.lines("read", "unread")) == 2500
