@@ -15,7 +15,7 @@ STAMPS := .venv/.stamps
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ## ---- setting up -------------------------------------------------------------------------------
 # Every step leaves a stamp: what is done and unchanged is not done again.
@@ -125,6 +125,14 @@ types: $(STAMPS)/project ## Check types
 .PHONY: layers
 layers: $(STAMPS)/project ## Check who imports whom
 	@$(BIN)/lint-imports
+
+.PHONY: deploy-check
+deploy-check: ## Check deploy/ with helm, the schemas of Kubernetes, promtool and systemd (minutes, the first time)
+	@scripts/deploy-check.sh
+
+.PHONY: container-check
+container-check: ## Build the container file on a Debian made for it, and run the image (root; minutes)
+	@scripts/container-check.sh
 
 .PHONY: deep
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)

@@ -4,6 +4,7 @@
 #   requirements/runtime.txt   what an operator needs
 #   requirements/lock.txt      that, every extra and the dev group: what `make setup` installs
 #   requirements/docs.txt      the docs group alone: what `make docs` installs, elsewhere
+#   requirements/oldest.txt    what an operator needs, each in the oldest version that pyproject.toml allows: `make oldest`
 #
 # Versions already locked are kept; `scripts/lock.sh --upgrade` moves everything to the newest
 # that pyproject.toml allows. Resolved on the oldest Python that we support, whose needs include
@@ -36,6 +37,15 @@ group dev | compile "$@" --all-extras --output-file requirements/lock.txt pyproj
 group docs | compile "$@" --output-file requirements/docs.txt -
 
 compile --constraint requirements/lock.txt --output-file requirements/runtime.txt pyproject.toml
+
+"$python" - <<'PY' | compile --output-file requirements/oldest.txt -
+import re
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    for asked in tomllib.load(file)["project"]["dependencies"]:
+        print(re.sub(r">=([^,]+).*", r"==\1", asked))
+PY
 
 if grep -nE '://|^-|@ file' requirements/*.txt; then
   echo "error: the lines above tie the lock to one index or machine" >&2

@@ -74,5 +74,17 @@ def test_top_shows_what_is_in_use(shell: Shell) -> None:
     assert [row["backlog"] for row in by_backlog] == [3]
     assert shell.lines("top", "public/functions", "--once") == []
     table = shell.run("top", "--once", "-o", "table").stdout.splitlines()
-    assert table[0].split() == ["topic", "in/s", "kB", "in/s", "out/s", "kB", "out/s", "backlog", "unacked", "producers", "consumers"]
+    assert table[0].split() == [
+        "topic",
+        "in/s",
+        "kB",
+        "in/s",
+        "out/s",
+        "kB",
+        "out/s",
+        "backlog",
+        "unacked",
+        "producers",
+        "consumers",
+    ]
     assert any(line.startswith("  s (Exclusive)") for line in table)

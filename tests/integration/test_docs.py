@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.page_runs import PageRun, runs
-from tests.support.pages import ROOT, Block, blocks, pages
+from tests.support.page_runs import PageRun, name_of, tried
+from tests.support.pages import blocks, pages
 
 from penstock.testing.server import running
 
@@ -16,18 +16,11 @@ pytestmark = [
 ]
 
 
-def tried_here(page: Path) -> list[Block]:
-    return [block for block in blocks(page) if runs(block) and not block.spark]
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in pages() if tried_here(page)], ids=lambda page: page.relative_to(ROOT).as_posix()
-)
+@pytest.mark.parametrize("page", tried(), ids=name_of)
 def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with running() as server, PageRun(tmp_path, server) as run:
-        for block in tried_here(page):
-            run.run(block)
+        run.run_all(page)
 
 
 def test_most_blocks_run() -> None:

@@ -20,29 +20,49 @@ import yaml
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.server.config import Config
 from penstock.testing.server import Address
-from tests.support.pages import Block
+from tests.support.pages import ROOT, Block, blocks, pages
 
 WITHIN_S: Final = 240  # a busy machine may take long; nothing takes more than seconds on an idle one
 _SHELLS: Final = ("sh", "bash")
 _CHECKED: Final = {"toml", "json", "yaml", "properties"}
 _ABSOLUTE: Final = ("/tables/", "/data/", "/ck/", "/backups", "/var/lib/penstock")
+_PIPELINE: Final = re.compile(r"penstock pipeline run --once (\S+)\n\Z")
 _ASSIGNED: Final = re.compile(r"^[A-Za-z_]+=\S+$", re.MULTILINE)
 
 
-def runs(block: Block) -> bool:
-    return not block.skipped and not block.run_by
+def tried(needs: str = "") -> list[Path]:
+    """The pages whose blocks run where there is what `needs` says."""
+    return [page for page in pages() if (found := run_of(page)) and _needs(found) == needs]
+
+
+def run_of(page: Path) -> list[Block]:
+    """The blocks of a page that are run."""
+    return [block for block in blocks(page) if not block.skipped and not block.run_by]
+
+
+def _needs(found: list[Block]) -> str:
+    needs = {block.needs for block in found} - {""}
+    assert len(needs) < 2, f"{found[0].page} needs {needs}: one of them will do"
+    return next(iter(needs), "")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 class PageRun:
     """Where the blocks of one page run, one after the other; a later one finds what an earlier one left."""
 
-    def __init__(self, folder: Path, server: Address, **known: Any) -> None:
+    def __init__(
+        self, folder: Path, server: Address, printed: dict[str, str] | None = None, **known: Any
+    ) -> None:
         self.folder = folder
         (folder / "penstock.toml").touch()  # a configuration, where a command names one
         self.printed = {
             "http://127.0.0.1:8080": server.url,
             "ws://127.0.0.1:8080": server.ws,
             "pulsar://127.0.0.1:6650": server.pulsar,
+            **(printed or {}),
             **{path: f"{folder}{path}" for path in _ABSOLUTE},
         }
         self.known: dict[str, Any] = {"__name__": "__page__", **known}
@@ -53,6 +73,8 @@ class PageRun:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_URL": server.url,
+            "XDG_CONFIG_HOME": str(folder / ".config"),  # contexts and completions are not the tester's
+            "XDG_DATA_HOME": str(folder / ".data"),
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -67,6 +89,10 @@ class PageRun:
             with contextlib.suppress(Exception):  # closed already
                 value.close()
 
+    def run_all(self, page: Path) -> None:
+        for block in run_of(page):
+            self.run(block)
+
     def run(self, block: Block) -> None:
         """Fails where the block does, or does not print what its comments say."""
         output = self._output(block)
@@ -80,6 +106,8 @@ class PageRun:
         if block.file:
             (self.folder / block.file).write_text(self._there(block.text))
             return ""
+        if block.needs == "spark" and (declared := _PIPELINE.match(block.text)):
+            return self._pipeline(declared[1])
         if block.language in _SHELLS:
             return self._shell(block)
         if block.language == "python":
@@ -98,6 +126,14 @@ class PageRun:
         for printed, there in self.printed.items():
             text = text.replace(printed, there)
         return text
+
+    def _pipeline(self, file: str) -> str:
+        """What the command would do, in the session that is there."""
+        from penstock.pipeline.run import pipeline
+
+        declared = pipeline(self.folder / file, self.known["spark"], state=self.folder / "state")
+        declared.start(once=True).await_termination()
+        return ""
 
     def _shell(self, block: Block) -> str:
         # Servers are only checked: the one of this page is there already.
@@ -147,7 +183,7 @@ def check(block: Block) -> None:
             if "name" in content:
                 parse_spec(content, block.name, Path())
             elif content.keys() <= set(Config.__struct_fields__):
-                msgspec.convert(content, Config)
+                msgspec.convert(content, Config, dec_hook=lambda type_, value: type_(value))
         case "json":
             rest = block.text.strip()
             while rest:

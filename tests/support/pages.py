@@ -4,8 +4,9 @@ A comment stands right before its block and is not shown to a reader. There may 
 
     <!-- test: not run, REASON -->            the block is only looked at; the reason is counted
     <!-- test: run by tests/…/test_it.py -->  that file has it
-    <!-- test: with spark -->                 it runs in the Spark session that all tests share
-    <!-- test: file app.py -->                it is a file, written where the page's other blocks run
+    <!-- test: with spark -->                 its page runs where there is a Spark session (or `kafka`, `pulsar`)
+    <!-- test: file app.py -->                it is a file, written where the page's other blocks run; one of examples/
+                                              is the same as there
     <!-- test: prints TEXT -->                this text is in what it prints
     <!-- test: before
     code of the block's language that makes what the block needs
@@ -19,12 +20,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
+NEEDS = ("", "spark", "kafka", "pulsar")
+
 _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL
 )
 _COMMENT = re.compile(r"<!-- test: (?P<said>.*?)-->", re.DOTALL)
 _COMMENTS_BEFORE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)*\Z", re.DOTALL)
-_WORDS = ("not run", "run by", "with spark", "file", "prints", "before")
+_WORDS = ("not run", "run by", "with", "file", "prints", "before")
 
 
 @dataclass
@@ -37,7 +40,7 @@ class Block:
     text: str
     skipped: str = ""  # why it is not run
     run_by: str = ""  # the test that has it
-    spark: bool = False
+    needs: str = ""  # spark, kafka or pulsar
     file: str = ""
     prints: list[str] = field(default_factory=list)
     before: str = ""
@@ -80,10 +83,14 @@ def _block(block: Block, before: str) -> Block:
             case "run by":
                 block.run_by = rest.strip()
                 assert (ROOT / block.run_by).is_file(), f"{block.name}: there is no {block.run_by}"
-            case "with spark":
-                block.spark = True
+            case "with":
+                block.needs = rest.strip()
+                assert block.needs in NEEDS, f"{block.name}: there is no {block.needs}"
             case "file":
-                block.file = rest.strip()
+                example = ROOT / rest.strip()
+                block.file = example.name
+                if rest.strip().startswith("examples/"):
+                    assert example.read_text() == block.text, f"{block.name} is not {rest.strip()}"
             case "prints":
                 block.prints.append(rest.strip())
             case "before":

@@ -1,8 +1,8 @@
 """Operations of the admin API that need no more than a name, as a table; and asking before what cannot be undone."""
 
-import copy
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, Final, NamedTuple
 
 import click
@@ -29,7 +29,7 @@ class Action(NamedTuple):
     """One operation: the command's name, method and path below its subject.
 
     `done` is said where the answer is empty. `asks` is what a person is asked about first. `flags` are parameters of
-    the query by option, with their help. `words` are further names, those of pulsar-admin.
+    the query by option, with their help.
     """
 
     name: str
@@ -39,11 +39,25 @@ class Action(NamedTuple):
     done: str = ""
     asks: str = ""
     flags: tuple[tuple[str, str, str], ...] = ()
-    words: tuple[str, ...] = ()
 
 
-subscription_argument: Final = click.argument("subscription")
 yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def subscription_argument(run: Decorated) -> Decorated:
+    """The argument SUBSCRIPTION, which pulsar-admin takes as an option."""
+
+    @wraps(run)
+    def command(*args: Any, **given: Any) -> Any:
+        option = given.pop("subscription_option")
+        given["subscription"] = given["subscription"] or option
+        if not given["subscription"]:
+            raise click.UsageError("Missing argument 'SUBSCRIPTION'.", click.get_current_context())
+        return run(*args, **given)
+
+    named = click.option("--subscription", "-s", "subscription_option", hidden=True)
+    return click.argument("subscription", metavar="SUBSCRIPTION", required=False)(named(command))
+
 
 TOPIC: Final = Kind(
     (topic_argument,), lambda given: admin_path(given["topic"]), lambda given: str(given["topic"])
@@ -63,17 +77,7 @@ SUBSCRIPTION: Final = Kind(
 def add_actions(group: click.Group, kind: Kind, actions: Sequence[Action]) -> None:
     """Give a group a command for each action."""
     for action in actions:
-        command = _command(kind, action)
-        group.add_command(command)
-        for word in action.words:
-            add_word(group, word, command)
-
-
-def add_word(group: click.Group, word: str, command: click.Command) -> None:
-    """Let a command be called by another word, too, which no help shows."""
-    hidden = copy.copy(command)
-    hidden.name, hidden.hidden = word, True
-    group.add_command(hidden)
+        group.add_command(_command(kind, action))
 
 
 def _command(kind: Kind, action: Action) -> click.Command:

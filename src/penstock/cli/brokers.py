@@ -24,7 +24,6 @@ ACTIONS: Final = (
         "GET",
         "/brokers/health",
         "Say ok, or why messages cannot be stored (exit code 1).",
-        words=("healthcheck",),
     ),
     Action("version", "GET", "/brokers/version", "Show the server's version."),
     Action(
@@ -32,9 +31,13 @@ ACTIONS: Final = (
         "GET",
         "/brokers/configuration/runtime",
         "Show the settings that Pulsar has too, under its names.",
-        words=("get-runtime-config",),
     ),
-    Action("leader", "GET", "/brokers/leaderBroker", "Show the broker that leads.", words=("leader-broker",)),
+    Action(
+        "leader",
+        "GET",
+        "/brokers/leaderBroker",
+        "Show the broker that leads.",
+    ),
     Action("topics", "GET", "/broker-stats/topics", "Show the statistics of the topics in use."),
     Action(
         "metrics", "GET", "/broker-stats/metrics", "Show the rates of each namespace over the last minute."

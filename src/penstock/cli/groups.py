@@ -1,6 +1,5 @@
 """A group of commands: it takes the shared options before its subcommand too, and answers a misspelt one with the nearest."""
 
-import importlib
 from typing import Any
 
 import click
@@ -8,6 +7,7 @@ from click.core import ParameterSource
 
 from .options import Shared, all_shared
 from .spelling import nearest
+from .words import ours
 
 
 class Group(click.Group):
@@ -33,26 +33,27 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
+        name, more = args[0], args[1:]
         command = self.get_command(ctx, name)
         if command is None:
+            command, first = self._in_our_words(ctx, name)
+            more = [*first, *more]
+        if command is None:
             if ctx.resilient_parsing:
-                return None, None, args[1:]
+                return None, None, more
             raise click.UsageError(f"No such command {name!r}.{nearest(name, self.list_commands(ctx))}", ctx)
         taken = {option.name for option in command.params if isinstance(option, Shared)}
         for option in self.params:
             given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
             if given and option.name not in taken:
                 raise click.UsageError(f"{ctx.command_path} {name} has no option {option.opts[-1]}", ctx)
-        return name, command, args[1:]
+        return name, command, more
 
-
-class PolicyWords(Group):
-    """A group that knows `set-retention` and its like, too, as pulsar-admin's `namespaces` and `topics` do."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name.startswith(("get-", "set-", "remove-")):
-            policies = importlib.import_module("penstock.cli.policies")  # only for who needs them
-            found = policies.by_word(cmd_name)
-        return found
+    def _in_our_words(self, ctx: click.Context, word: str) -> tuple[click.Command | None, list[str]]:
+        """The command that pulsar-admin calls so, and its first arguments."""
+        root = ctx.find_root().command
+        path = ours("" if self is root else self.name or "", word)
+        command: click.Command | None = root if path else None
+        while isinstance(command, click.Group) and path:
+            command = command.get_command(ctx, path.pop(0))
+        return command, path

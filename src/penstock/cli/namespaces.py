@@ -11,7 +11,7 @@ from penstock.model.names import NamespaceName, check_entity
 from . import output
 from .actions import NAMESPACE, Action, Kind, add_actions, names, pairs, sure, yes_option
 from .connection import connected, namespace_argument
-from .groups import Group, PolicyWords
+from .groups import Group
 from .spelling import Choice
 
 ACTIONS: Final = (
@@ -25,7 +25,12 @@ ACTIONS: Final = (
         "delete the namespace {}",
         flags=(("--force", "force", "Also its topics, with what they hold."),),
     ),
-    Action("describe", "GET", "", "Show what NAMESPACE decides.", words=("policies",)),
+    Action(
+        "describe",
+        "GET",
+        "",
+        "Show what NAMESPACE decides.",
+    ),
     Action(
         "unload",
         "PUT",
@@ -42,7 +47,10 @@ TENANT: Final = Kind(
 )
 TENANT_ACTIONS: Final = (
     Action(
-        "describe", "GET", "", "Show TENANT: its clusters, and the roles that administer it.", words=("get",)
+        "describe",
+        "GET",
+        "",
+        "Show TENANT: its clusters, and the roles that administer it.",
     ),
     Action(
         "delete",
@@ -56,7 +64,7 @@ TENANT_ACTIONS: Final = (
 )
 
 
-@click.group("namespaces", cls=PolicyWords)
+@click.group("namespaces", cls=Group)
 def namespaces_command() -> None:
     """List, create, describe and delete namespaces."""
 

@@ -6,7 +6,7 @@ from penstock.client.http import HttpClient
 from penstock.client.paths import quoted
 
 from . import output
-from .actions import add_word, sure, yes_option
+from .actions import sure, yes_option
 from .connection import connected
 from .groups import Group
 from .spelling import Choice
@@ -68,6 +68,3 @@ def revoke(client: HttpClient, target: Target, role: str | None, named: str | No
     sure(yes, f"take from {who} what it may do with {target.name}")
     client.call("DELETE", f"{target.path}/permissions/{quoted(who)}")
     output.done(f"{who} is granted nothing by {target.name}", target=target.name, role=who)
-
-
-add_word(permissions_command, "get", list_permissions)

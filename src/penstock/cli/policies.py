@@ -8,7 +8,6 @@ import click
 from penstock.client.http import HttpClient
 
 from . import output
-from .actions import add_word
 from .connection import connected
 from .groups import Group
 from .options import with_options
@@ -119,10 +118,7 @@ def _value(policy: Policy, given: dict[str, Any]) -> Any:
 def _register(
     policy: Policy, group: click.Group, help: str, run: Callable[..., Any], *options: Callable[..., Any]
 ) -> None:
-    command = click.command(policy.name, help=help)(with_options(connected(run), options))
-    group.add_command(command)
-    for word in policy.words:
-        add_word(group, word, command)
+    group.add_command(click.command(policy.name, help=help)(with_options(connected(run), options)))
 
 
 for _policy in POLICIES:
@@ -186,14 +182,3 @@ def remove_all(client: HttpClient, target: Target) -> None:
         raise click.UsageError(f"all is for topics, and {target.name} is a namespace")
     client.call("DELETE", f"{target.path}/policies")
     output.done(f"{target.name} leaves every policy to its namespace", target=target.name, removed="all")
-
-
-for _group, _quota in ((get_policy, get_quota), (set_policy, set_quota), (remove_policy, remove_quota)):
-    add_word(_group, "backlog-quotas", _quota)
-
-
-def by_word(word: str) -> click.Command | None:
-    """The command that pulsar-admin calls `set-retention`, and its like."""
-    verb, _, name = word.partition("-")
-    group = {"get": get_policy, "set": set_policy, "remove": remove_policy}.get(verb)
-    return None if group is None else group.commands.get(name)

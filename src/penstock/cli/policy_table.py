@@ -29,7 +29,6 @@ class Policy(NamedTuple):
     body: Callable[[Options], Any] = lambda given: given["value"]
     method: str = "POST"  # that sets a namespace's
     removable: bool = True
-    words: tuple[str, ...] = ()  # further names, those of pulsar-admin
 
 
 def _option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
@@ -92,15 +91,15 @@ POLICIES: Final = (
     ),
     Policy(
         "deduplication", "deduplication", "deduplicationEnabled", "whether repeated sequence ids are dropped",
-        options=(_enable,), body=lambda given: given["enable"], words=("deduplication-status",),
+        options=(_enable,), body=lambda given: given["enable"],
     ),
     Policy(
         "max-producers-per-topic", "maxProducersPerTopic", "maxProducers", "the most producers of a topic",
-        flags=("--max-producers-per-topic", "--max-producers", "-p"), words=("max-producers",),
+        flags=("--max-producers-per-topic", "--max-producers", "-p"),
     ),
     Policy(
         "max-consumers-per-topic", "maxConsumersPerTopic", "maxConsumers", "the most consumers of a topic",
-        flags=("--max-consumers-per-topic", "--max-consumers", "-c"), words=("max-consumers",),
+        flags=("--max-consumers-per-topic", "--max-consumers", "-c"),
     ),
     Policy(
         "max-consumers-per-subscription", "maxConsumersPerSubscription", "maxConsumersPerSubscription",
@@ -117,7 +116,6 @@ POLICIES: Final = (
     Policy(
         "max-unacked-messages-per-consumer", "maxUnackedMessagesPerConsumer", "maxUnackedMessagesOnConsumer",
         "the most unacknowledged messages of a Shared or Key_Shared consumer", flags=("--maxNum", "-m", "-c"),
-        words=("max-unacked-messages-on-consumer",),
     ),
     Policy(
         "compaction-threshold", "compactionThreshold", "compactionThreshold",

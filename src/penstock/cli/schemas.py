@@ -10,7 +10,7 @@ from penstock.client.paths import schemas_path
 from penstock.model.names import TopicName
 
 from . import output
-from .actions import add_word, sure, yes_option
+from .actions import sure, yes_option
 from .connection import connected, topic_argument
 from .groups import Group
 from .schema_diff import Side, show_difference
@@ -151,10 +151,6 @@ def delete(client: HttpClient, topic: TopicName, force: bool, yes: bool) -> None
     sure(yes, f"delete the schema of {topic}" + (" and forget its versions" if force else ""))
     client.call("DELETE", f"{schemas_path(topic)}/schema", params=_query(force=force))
     output.done(f"deleted the schema of {topic}", topic=str(topic), deleted=True)
-
-
-for _word, _command in (("get", show), ("post", register), ("upload", register), ("compatibility", check)):
-    add_word(schemas_command, _word, _command)
 
 
 def _found(

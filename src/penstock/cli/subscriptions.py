@@ -15,7 +15,6 @@ from .actions import (
     SUBSCRIPTION,
     Action,
     add_actions,
-    add_word,
     pairs,
     subscription_argument,
     sure,
@@ -35,7 +34,6 @@ ACTIONS: Final = (
         "deleted {}",
         "delete the subscription {} with its backlog",
         flags=(("--force", "force", "Also while consumers are connected: they are disconnected."),),
-        words=("unsubscribe",),
     ),
     Action(
         "skip-all",
@@ -44,7 +42,6 @@ ACTIONS: Final = (
         "Count the whole backlog of SUBSCRIPTION as acknowledged.",
         "skipped the backlog of {}",
         "skip the whole backlog of {}",
-        words=("clear-backlog",),
     ),
     Action(
         "analyze-backlog",
@@ -159,6 +156,7 @@ def skip(
 @subscriptions_command.command()
 @topic_argument
 @click.argument("subscription", required=False)
+@click.option("--subscription", "-s", "named", hidden=True)
 @click.option(
     "--older-than", "--expireTime", "-t", "age", type=DURATION, metavar="TIME", help="10m, 2h, 3d, 1w."
 )
@@ -170,12 +168,14 @@ def expire(
     client: HttpClient,
     topic: TopicName,
     subscription: str | None,
+    named: str | None,
     age: int | None,
     until: str | None,
     every: bool,
     yes: bool,
 ) -> None:
     """Count what is older as acknowledged, for SUBSCRIPTION or for all of TOPIC."""
+    subscription = subscription or named
     if (age is None) == (until is None) or (subscription is None) != every or (every and until is not None):
         raise click.UsageError("name --older-than or --until, and SUBSCRIPTION or --all (with --older-than)")
     who = "every subscription" if subscription is None else subscription
@@ -224,7 +224,13 @@ def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any
 @topic_argument
 @subscription_argument
 @click.option(
-    "--set", "given", metavar="NAME=VALUE", multiple=True, help="Instead of all before; may be repeated."
+    "--set",
+    "--property",
+    "-p",
+    "given",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Instead of all before; may be repeated.",
 )
 @click.option("--clear", is_flag=True, help="Remove them all.")
 @connected
@@ -236,7 +242,3 @@ def properties(
     if given or clear:
         client.call("PUT", path, body=pairs("--set", given))
     output.record(client.call("GET", path))
-
-
-for _word, _command in (("reset-cursor", reset), ("expire-messages", expire), ("peek-messages", peek)):
-    add_word(subscriptions_command, _word, _command)

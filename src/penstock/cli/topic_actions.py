@@ -9,7 +9,7 @@ from penstock.client.paths import admin_path, lookup_path
 from penstock.model.names import TopicName
 
 from . import output
-from .actions import TOPIC, Action, add_actions, add_word, pairs, sure, yes_option
+from .actions import TOPIC, Action, add_actions, pairs, sure, yes_option
 from .connection import connected, topic_argument
 from .messages_shown import shown
 from .quantities import MOMENT, position
@@ -37,7 +37,6 @@ ACTIONS: Final = (
         "/trim",
         "Let go of the acknowledged messages of TOPIC that retention does not keep, now.",
         "trimmed {}",
-        words=("trim-topic",),
     ),
     Action("compact", "PUT", "/compaction", "Begin to compact TOPIC.", "{} is being compacted"),
     Action("compaction-status", "GET", "/compaction", "Say how the last compaction of TOPIC went."),
@@ -47,7 +46,6 @@ ACTIONS: Final = (
         "GET",
         "/internal-info",
         "Show the ledger and the cursors of TOPIC.",
-        words=("info-internal",),
     ),
 )
 
@@ -57,14 +55,6 @@ def add_topic_actions(group: click.Group) -> None:
     add_actions(group, TOPIC, ACTIONS)
     for command in (terminate, lookup, message_id, examine, message, backlog_size, properties):
         group.add_command(command)
-    for word, command in (
-        ("terminate-partitioned-topic", terminate),
-        ("get-message-id", message_id),
-        ("examine-messages", examine),
-        ("get-message-by-id", message),
-        ("get-backlog-size-by-message-id", backlog_size),
-    ):
-        add_word(group, word, command)
 
 
 @click.command()
@@ -88,7 +78,16 @@ def lookup(client: HttpClient, topic: TopicName) -> None:
 
 @click.command("message-id")
 @topic_argument
-@click.option("--at", "at", type=MOMENT, required=True, metavar="TIME", help="2026-01-31T08:00, or 2h (ago).")
+@click.option(
+    "--at",
+    "--datetime",
+    "-d",
+    "at",
+    type=MOMENT,
+    required=True,
+    metavar="TIME",
+    help="2026-01-31T08:00, or 2h (ago).",
+)
 @connected
 def message_id(client: HttpClient, topic: TopicName, at: int) -> None:
     """Show the id of the first message of TOPIC that was published at or after a time."""
@@ -97,9 +96,24 @@ def message_id(client: HttpClient, topic: TopicName, at: int) -> None:
 
 @click.command()
 @topic_argument
-@click.option("--from", "start", type=Choice("earliest", "latest"), default="latest", show_default=True)
 @click.option(
-    "--position", "number", type=click.IntRange(1), default=1, show_default=True, help="Counted from 1."
+    "--from",
+    "--initialPosition",
+    "-i",
+    "start",
+    type=Choice("earliest", "latest"),
+    default="latest",
+    show_default=True,
+)
+@click.option(
+    "--position",
+    "--messagePosition",
+    "-m",
+    "number",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Counted from 1.",
 )
 @connected
 def examine(client: HttpClient, topic: TopicName, start: str, number: int) -> None:
@@ -130,8 +144,18 @@ def backlog_size(client: HttpClient, topic: TopicName, start: str) -> None:
 
 @click.command()
 @topic_argument
-@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="Set one; may be repeated.")
-@click.option("--remove", "removed", metavar="NAME", multiple=True, help="Remove one; may be repeated.")
+@click.option(
+    "--set",
+    "--property",
+    "-p",
+    "given",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set one; may be repeated.",
+)
+@click.option(
+    "--remove", "--key", "-k", "removed", metavar="NAME", multiple=True, help="Remove one; may be repeated."
+)
 @click.option("--clear", is_flag=True, help="Remove them all.")
 @yes_option
 @connected

@@ -9,14 +9,14 @@ from penstock.client.paths import admin_path
 from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 
 from . import output
-from .actions import add_word, names, pairs, sure, yes_option
+from .actions import names, pairs, sure, yes_option
 from .connection import NamespaceType, connected, topic_argument
-from .groups import PolicyWords
+from .groups import Group
 from .subscriptions import COLUMNS, described
 from .topic_actions import add_topic_actions
 
 
-@click.group("topics", cls=PolicyWords)
+@click.group("topics", cls=Group)
 def topics_command() -> None:
     """List, create, describe and delete topics."""
 
@@ -161,13 +161,3 @@ def internal_stats(client: HttpClient, topic: TopicName) -> None:
 
 
 add_topic_actions(topics_command)
-for _word, _command in (
-    ("stats-internal", internal_stats),
-    ("partitioned-stats", stats),
-    ("partitioned-stats-internal", internal_stats),
-    ("delete-partitioned-topic", delete),
-    ("create-partitioned-topic", create),
-    ("get-partitioned-topic-metadata", partitions),
-    ("update-partitioned-topic", partitions),
-):
-    add_word(topics_command, _word, _command)

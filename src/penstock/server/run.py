@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.settings import AuthConfigError
+from penstock.runtime.clock import Clock
 
 from .app import build
 from .config import Config, StartError
@@ -41,19 +42,20 @@ async def serve(
     reread: Callable[[], Config] | None = None,
     hangup: asyncio.Event | None = None,
     worker: int = 0,
+    clock: Clock | None = None,
 ) -> None:
     """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. A `worker` shares its addresses
-    with other processes. Raises StartError.
+    with other processes. The embedded engine's time is that of `clock`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
         listeners = Listeners(config, sockets, worker=worker)
         listeners.check_exposed(config.auth)
         try:
-            app = build(config)
+            app = build(config, clock)
             await app.context.broker.start()
         except PenstockError as error:
             raise StartError(error.message) from None

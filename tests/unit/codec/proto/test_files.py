@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock.wire
+from penstock.codec.cardinality import is_repeated
 from penstock.codec.descriptors import well_known
 from penstock.codec.proto.files import compile_file
 from penstock.codec.proto.resolve import types_of
@@ -107,11 +108,11 @@ def _bare_options(message: Message) -> None:
         if field.message_type is None:
             continue
         if field.name != "options":
-            for one in value if field.is_repeated else [value]:
+            for one in value if is_repeated(field) else [value]:
                 _bare_options(one)
             continue
         for option, _ in value.ListFields():
-            if option.is_extension or option.is_repeated or option.message_type is not None:
+            if option.is_extension or is_repeated(option) or option.message_type is not None:
                 value.ClearField(option.name)
         value.DiscardUnknownFields()
         if not value.ByteSize():
