@@ -59,9 +59,14 @@ class BatchSinks:
     def failed(self, error: Exception) -> SinkFailed:
         """`error` with the batch's number, and what was written of it before."""
         cause = placed(self._spec, cause_of(error))
-        has, lack = _listed(self._written), _listed(set(self._begun) - set(self._written))
+        failed = set(self._begun) - set(self._written)
+        has, lack = _listed(self._written), f"{_listed(failed)} not"
+        if failed and cause.kind is ErrorClass.BROKER:  # the answer is missing, not the commit
+            lack = f"{', '.join(sorted(failed))} may have it"
         if has:
-            state = f"{has} batch {self._number}, {lack} not: {AGAIN}"
+            state = f"{has} batch {self._number}, {lack}: {AGAIN}"
+        elif failed and cause.kind is ErrorClass.BROKER:
+            state = f"of batch {self._number}, {lack}: {AGAIN}"
         elif self._may_repeat:
             state = (
                 f"this run wrote batch {self._number} to no sink; an earlier one, that ended within the batch, may"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import PySparkException
 
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError, SinkFailed
 from penstock.pipeline.run.causes import Cause, ErrorClass, cause_of
 from penstock.pipeline.run.failures import AGAIN, at_checkpoint, of_batch, placed, told
@@ -47,6 +48,26 @@ def test_what_of_a_batch_is_written(spec: Spec) -> None:
         "pipeline sales: [sinks.history] (table /home/me/h): /home/me/h/part-1: Permission denied;"
         f" results has batch 7, history has not: {AGAIN}"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "state"),
+    [
+        ("results", "results has batch 7, history may have it"),
+        ("history", "of batch 7, history may have it"),
+    ],
+)
+def test_a_commit_without_an_answer_may_have_been_made(spec: Spec, first: str, state: str) -> None:
+    away = PenstockError(ErrorKind.UNAVAILABLE, "it is away")
+    with pytest.raises(SinkFailed) as caught, of_batch(spec, 7) as sinks:
+        if first == "results":
+            with sinks.writing("results"):
+                pass
+        with sinks.writing("history"):
+            raise away
+    cause = cause_of(caught.value)
+    assert cause.kind is ErrorClass.BROKER
+    assert cause.sentence == f"[sinks.history] (table /home/me/h): it is away; {state}: {AGAIN}"
 
 
 def test_before_anything_is_written(spec: Spec) -> None:
