@@ -59,12 +59,17 @@ def test_what_of_a_batch_is_written(spec: Spec) -> None:
 )
 def test_a_commit_without_an_answer_may_have_been_made(spec: Spec, first: str, state: str) -> None:
     away = PenstockError(ErrorKind.UNAVAILABLE, "it is away")
-    with pytest.raises(SinkFailed) as caught, of_batch(spec, 7) as sinks:
-        if first == "results":
-            with sinks.writing("results"):
-                pass
-        with sinks.writing("history"):
-            raise away
+
+    def write() -> None:
+        with of_batch(spec, 7) as sinks:
+            if first == "results":
+                with sinks.writing("results"):
+                    pass
+            with sinks.writing("history"):
+                raise away
+
+    with pytest.raises(SinkFailed) as caught:
+        write()
     cause = cause_of(caught.value)
     assert cause.kind is ErrorClass.BROKER
     assert cause.sentence == f"[sinks.history] (table /home/me/h): it is away; {state}: {AGAIN}"
