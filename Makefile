@@ -15,7 +15,7 @@ STAMPS := .venv/.stamps
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ## ---- setting up -------------------------------------------------------------------------------
 # Every step leaves a stamp: what is done and unchanged is not done again.
@@ -87,6 +87,16 @@ demo-kafka: $(STAMPS)/project tests/clusters/build/kafka/.built ## The same thro
 run: $(STAMPS)/project ## Serve, with the defaults
 	@$(BIN)/penstock serve $(ARGS)
 
+.PHONY: docs
+docs: $(STAMPS)/docs ## Build the documentation into site/ (open site/index.html)
+	@.venv/docs/bin/zensical build --strict --clean
+
+# In an environment of its own: what builds the site is no matter of who serves or tests.
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/system
+	@test -x .venv/docs/bin/python || $(PYTHON) -m venv .venv/docs
+	@.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 ## ---- checking it ------------------------------------------------------------------------------
 
 .PHONY: test
@@ -131,6 +141,18 @@ types: $(STAMPS)/project ## Check types
 layers: $(STAMPS)/project ## Check who imports whom
 	@$(BIN)/lint-imports
 
+.PHONY: deploy-check
+deploy-check: ## Check deploy/ with helm, the schemas of Kubernetes, promtool and systemd (minutes, the first time)
+	@scripts/deploy-check.sh
+
+.PHONY: container-check
+container-check: ## Build the container file on a Debian made for it, and run the image (root; minutes)
+	@scripts/container-check.sh
+
+.PHONY: systemd-check
+systemd-check: ## Start the systemd unit on a Debian that is booted for it (root; minutes)
+	@scripts/systemd-check.sh
+
 .PHONY: deep
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
@@ -171,6 +193,6 @@ dist: $(STAMPS)/project ## Build the wheel and the sdist into dist/, and check t
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build tests/oldest/build benchmarks/load/build build dist .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build tests/oldest/build benchmarks/load/build build dist site .cache .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

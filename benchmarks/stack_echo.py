@@ -47,10 +47,9 @@ class Echo:
 
 def exchange_of(scope: Any, receive: Any, send: Any) -> Any:
     """An exchange over ASGI."""
-    from penstock.protocols.http import exchange
+    from penstock.server.dispatch import AsgiExchange
 
-    kind: Any = getattr(exchange, "AsgiExchange", exchange.Exchange)
-    return kind(scope, receive, send)
+    return AsgiExchange(scope, receive, send)
 
 
 async def serve(port: int) -> None:

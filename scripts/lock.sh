@@ -3,6 +3,7 @@
 #
 #   requirements/runtime.txt   what an operator needs
 #   requirements/lock.txt      that, every extra and the dev group: what `make setup` installs
+#   requirements/docs.txt      the docs group alone: what `make docs` installs, elsewhere
 #   requirements/oldest.txt    what an operator needs, each in the oldest version that pyproject.toml allows: `make oldest`
 #
 # Versions already locked are kept; `scripts/lock.sh --upgrade` moves everything to the newest
@@ -23,12 +24,17 @@ compile() {
   echo "warning: locking on another Python than 3.11, the oldest supported" >&2
 
 # pip-compile does not read dependency groups itself: they go in through its standard input.
-"$python" - <<'PY' | compile "$@" --all-extras --output-file requirements/lock.txt pyproject.toml -
-import tomllib
+group() {
+  "$python" - "$1" <<'PY'
+import sys, tomllib
 
 with open("pyproject.toml", "rb") as file:
-    print(*tomllib.load(file)["dependency-groups"]["dev"], sep="\n")
+    print(*tomllib.load(file)["dependency-groups"][sys.argv[1]], sep="\n")
 PY
+}
+
+group dev | compile "$@" --all-extras --output-file requirements/lock.txt pyproject.toml -
+group docs | compile "$@" --output-file requirements/docs.txt -
 
 compile --constraint requirements/lock.txt --output-file requirements/runtime.txt pyproject.toml
 

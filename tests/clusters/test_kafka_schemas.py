@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pulsar.schema import AvroSchema, Record, String  # type: ignore[import-untyped]
 from tests.support.kafka_broker import KafkaCluster
-from tests.support.schemas import A, B, C, Endpoints, avro, b64, record
+from tests.support.schemas import A, B, C, Endpoints, avro, b64, record, tell_values_without_a_schema
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
@@ -69,6 +69,10 @@ def test_one_request_many_schemas(endpoints: Endpoints, first: int) -> None:
     seen = [(frame["payload"], frame["schemaVersion"]) for frame in endpoints.reader(3)]
     assert seen == [(b64(b"\x02"), first), (b64(b"\x04\x02x"), first + 1), (b64(b"\x0a"), first)]
     assert [one["version"] for one in endpoints.versions()] == [first, first + 1]
+
+
+def test_values_without_a_schema(endpoints: Endpoints) -> None:
+    tell_values_without_a_schema(endpoints)
 
 
 def test_one_producer_many_schemas_over_websocket(endpoints: Endpoints, first: int) -> None:

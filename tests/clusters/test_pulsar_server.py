@@ -11,6 +11,7 @@ import httpx
 import pulsar
 import pytest
 from tests.support.pulsar_broker import PulsarCluster
+from tests.support.schemas import Endpoints, record, tell_values_without_a_schema
 from tests.support.waiting import until
 
 from penstock.testing.credentials import Issuer
@@ -144,6 +145,17 @@ def test_a_long_log_of_large_batches_is_read_to_its_end(rest: httpx.Client, topi
     answer = rest.get(f"{topic}/partitions/0/messages", params=asked, headers=lines)
     found = [json.loads(line)["offset"] for line in answer.text.splitlines()]
     assert found == list(range(count))
+
+
+def test_values_without_a_schema(rest: httpx.Client, server: Address, topic: str) -> None:
+    endpoints = Endpoints(server, rest, name=topic.rpartition("/")[2])
+    tell_values_without_a_schema(endpoints)
+    number = {"name": "n", "type": "int"}
+    declared = {"type": "JSON", "schema": record(number)}
+    refused = endpoints.publish(409, value_schema=declared, messages=[{"value": {"n": 1}}])
+    assert refused["error_code"] == 40903
+    declared = {"type": "JSON", "schema": record(number | {"default": 0})}
+    assert endpoints.publish(value_schema=declared, messages=[{"value": {"n": 1}}])["schema_version"] == 1
 
 
 def test_a_read_waits_for_the_first_message(rest: httpx.Client, topic: str) -> None:

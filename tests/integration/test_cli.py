@@ -1,6 +1,4 @@
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -12,63 +10,15 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.support.shell import PENSTOCK, Shell, interruptible
 
 from penstock.testing.server import Address, running
-
-PENSTOCK = [sys.executable, "-m", "penstock"]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Address]:
     with running() as address:
         yield address
-
-
-def interruptible() -> None:
-    """In the child: SIGINT ends it, also where these tests run as a background job, which ignores SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-class Shell:
-    """Runs the command against a server."""
-
-    def __init__(self, url: str) -> None:
-        self.environment = {**os.environ, "PENSTOCK_URL": url, "COLUMNS": "120", "TERM": "dumb"}
-
-    def run(self, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*PENSTOCK, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=90,
-        )
-        assert done.returncode == code, done.stderr
-        return done
-
-    def lines(self, *arguments: str, stdin: str = "", code: int = 0) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.run(*arguments, stdin=stdin, code=code).stdout.splitlines()]
-
-    def on_terminal(self, *arguments: str) -> str:
-        """What somebody at a terminal sees."""
-        master, slave = pty.openpty()
-        process = subprocess.Popen(
-            [*PENSTOCK, *arguments], stdin=subprocess.DEVNULL, stdout=slave, env=self.environment
-        )
-        os.close(slave)
-        seen = bytearray()
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:  # Linux's word for the end
-                break
-            if not part:
-                break
-            seen += part
-        os.close(master)
-        assert process.wait(60) == 0
-        return seen.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture
@@ -96,19 +46,18 @@ def test_topics_from_creation_to_deletion(shell: Shell) -> None:
 
 
 def test_tables_on_a_terminal(shell: Shell) -> None:
-    shell.run("produce", "seen", "hello", "--key", "k")
+    shell.run("produce", "seen", "hello\x1b[2J", "--key", "k", "--property", "a=1")
     seen = shell.on_terminal("topics", "list")
     assert "subscriptions" in seen.splitlines()[0]
     assert any(line.startswith("seen ") for line in seen.splitlines())
     assert "{" not in seen
-    assert "hello" in shell.on_terminal("read", "seen")
+    heads, row = shell.on_terminal("read", "seen").splitlines()
+    assert re.fullmatch(r"place +published +key +properties +value", heads)
+    assert re.fullmatch(r"0:0 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +k +a=1 +hello\\x1b\[2J", row)
     stats = shell.on_terminal("topics", "stats", "seen")
     assert "msgInCounter" in stats
     assert re.search(r"lastPublishTimestamp +\d{4}-\d\d-\d\d \d\d:", stats)
-    assert (
-        shell.on_terminal("produce", "seen", "x")
-        == "published 1 message to persistent://public/default/seen\n"
-    )
+    assert shell.on_terminal("produce", "seen", "x") == ""  # the sentence goes to stderr
 
 
 def test_lines_of_stdin_become_messages(shell: Shell) -> None:

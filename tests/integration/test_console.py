@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from tests.support.admin import ADMIN, AdminServer
 
+from penstock.protocols.http.examples import EXAMPLES
 from penstock.server.app import build_for
 from penstock.server.config import Config, ConsoleSettings
 from penstock.server.console.history import PERIOD_MS
 from penstock.server.console.topics import LIMIT
-from penstock.server.examples import EXAMPLES
 from penstock.testing.clock import settle
 from penstock.testing.credentials import Issuer
 

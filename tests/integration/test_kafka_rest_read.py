@@ -12,9 +12,9 @@ from tests.support.kafka_rest import FOO, LOG, X_KAFKA, KafkaRestServer, consume
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
-from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.limits import Limits
 from penstock.runtime.tasks import Tasks
+from penstock.server.dispatch import AsgiExchange
 from penstock.testing.clock import settle
 
 

@@ -46,6 +46,24 @@ def test_no_endpoint_takes_calls_of_another_site(server: Address, method: str, p
         assert client.options(path, headers=asked).status_code == 204
 
 
+def test_a_page_reads_all_headers_and_streams_come_through_proxies(server: Address) -> None:
+    path = "/topics/public/default/streamed"
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        client.post(path, json={"messages": [{"value": "a"}]})
+        for accept, named in (
+            ("application/vnd.penstock.entries", "x-penstock-ledger"),
+            ("application/x-ndjson", "x-accel-buffering"),
+            ("text/event-stream", "x-accel-buffering"),
+        ):
+            headers = {"origin": APP, "accept": accept}
+            with client.stream("GET", f"{path}/partitions/0/messages", headers=headers) as answer:
+                assert (answer.status_code, answer.headers["content-type"]) == (200, accept)
+                assert named in answer.headers
+                assert answer.headers["access-control-expose-headers"] == "*"
+        assert answer.headers["x-accel-buffering"] == "no"
+        assert answer.headers["cache-control"] == "no-store, no-transform"
+
+
 def test_websockets(server: Address) -> None:
     url = f"{server.ws}/ws/v2/producer/persistent/public/default/t"
     with pytest.raises(InvalidStatus) as refused, connect(url, origin=EVIL):

@@ -10,8 +10,8 @@ from tests.support.rest import TOPIC, RestServer, Visit
 
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.limits import Limits
+from penstock.server.dispatch import AsgiExchange
 from penstock.testing.clock import settle
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.entry import admit

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from tests.support.schemas import A, B, C, Endpoints, avro, b64, record
+from tests.support.schemas import A, B, C, Endpoints, avro, b64, record, tell_values_without_a_schema
 
 from penstock.codec.descriptors import native_schema
 from penstock.testing.server import Address, running
@@ -24,6 +24,32 @@ def server() -> Iterator[Address]:
 def endpoints(server: Address) -> Iterator[Endpoints]:
     with httpx.Client(base_url=server.url, timeout=60) as http:
         yield Endpoints(server, http)
+
+
+def test_values_without_a_schema(endpoints: Endpoints) -> None:
+    tell_values_without_a_schema(endpoints)
+    number = {"type": "JSON", "schema": record({"name": "n", "type": "int"})}
+    declared = endpoints.publish(value_schema=number, messages=[{"value": {"n": 1}}])["schema_version"]
+    again = endpoints.publish(messages=[{"value": {"n": 2}}])
+    assert again["schema_version"] == declared
+    assert "value.n" in endpoints.publish(422, messages=[{"value": {"a": 1}}])["message"]
+    assert [value for value, version in endpoints.values_and_versions() if version == declared] == [
+        {"n": 1},
+        {"n": 2},
+    ]
+
+
+def test_the_first_value_says_what_a_topic_without_a_schema_is(endpoints: Endpoints) -> None:
+    answer = endpoints.publish(messages=[{"value": None}, {"value": "text"}, {"value": {"a": 1}}])
+    assert [slot["error_code"] for slot in answer["messageIds"]] == [None, None, 1]
+    assert endpoints.publish(422, messages=[{"value": {"a": 1}}])["error_code"] == 42202
+    assert endpoints.values_and_versions() == [(None, None), ("text", 0)]
+
+
+def test_values_without_a_schema_do_not_follow_avro(endpoints: Endpoints) -> None:
+    endpoints.register(record(A))
+    for value in ("text", {"a": 1}, 5):
+        assert endpoints.publish(422, messages=[{"value": value}])["error_code"] == 42202
 
 
 def test_one_producer_many_schemas_over_websocket(endpoints: Endpoints) -> None:

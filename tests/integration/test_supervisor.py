@@ -12,7 +12,7 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.events import last_events
-from penstock.pipeline.run.folder import Folder, in_use
+from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.supervise import Backoff, Supervisor
 from penstock.pipeline.spec.parse import load_spec
@@ -78,7 +78,7 @@ class Runs:
         try:
             supervisor.run()
         finally:
-            assert not in_use(Folder(self.spec.home))
+            assert not Folder(self.spec.home).in_use()
         return [event["state"] for event in self.events]
 
 

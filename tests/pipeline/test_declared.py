@@ -13,8 +13,9 @@ from tests.pipeline.declared import HOUR, WAIT_S, Bench
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run import events
-from penstock.pipeline.run.folder import Folder, Lock, forget, reset
+from penstock.pipeline.run.folder import Folder, Lock
 from penstock.pipeline.run.redrive import Choice, run_redrive
+from penstock.pipeline.run.reset import forget, reset
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
 

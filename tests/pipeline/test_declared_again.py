@@ -11,8 +11,8 @@ from tests.pipeline.declared import Bench
 from tests.pipeline.test_declared import DELAYS, flight
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.folder import forget, reset
 from penstock.pipeline.run.redrive import Choice, run_redrive
+from penstock.pipeline.run.reset import forget, reset
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running

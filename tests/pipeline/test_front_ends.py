@@ -1,4 +1,4 @@
-"""The source behind Spark's other front ends: Spark Connect and `spark-pipelines`, each in a process of its own."""
+"""The formats behind Spark's other front ends: Spark Connect and `spark-pipelines`, each in a process of its own."""
 
 import os
 import sys
@@ -27,10 +27,26 @@ print(spark.read.format("penstock").options(**options).load().selectExpr("count(
 spark.sql(f"CREATE TABLE messages USING penstock OPTIONS (url '{url}', subscribe 't')")
 print(spark.sql("SELECT count(*) FROM messages WHERE offset >= 5").first())
 stream = spark.readStream.format("penstock").options(startingOffsets="earliest", **options).load()
-writer = stream.selectExpr("offset", "CAST(value AS STRING) AS text").writeStream.format("parquet")
-query = writer.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start(folder + "/out")
-assert query.awaitTermination(120)
-print(spark.read.parquet(folder + "/out").selectExpr("count(*)", "max(offset)").first())
+rows = stream.selectExpr("offset", "CAST(value AS STRING) AS text")
+
+
+def streamed(rows, sink, **options):
+    writer = rows.writeStream.format(sink).options(checkpointLocation=f"{folder}/{sink}", **options)
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+
+
+streamed(rows, "penstock_lake", path=folder + "/out")
+streamed(rows.selectExpr("text AS value"), "penstock", url=url, topic="streamed")
+table = spark.read.format("penstock_lake").load(folder + "/out")
+print(table.selectExpr("count(*)", "max(offset)").first())
+written = table.selectExpr("text AS value").write.format("penstock").mode("append")
+for again in range(2):  # a repeat of the batch changes nothing
+    written.options(url=url, topic="written", writer="w", batch="0").save()
+table.write.format("penstock_lake").mode("append").save(folder + "/out")
+print(spark.read.format("penstock_lake").load(folder + "/out").selectExpr("count(*)").first())
+for topic in ("streamed", "written"):
+    print(spark.read.format("penstock").options(url=url, subscribe=topic).load().selectExpr("count(*)").first())
 spark.stop()
 """
 
@@ -105,6 +121,9 @@ def test_spark_connect(done: Done) -> None:
         "Row(count(1)=30, max(offset)=29)",
         "Row(count(1)=25)",
         "Row(count(1)=30, max(offset)=29)",
+        "Row(count(1)=60)",
+        "Row(count(1)=30)",
+        "Row(count(1)=30)",
     ]
 
 

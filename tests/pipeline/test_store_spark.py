@@ -16,7 +16,7 @@ from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.replay import ReplaySpec, run_replay
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.options import storage_options
-from penstock.pipeline.run.folder import forget
+from penstock.pipeline.run.reset import forget
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
 

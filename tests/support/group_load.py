@@ -29,24 +29,26 @@ class Book:
         self.values: set[str] = set()
         self.wrong: list[str] = []
         self.answers: Counter[str] = Counter()
-        self._acknowledged: set[str] = set()
+        self._acknowledged: dict[str, str] = {}  # where, by message id
         self._next: Counter[str] = Counter()  # by key: the number that has not come
 
-    def came(self, value: str, message_id: str) -> None:
-        """A consumer was given a message: `key:number`."""
+    def came(self, value: str, message_id: str, server: str) -> None:
+        """A consumer at a server was given a message: `key:number`."""
         key, _, number = value.partition(":")
         if message_id in self._acknowledged:
-            self.wrong.append(f"{value} came again")
+            self.wrong.append(
+                f"{value} ({message_id}) came again at {server}, acknowledged at {self._acknowledged[message_id]}"
+            )
         if self.kind != "Shared" and int(number) > self._next[key]:
-            self.wrong.append(f"{value} came before {key}:{self._next[key]}")
+            self.wrong.append(f"{value} came before {key}:{self._next[key]} at {server}")
         self._next[key] = max(self._next[key], int(number) + 1)
         self.values.add(value)
 
-    def answered(self, message_id: str, result: str) -> None:
-        """An acknowledgement was answered."""
+    def answered(self, message_id: str, result: str, server: str) -> None:
+        """An acknowledgement was answered by a server."""
         self.answers[result] += 1
         if result == "ok":
-            self._acknowledged.add(message_id)
+            self._acknowledged[message_id] = server
 
 
 class Consuming:
@@ -69,10 +71,10 @@ class Consuming:
                     async for text in socket:
                         frame = json.loads(text)
                         if "payload" not in frame:
-                            book.answered(frame["context"], frame["result"])
+                            book.answered(frame["context"], frame["result"], self._url)
                             continue
                         message_id = frame["messageId"]
-                        book.came(b64decode(frame["payload"]).decode(), message_id)
+                        book.came(b64decode(frame["payload"]).decode(), message_id, self._url)
                         self.counts[book.subscription] += 1
                         await socket.send(json.dumps({"messageId": message_id, "context": message_id}))
             except BROKEN:
@@ -205,7 +207,8 @@ class GroupLoad:
 
     def check(self) -> None:
         """What came again, or out of order, by subscription: nothing."""
-        assert {book.kind: book.wrong[:10] for book in self.books if book.wrong} == {}, str(self)
+        wrong = {book.kind: book.wrong[:10] for book in self.books if book.wrong}
+        assert not wrong, f"{wrong} in {self}"
 
     def __str__(self) -> str:
         came = {book.kind: (len(book.values), dict(book.answers)) for book in self.books}

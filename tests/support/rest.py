@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.rest.endpoint import RestEndpoint
+from penstock.server.dispatch import AsgiExchange
 from tests.support.server import RunningServer
 from tests.support.waiting import until_async
 

@@ -87,3 +87,19 @@ class Endpoints:
                 found.append(json.loads(socket.recv(timeout=60)))
                 socket.send(json.dumps({"messageId": found[-1]["messageId"]}))
         return found
+
+
+def tell_values_without_a_schema(endpoints: Endpoints) -> None:
+    """A topic that has no schema takes any JSON, and everybody gets JSON back. A schema whose fields may all be missing
+    may follow before every engine."""
+    first = endpoints.publish(messages=[{"value": {"a": 1}, "key": "k"}])["schema_version"]
+    assert first is not None
+    endpoints.publish(messages=[{"value": [1, None]}, {"value": "text"}, {"value": 5}])
+    assert endpoints.publish(schema_type="json", messages=[{"value": True}])["schema_version"] == first
+    expected: list[Any] = [{"a": 1}, [1, None], "text", 5, True]
+    assert endpoints.values_and_versions() == [(value, first) for value in expected]
+    frames = endpoints.reader(5)
+    assert [json.loads(base64.b64decode(frame["payload"])) for frame in frames] == expected
+    assert frames[0]["key"] == "k"
+    (schema,) = endpoints.versions()
+    assert (schema["type"], json.loads(schema["data"])["fields"]) == ("JSON", [])

@@ -1,11 +1,8 @@
 """`penstock tokens`: make keys and tokens, and look whether a server would take one. `penstock users`: names and
 passwords for `auth.basic_file`; a running server sees the change."""
 
-import os
 import re
-import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +13,16 @@ import click
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.passwords import Hash, check_name, hash_password, read_users, write_users
 
+from .groups import Group
+from .options import output_option
 from .output import done, record, rows
+from .secret_files import read_secret, write_secret
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.group("tokens")
+@click.group("tokens", cls=Group)
 def tokens_command() -> None:
     """Make keys and tokens, and check tokens."""
 
@@ -121,6 +121,7 @@ def create(
 @click.option("--jwks", type=_FILE, help="A file of JSON web keys.")
 @click.option("--role-claim", default="sub", show_default=True, help="The claim that names the role.")
 @click.option("--audience", default="", help="Whom it must be for.")
+@output_option
 def validate(
     token: str | None,
     secret_key: Path | None,
@@ -171,12 +172,13 @@ def _seconds(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-@click.group("users")
+@click.group("users", cls=Group)
 def users_command() -> None:
     """Users with passwords (auth.basic_file)."""
 
 
 @users_command.command("add")
+@output_option
 @click.argument("file", type=_FILE)
 @click.argument("name")
 @click.option("--password-stdin", is_flag=True, help="Read the password from the standard input.")
@@ -196,6 +198,7 @@ def add(file: Path, name: str, password_stdin: bool) -> None:
 
 
 @users_command.command("remove")
+@output_option
 @click.argument("file", type=_FILE)
 @click.argument("name")
 def remove(file: Path, name: str) -> None:
@@ -208,6 +211,7 @@ def remove(file: Path, name: str) -> None:
 
 
 @users_command.command("list")
+@output_option
 @click.argument("file", type=_FILE)
 def list_users(file: Path) -> None:
     """List the users."""
@@ -221,53 +225,3 @@ def _users(file: Path) -> dict[str, Hash]:
         return read_users(read_secret(file))
     except ValueError as error:
         raise click.ClickException(f"{file} {error}") from None
-
-
-def read_secret(path: Path) -> bytes:
-    """A file's content."""
-    try:
-        return path.expanduser().read_bytes()
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be read: {error.strerror}") from None
-
-
-def write_secret(path: Path, content: bytes, *, replace: bool = False, mode: int = 0o600) -> None:
-    """Write a file that only its owner may read, whole or not at all; refuses one that is there unless `replace`.
-
-    It has its mode from its first byte on, and appears under its name when it is complete. Only a regular file is
-    replaced: a device, a pipe, a folder or a symbolic link (such as /dev/stdout) is refused before anything is written.
-    """
-    path = path.expanduser()
-    _check_regular(path)
-    name: Path | None = None
-    try:
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
-        name = Path(made)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        name.chmod(mode)
-        if replace:
-            name.replace(path)
-        else:
-            path.hardlink_to(name)  # fails where there is one, also one that came a moment ago
-    except FileExistsError:
-        raise click.ClickException(f"{path} is there already, and may be in use") from None
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        if name is not None:
-            name.unlink(missing_ok=True)
-
-
-def _check_regular(path: Path) -> None:
-    """Raise unless the path is free, or names a regular file itself."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
-    if not stat.S_ISREG(mode):
-        raise click.ClickException(f"{path} is not a regular file, and is not replaced")

@@ -9,30 +9,64 @@ import click
 
 from penstock import __version__
 
-# By name: the module, and what the list of commands says.
-_COMMANDS: Final = {
-    "serve": ("serve", "Serve topics over HTTP and WebSocket."),
-    "topics": ("topics", "List, create, describe and delete topics."),
-    "produce": ("messages", "Publish messages to a topic."),
-    "read": ("messages", "Read a topic from a position on."),
-    "consume": ("messages", "Consume a topic under a subscription."),
-    "request": ("messages", "Send a request and print its reply."),
-    "tokens": ("credentials", "Make keys and tokens, and check tokens."),
-    "users": ("credentials", "Users with passwords."),
-    "schemas": ("schemas", "List, show, check and register schemas."),
-    "writers": ("writers", "List and forget the writers of staged batches."),
-    "backup": ("storage", "Copy a data folder's storage while the server runs."),
-    "restore": ("storage", "Make a backup the content of a data folder."),
-    "check": ("storage", "Look through a data folder for what is wrong."),
-    "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),
-    "demo": ("main", "Show what Penstock does, on real flights."),
+from .groups import Group
+
+# By section of the help and by name: the module, and what the list of commands says.
+_SECTIONS: Final = {
+    "Messages": {
+        "produce": ("messages.produce", "Publish messages to a topic."),
+        "read": ("messages.read", "Read a topic from a position on."),
+        "consume": ("messages.consume", "Consume a topic under a subscription."),
+        "request": ("messages.request", "Send a request and print its reply."),
+        "bench": ("bench.command", "Measure how fast a server takes, delivers and answers messages."),
+    },
+    "Administration": {
+        "top": ("top", "Watch topics: rates, backlogs, consumers."),
+        "topics": ("topics", "List, create, describe and delete topics; their messages and properties."),
+        "subscriptions": ("subscriptions", "List, create, move, skip, peek and delete subscriptions."),
+        "namespaces": ("namespaces", "List, create, describe and delete namespaces."),
+        "tenants": ("namespaces", "List, create, describe and delete tenants."),
+        "policies": ("policies", "Retention, quotas, rates and more, of a namespace or a topic."),
+        "permissions": ("permissions", "List, grant and revoke what roles may do."),
+        "schemas": ("schemas", "List, show, compare, check and register schemas."),
+        "brokers": ("brokers", "Ask how the server is, and what it is doing."),
+        "writers": ("writers", "List and forget the writers of staged batches."),
+        "api": ("api", "Send one request, for what has no command."),
+    },
+    "Pipelines": {
+        "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),
+    },
+    "Servers": {
+        "serve": ("serve", "Serve topics over HTTP and WebSocket."),
+        "backup": ("storage", "Copy a data folder's storage while the server runs."),
+        "restore": ("storage", "Make a backup the content of a data folder."),
+        "check": ("storage", "Look through a data folder for what is wrong."),
+        "tokens": ("credentials", "Make keys and tokens, and check tokens."),
+        "users": ("credentials", "Users with passwords."),
+        "demo": ("main", "Show what Penstock does, on real flights."),
+    },
+    "This command": {
+        "context": ("context", "Name servers, and choose which one is asked."),
+        "completion": ("completion", "Let the shell complete commands, options and names."),
+    },
 }
+_COMMANDS: Final = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
 
+# What may help where the server refused with an error of this kind.
+_HINTS: Final = {
+    "UNAUTHENTICATED": "a token is named by --token-file, PENSTOCK_TOKEN or a context",
+    "TOPIC_NOT_FOUND": "penstock topics list shows those of a namespace",
+    "NAMESPACE_NOT_FOUND": "penstock namespaces list shows what there is",
+    "SUBSCRIPTION_NOT_FOUND": "penstock subscriptions list shows those of a topic",
+}
 
-class Commands(click.Group):
+
+class Commands(Group):
     """The subcommands by name; their one-line helps are known without importing them."""
+
+    shows_shared = True
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -45,14 +79,19 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        for section, commands in _SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def group() -> None:
-    """A context between the web and a log of messages."""
+    """A gate between the web and a log of messages.
+
+    The options that say which server is asked, as whom, and in which form the answer comes may be given before the
+    subcommand or after it.
+    """
 
 
 @click.command("demo")
@@ -92,10 +131,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         _fail(error.format_message())
     except PenstockError as error:
-        _fail(error.message)
+        hint = _hint(error)
+        _fail(f"{error.message}; {hint}" if hint else error.message)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _hint(error: Any) -> str:
+    """What may help: of what a server said, and where none could be reached."""
+    from penstock.client.http import RemoteError
+
+    if error.kind.name == "UNAVAILABLE" and "cannot be reached" in error.message:
+        return "another server is named by --url, PENSTOCK_URL or a context"
+    return _HINTS.get(error.kind.name, "") if isinstance(error, RemoteError) else ""
 
 
 def _fail(message: str) -> NoReturn:

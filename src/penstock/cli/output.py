@@ -1,23 +1,76 @@
-"""Answers: tables for people on a terminal, JSON lines for programs in a pipe."""
+"""Answers: tables for people on a terminal, JSON lines for programs in a pipe, or what `--output` asks for.
+
+Data go to stdout; sentences for people go to stderr.
+"""
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
+from .template import Template
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+CHOSEN: Final = "penstock.output"  # where click's context has the format that was asked for
+FORMATS: Final = ("json", "table", "template")
+WIDE: Final = 10_000  # columns of a table that no terminal bounds
+
+
+class Format(NamedTuple):
+    """One of FORMATS, the last with its template."""
+
+    kind: str
+    template: Template | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `json`, `table` or `template=TEXT`; raises ValueError."""
+        kind, separator, template = text.partition("=")
+        if kind not in FORMATS or (kind == "template") != bool(template) or (separator and not template):
+            raise ValueError(f"{text!r} is not json, table or template='… {{field}} …'.")
+        return cls(kind, Template(template) if template else None)
+
+
+def chosen() -> Format:
+    """What was asked for, or what suits where the output goes."""
+    context = click.get_current_context(silent=True)
+    found: Format | None = None if context is None else context.meta.get(CHOSEN)
+    return found or Format("table" if sys.stdout.isatty() else "json")
+
 
 def for_people() -> bool:
-    """Whether the output is a terminal."""
-    return sys.stdout.isatty()
+    """Whether the output is for people: tables and sentences."""
+    return chosen().kind == "table"
 
 
 def line(value: Any) -> None:
-    """One JSON line, written at once: the reader of the pipe may be waiting for it."""
-    write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    """One answer for programs, a line of JSON or of the template; at once: the pipe's reader may be waiting for it."""
+    template = chosen().template
+    if template is None:
+        write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    else:
+        write(template.filled(value))
+
+
+def lines() -> Callable[[Sequence[Any]], None]:
+    """What writes many answers for programs with one write; also in a thread, where no command's options are known."""
+    template = chosen().template
+
+    def write_all(values: Sequence[Any]) -> None:
+        if not values:
+            return
+        if template is None:
+            write("\n".join([json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in values]))
+        else:
+            write("\n".join([template.filled(one) for one in values]))
+
+    return write_all
 
 
 def write(text: str) -> None:
@@ -31,13 +84,26 @@ def write(text: str) -> None:
         raise click.exceptions.Exit(0) from None
 
 
+def say(sentence: str) -> None:
+    """A sentence for people; on stderr, so that it is never among data."""
+    click.echo(sentence, err=True)
+
+
 def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: str) -> None:
     """A table, or a line for each row; `nothing` is said to people when there is no row."""
     if not for_people():
         for row in found:
             line(dict(row))
         return
-    from rich.console import Console
+    table = table_of(columns, found)
+    if table.row_count:
+        _show(table)
+    elif nothing:
+        say(nothing)
+
+
+def table_of(columns: Sequence[str], found: Iterable[Mapping[str, Any]]) -> "Table":
+    """Rows as people see them."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -45,18 +111,14 @@ def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: st
         table.add_column(column.replace("_", " "), overflow="fold", min_width=len(column))
     for row in found:
         table.add_row(*(_cell(row.get(column), column) for column in columns))
-    if table.row_count:
-        Console().print(table)
-    else:
-        click.echo(nothing)
+    return table
 
 
 def record(found: Mapping[str, Any]) -> None:
-    """One thing: name and value a line, or a JSON line."""
+    """One thing: name and value a line, or a line for programs."""
     if not for_people():
         line(dict(found))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -64,13 +126,13 @@ def record(found: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in found.items():
         table.add_row(name, _cell(value, name))
-    Console().print(table)
+    _show(table)
 
 
 def done(sentence: str, **result: Any) -> None:
-    """What was done: a sentence for people, a JSON line for programs."""
+    """What was done: a sentence for people, a line for programs."""
     if for_people():
-        click.echo(sentence)
+        say(sentence)
     else:
         line(result)
 
@@ -78,6 +140,12 @@ def done(sentence: str, **result: Any) -> None:
 def text(value: Any) -> str:
     """A value in a line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _show(table: Any) -> None:
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
 def _cell(value: Any, name: str) -> Any:
@@ -94,7 +162,7 @@ def _cell(value: Any, name: str) -> Any:
         return Text(f"{value:,.1f}")
     if isinstance(value, int):
         return Text(f"{value:,}")
-    if isinstance(value, list) and not value:
+    if value in ([], {}):
         return Text("-", style="dim")
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return Text(", ".join(value))

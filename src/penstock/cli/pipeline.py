@@ -7,8 +7,8 @@ from typing import Final
 import click
 
 from penstock.client.access import Access
-from penstock.pipeline.run.folder import Folder, in_use
 from penstock.pipeline.run.process import Job
+from penstock.pipeline.run.state import folder_of
 from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.parse import load_spec
@@ -16,7 +16,8 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import (
     output,
-    pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to the group
+    pipeline_java,  # noqa: F401 - adds prepare-java to the group
+    pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to it
 )
 from .connection import by_reference
 from .pipeline_group import declared, parse_time, pipeline_command, spark_session
@@ -35,7 +36,7 @@ def check(spec: Spec, plan: bool, as_json: bool) -> None:
     """Check FILE against live topics, and show what would run. Touches nothing."""
     from penstock.pipeline.run.preflight import preflight
 
-    Folder(spec.home).check_owner(spec)
+    folder_of(spec).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
     from penstock.pipeline.run.early import check_early
     from penstock.pipeline.run.query import check as checked
@@ -71,8 +72,8 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 
     Topics keep what they have; what is published again follows it.
     """
-    from penstock.pipeline.run.folder import forget
     from penstock.pipeline.run.preflight import preflight
+    from penstock.pipeline.run.reset import forget
 
     preflight(spec)
     tables = ", ".join(sink.path for sink in spec.sinks.values() if sink.path)
@@ -90,7 +91,7 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(spec: Spec, to: str, yes: bool) -> None:
     """Let the next run begin with the messages published at or after TIME. Sinks keep what they have."""
-    from penstock.pipeline.run.folder import reset as again
+    from penstock.pipeline.run.reset import reset as again
 
     start = parse_time("--to", to)
     assert start is not None
@@ -108,12 +109,12 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
 @click.option("--timeout", type=click.FloatRange(0), default=120.0, show_default=True, metavar="SECONDS")
 def stop(spec: Spec, timeout: float) -> None:
     """Stop a running pipeline after its current batch, and wait for that."""
-    folder = Folder(spec.home)
-    if not in_use(folder):
+    folder = folder_of(spec)
+    if not folder.in_use():
         raise click.ClickException(f"pipeline {spec.name} is not running")
     folder.ask_to_stop()
     until = time.monotonic() + timeout
-    while in_use(folder):
+    while folder.in_use():
         if time.monotonic() > until:
             raise click.ClickException(f"pipeline {spec.name} still runs after {timeout:.0f} s")
         time.sleep(LOOK_S)
@@ -133,20 +134,20 @@ def status(file: str | None, state: str | None, server: Access) -> None:
         output.rows(columns, map(with_times, last_events(server)), "no pipeline has run")
         return
     spec = load_spec(file, state=state)
-    folder = Folder(spec.home)
+    folder = folder_of(spec)
     found = folder.status()
     if found is None:
         raise click.ClickException(
             f"pipeline {spec.name} has not run yet: there is no {folder.home}/status.json"
         )
-    running = in_use(folder)
+    running = folder.in_use()
     if not running and found.get("state") not in ("stopped", "failed"):
         found["state"] = "killed"
     output.record({"running": running, **with_times(found)})
 
 
 def _run(spec: Spec, *, once: bool | None, as_json: bool) -> None:
-    if Folder(spec.home).owner() is None:
+    if folder_of(spec).owner() is None:
         for warning in future_starts(spec, round(time.time() * 1000)):
             click.echo(f"warning: {warning}", err=True)
     job = Job(file=spec.file, url=spec.server.url, state=str(spec.state), master=spec.master, once=once)

@@ -13,11 +13,13 @@ from penstock.pipeline.spec.spec import Spec
 from penstock.pipeline.spec.times import time_ms
 
 from . import output
+from .groups import Group
+from .options import Shared, output_option
 
 P = ParamSpec("P")
 
 
-@click.group("pipeline")
+@click.group("pipeline", cls=Group)
 def pipeline_command() -> None:
     """Run declared pipelines: topics to topics and tables, on Spark."""
 
@@ -27,10 +29,14 @@ def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
 
     @click.argument("file", type=click.Path(dir_okay=False))
     @click.option(
-        "--url", envvar="PENSTOCK_URL", help="The server, instead of the file's. [env: PENSTOCK_URL]"
+        "--url",
+        cls=Shared,
+        envvar="PENSTOCK_URL",
+        help="The server, instead of the file's. [env: PENSTOCK_URL]",
     )
     @click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
     @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
+    @output_option
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
         given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import click
 
-from penstock.pipeline.run.folder import Folder
+from penstock.pipeline.run.state import folder_of
 from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.spec import Spec
 
@@ -148,7 +148,7 @@ _FIELDS: dict[str, Any] = {
 
 def show_check(spec: Spec, checked: Any, *, as_json: bool, plan: bool) -> None:
     """What `check` found: columns, warnings and, where it is asked for, Catalyst's plan."""
-    warnings = future_starts(spec, round(time.time() * 1000)) if Folder(spec.home).owner() is None else []
+    warnings = future_starts(spec, round(time.time() * 1000)) if folder_of(spec).owner() is None else []
     if as_json or not output.for_people():
         output.line(
             {

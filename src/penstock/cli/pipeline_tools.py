@@ -15,7 +15,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
-from penstock.pipeline.run.folder import Folder
+from penstock.pipeline.run.state import folder_of
 from penstock.pipeline.spec.spec import Spec
 
 from . import output
@@ -41,7 +41,7 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
         re.compile(error)
     except re.error as wrong:
         raise PipelineError(f"--error: {error!r} is no regular expression: {wrong}") from None
-    Folder(spec.home).owner()
+    folder_of(spec).owner()
     preflight(spec)
     _check_there(spec.server, [spec.dead_letters], "there are no dead letters: ")
     with spark_session(spec.name, spec.master, spec.spark) as spark:

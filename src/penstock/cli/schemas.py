@@ -1,10 +1,7 @@
-"""`penstock schemas …`, and schemas from files: `.avsc` is Avro, `.json` is JSON by its Avro definition, `.proto` is
-Protobuf."""
+"""`penstock schemas …`."""
 
-import tempfile
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -13,27 +10,31 @@ from penstock.client.paths import schemas_path
 from penstock.model.names import TopicName
 
 from . import output
+from .actions import sure, yes_option
 from .connection import connected, topic_argument
-
-_TYPES: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF_NATIVE"}
+from .groups import Group
+from .schema_diff import Side, show_difference
+from .schema_files import schema_of
 
 _file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 _type = click.option("--type", "kind", help="The schema's type, where the file's name does not say.")
+_deleted = click.option("--deleted", is_flag=True, help="Also versions from before a deletion.")
 _message = click.option("--message", help="Which message of a .proto file.")
 
 
-@click.group("schemas")
+@click.group("schemas", cls=Group)
 def schemas_command() -> None:
-    """List, show, check and register schemas."""
+    """List, show, compare, check and register schemas."""
 
 
 @schemas_command.command("list")
 @topic_argument
+@_deleted
 @connected
-def list_schemas(client: HttpClient, topic: TopicName) -> None:
+def list_schemas(client: HttpClient, topic: TopicName, deleted: bool) -> None:
     """List the versions of TOPIC's schema."""
-    found = client.call("GET", f"{schemas_path(topic)}/schemas")["getSchemaResponses"]
-    rows = [{**one, "definition": one["data"]} for one in found]
+    found = client.call("GET", f"{schemas_path(topic)}/schemas", params=_query(deleted=deleted))
+    rows = [{**one, "definition": one["data"]} for one in found["getSchemaResponses"]]
     for row in rows:
         del row["data"]
     output.rows(("version", "type", "timestamp", "definition"), rows, f"{topic} has no schema")
@@ -42,11 +43,57 @@ def list_schemas(client: HttpClient, topic: TopicName) -> None:
 @schemas_command.command()
 @topic_argument
 @click.option("--version", type=click.IntRange(0), help="Which one; the newest by default.")
+@_deleted
 @connected
-def show(client: HttpClient, topic: TopicName, version: int | None) -> None:
+def show(client: HttpClient, topic: TopicName, version: int | None, deleted: bool) -> None:
     """Show TOPIC's schema."""
-    path = f"{schemas_path(topic)}/schema"
-    output.record(client.call("GET", path if version is None else f"{path}/{version}"))
+    output.record(_found(client, topic, version, deleted))
+
+
+@schemas_command.command()
+@topic_argument
+@connected
+def metadata(client: HttpClient, topic: TopicName) -> None:
+    """List the versions of TOPIC's schema without their definitions."""
+    found = client.call("GET", f"{schemas_path(topic)}/metadata")
+    output.rows(("version", "type", "timestamp"), found["index"], f"{topic} has no schema")
+
+
+@schemas_command.command()
+@topic_argument
+@click.argument("old", metavar="[VERSION|FILE]", required=False)
+@click.argument("new", metavar="[VERSION|FILE]", required=False)
+@_type
+@_message
+@connected
+def diff(
+    client: HttpClient,
+    topic: TopicName,
+    old: str | None,
+    new: str | None,
+    kind: str | None,
+    message: str | None,
+) -> int:
+    """Compare two versions of TOPIC's schema, or one with a file; exit code 1 when they differ.
+
+    Without any, the newest with the one before it; with one, that with the newest. A file is the newer of the two.
+    """
+    if old is not None and new is None:
+        old, new = (None, old) if not old.isdecimal() else (old, None)
+    newest = int(_found(client, topic)["version"])
+    if old is None:
+        old = str(max(0, newest - 1) if new is None else newest)
+    sides = [_side(client, topic, one or str(newest), kind, message) for one in (old, new)]
+    return show_difference(*sides)
+
+
+def _side(client: HttpClient, topic: TopicName, which: str, kind: str | None, message: str | None) -> Side:
+    """A version by its number, or a file."""
+    if which.isdecimal():
+        found = _found(client, topic, int(which), deleted=True)
+        return Side(f"{topic.local} version {which}", found["type"], found["data"])
+    given = schema_of(Path(which), kind, message)
+    return Side(which, given["type"], given["schema"])
 
 
 @schemas_command.command()
@@ -64,6 +111,21 @@ def check(client: HttpClient, topic: TopicName, file: Path, kind: str | None, me
     return 0 if found["isCompatibility"] else 1
 
 
+@schemas_command.command("version")
+@topic_argument
+@_file
+@_type
+@_message
+@connected
+def version_of(
+    client: HttpClient, topic: TopicName, file: Path, kind: str | None, message: str | None
+) -> int:
+    """Say which version of TOPIC's schema is the one in FILE; exit code 1 when none is."""
+    found = client.call("POST", f"{schemas_path(topic)}/version", body=_payload(file, kind, message))
+    output.record(found)
+    return 0 if found["version"] >= 0 else 1
+
+
 @schemas_command.command()
 @topic_argument
 @_file
@@ -77,53 +139,35 @@ def register(client: HttpClient, topic: TopicName, file: Path, kind: str | None,
     output.done(f"version {version} of the schema of {topic}", topic=str(topic), version=version)
 
 
+@schemas_command.command()
+@topic_argument
+@click.option(
+    "--force", "-f", is_flag=True, help="Forget every version; else a new one says that there is none."
+)
+@yes_option
+@connected
+def delete(client: HttpClient, topic: TopicName, force: bool, yes: bool) -> None:
+    """Delete TOPIC's schema."""
+    sure(yes, f"delete the schema of {topic}" + (" and forget its versions" if force else ""))
+    client.call("DELETE", f"{schemas_path(topic)}/schema", params=_query(force=force))
+    output.done(f"deleted the schema of {topic}", topic=str(topic), deleted=True)
+
+
+def _found(
+    client: HttpClient, topic: TopicName, version: int | None = None, deleted: bool = False
+) -> dict[str, Any]:
+    """A version of a topic's schema, the newest by default."""
+    path = f"{schemas_path(topic)}/schema"
+    if version is None:
+        found: dict[str, Any] = client.call("GET", path)
+    else:
+        found = client.call("GET", f"{path}/{version}", params=_query(deleted=deleted))
+    return found
+
+
+def _query(**flags: bool) -> dict[str, str]:
+    return {name: "true" for name, value in flags.items() if value}
+
+
 def _payload(file: Path, kind: str | None, message: str | None) -> dict[str, Any]:
     return {**schema_of(file, kind, message), "properties": {}}
-
-
-def schema_of(file: Path, kind: str | None = None, message: str | None = None) -> dict[str, str]:
-    """`type` and `schema` as the registry takes them; raises ClickException with one sentence."""
-    found = kind.upper() if kind else _TYPES.get(file.suffix.lower())
-    if found is None:
-        raise click.ClickException(f"{file}: name its type with --type, or call it .avsc, .json or .proto")
-    if file.suffix.lower() == ".proto":
-        return {"type": "PROTOBUF_NATIVE", "schema": _compiled(file, message)}
-    try:
-        return {"type": found, "schema": file.read_text("utf-8")}
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise click.ClickException(f"{file} is no text") from None
-
-
-def _compiled(file: Path, message: str | None) -> str:
-    """The definition of a message in a `.proto` file: the one named, or the only one."""
-    try:
-        protoc = import_module("grpc_tools.protoc")
-    except ImportError:
-        raise click.ClickException(
-            "a .proto file needs the compiler of protobuf: pip install 'penstock[proto]'"
-        ) from None
-    from penstock.codec.descriptors import messages_in, native_schema
-
-    if not file.is_file():
-        raise click.ClickException(f"{file} cannot be read: no such file")
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "set"
-        include = Path(str(protoc.__file__)).parent / "_proto"
-        arguments = [
-            "protoc",
-            f"--proto_path={file.parent}",
-            f"--proto_path={include}",
-            "--include_imports",
-            f"--descriptor_set_out={target}",
-            str(file),
-        ]
-        if protoc.main(arguments) != 0:
-            raise click.ClickException(f"{file} is no good protobuf")
-        descriptors = target.read_bytes()
-    names = messages_in(descriptors)
-    wanted = message or (names[0] if len(names) == 1 else None)
-    if wanted is None:
-        raise click.ClickException(f"{file}: name one of its messages with --message: {', '.join(names)}")
-    return native_schema(descriptors, wanted).data.decode()

@@ -9,7 +9,10 @@ import click
 from penstock.server.config import Config, ConfigError, StartError
 from penstock.server.run import run
 from penstock.server.sources import load
-from penstock.server.workers import run_workers
+from penstock.server.systemd import READY, notify
+from penstock.server.workers import check_workers, run_workers
+
+from . import output
 
 
 @click.command("serve")
@@ -56,6 +59,9 @@ from penstock.server.workers import run_workers
     multiple=True,
     help="Any setting; may be repeated.",
 )
+@click.option(
+    "--check", "only_check", is_flag=True, help="Say whether a start would succeed, and start nothing."
+)
 def serve_command(
     data: str | None,
     http: str | None,
@@ -70,7 +76,8 @@ def serve_command(
     log: str | None,
     file: Path | None,
     settings: tuple[str, ...],
-) -> None:
+    only_check: bool,
+) -> int:
     """Serve topics over HTTP, WebSocket and Pulsar's protocol until SIGTERM or Ctrl-C."""
     flags: dict[str, object] = {
         "data.folder": data,
@@ -95,10 +102,9 @@ def serve_command(
 
     try:
         config = read()
-        if config.engine.workers > 1 and not config.engine.url:
-            raise StartError(
-                "several workers need a cluster (--engine URL): the embedded log belongs to one process"
-            )
+        if only_check:
+            return _check(config)
+        check_workers(config)
         if config.engine.workers > 1 and worker is None:
             command = [sys.executable, "-m", "penstock", *sys.argv[1:]]
             run_workers(config, command, config.engine.workers, _ready)
@@ -106,8 +112,25 @@ def serve_command(
             run(config, _ready, read, worker=worker or 0)
     except (ConfigError, StartError) as error:
         raise click.ClickException(str(error)) from None
+    return 0
+
+
+def _check(config: Config) -> int:
+    """Say what was looked at on stdout, and what is wrong on stderr; the exit code."""
+    from penstock.server.check import check  # a server starts without it
+
+    checked = check(config)
+    if output.for_people():
+        for sentence in checked.right:
+            click.echo(sentence)
+    else:
+        output.line({"valid": not checked.wrong, "checked": checked.right, "problems": checked.wrong})
+    for sentence in checked.wrong:
+        click.echo(f"penstock: {sentence}", err=True)
+    return 1 if checked.wrong else 0
 
 
 def _ready(*urls: str) -> None:
     """The one line on stdout: programs wait for it."""
     click.echo(f"penstock ready {' '.join(urls)}")
+    notify(READY)

@@ -16,6 +16,7 @@ from penstock.wire.contents import is_sealed, parse
 from penstock.wire.entry import WireFormat
 
 from . import output
+from .options import output_option
 
 _data = click.option(
     "--data",
@@ -29,6 +30,7 @@ _data = click.option(
 
 
 @click.command("backup")
+@output_option
 @click.argument("target", type=click.Path(path_type=Path))
 @_data
 def backup_command(target: Path, folder: Path) -> None:
@@ -48,6 +50,7 @@ def backup_command(target: Path, folder: Path) -> None:
 
 
 @click.command("restore")
+@output_option
 @click.argument("backup", type=click.Path(path_type=Path))
 @_data
 @click.option("--force", is_flag=True, help="Give up what is in the folder.")
@@ -58,6 +61,7 @@ def restore_command(backup: Path, folder: Path, force: bool) -> None:
 
 
 @click.command("check")
+@output_option
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON also on a terminal.")
 def check_command(folder: Path, as_json: bool) -> int:

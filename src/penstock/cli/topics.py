@@ -1,4 +1,4 @@
-"""`penstock topics …`."""
+"""`penstock topics …`: which there are, how they are, and how many partitions they have."""
 
 from typing import Any
 
@@ -9,22 +9,30 @@ from penstock.client.paths import admin_path
 from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 
 from . import output
-from .connection import connected, topic_argument
+from .actions import names, pairs, sure, yes_option
+from .connection import NamespaceType, connected, topic_argument
+from .groups import Group
+from .subscriptions import COLUMNS, described
+from .topic_actions import add_topic_actions
 
 
-@click.group("topics")
+@click.group("topics", cls=Group)
 def topics_command() -> None:
     """List, create, describe and delete topics."""
 
 
 @topics_command.command("list")
-@click.argument("namespace", default="public/default")
+@click.argument("name", metavar="NAMESPACE", type=NamespaceType(), default="public/default")
 @click.option("--non-persistent", is_flag=True, help="Those that are kept in memory only.")
+@click.option("--partitioned", is_flag=True, help="Only the names of those that have partitions.")
 @connected
-def list_topics(client: HttpClient, namespace: str, non_persistent: bool) -> None:
+def list_topics(client: HttpClient, name: NamespaceName, non_persistent: bool, partitioned: bool) -> None:
     """List the topics of NAMESPACE [public/default]."""
-    name = NamespaceName.parse(namespace)
     domain = "non-persistent" if non_persistent else "persistent"
+    if partitioned:
+        listed = client.call("GET", f"/admin/v2/{domain}/{name}/partitioned")
+        names(listed, f"{name} has no partitioned topics", "topic")
+        return
     found: list[str] = client.call("GET", f"/admin/v2/{domain}/{name}")
     counts: dict[str, int] = {}
     for topic in found:
@@ -50,22 +58,35 @@ def _summary(client: HttpClient, topic: TopicName) -> dict[str, Any]:
 
 @topics_command.command()
 @topic_argument
-@click.option("--partitions", type=click.IntRange(0), default=0, help="How many; 0 for a topic without. [0]")
+@click.option(
+    "--partitions", "-p", type=click.IntRange(0), default=0, help="How many; 0 for a topic without. [0]"
+)
+@click.option("--property", "properties", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
 @connected
-def create(client: HttpClient, topic: TopicName, partitions: int) -> None:
+def create(client: HttpClient, topic: TopicName, partitions: int, properties: tuple[str, ...]) -> None:
     """Create TOPIC."""
-    client.create_topic(topic, partitions)
+    if not properties:
+        client.create_topic(topic, partitions)
+    elif partitions:
+        body = {"partitions": partitions, "properties": pairs("--property", properties)}
+        client.call("PUT", f"{admin_path(topic)}/partitions", body=body)
+    else:
+        client.call("PUT", admin_path(topic), body=pairs("--property", properties))
     output.done(f"created {topic}", topic=str(topic), partitions=partitions)
 
 
 @topics_command.command()
 @topic_argument
-@click.option("--force", is_flag=True, help="Also while clients are connected.")
+@click.option("--force", "-f", is_flag=True, help="Also while clients are connected.")
+@click.option("--keep-schema", is_flag=True, help="Do not delete its schemas.")
+@yes_option
 @connected
-def delete(client: HttpClient, topic: TopicName, force: bool) -> None:
+def delete(client: HttpClient, topic: TopicName, force: bool, keep_schema: bool, yes: bool) -> None:
     """Delete TOPIC with everything in it."""
     path = f"{admin_path(topic)}/partitions" if client.partitions(topic) else admin_path(topic)
-    client.call("DELETE", path, params={"force": "true" if force else None})
+    sure(yes, f"delete {topic} with everything in it")
+    params = {"force": "true" if force else None, "deleteSchema": "false" if keep_schema else None}
+    client.call("DELETE", path, params=params)
     output.done(f"deleted {topic}", deleted=str(topic))
 
 
@@ -79,10 +100,15 @@ def describe(client: HttpClient, topic: TopicName) -> None:
 
 @topics_command.command()
 @topic_argument
+@click.option("--per-partition", is_flag=True, help="Of a partitioned topic: of each partition, too.")
 @connected
-def stats(client: HttpClient, topic: TopicName) -> None:
+def stats(client: HttpClient, topic: TopicName, per_partition: bool) -> None:
     """Rates, backlog and consumers of TOPIC."""
-    found = client.call("GET", f"{admin_path(topic)}/stats")
+    if per_partition:
+        params = {"perPartition": "true"}
+        found = client.call("GET", f"{admin_path(topic)}/partitioned-stats", params=params)
+    else:
+        found = client.call("GET", f"{admin_path(topic)}/stats")
     if not output.for_people():
         output.line(found)
         return
@@ -91,25 +117,14 @@ def stats(client: HttpClient, topic: TopicName) -> None:
     found["publishers"] = [one["producerName"] for one in found["publishers"]]
     output.record(found)
     click.echo()
-    rows = [
-        {
-            "subscription": name,
-            "type": one["type"],
-            "backlog": one["msgBacklog"],
-            "unacknowledged": one["unackedMessages"],
-            "delayed": one["msgDelayed"],
-            "rate_out": one["msgRateOut"],
-            "consumers": [consumer["consumerName"] for consumer in one["consumers"]],
-        }
-        for name, one in subscriptions.items()
-    ]
-    columns = ("subscription", "type", "backlog", "unacknowledged", "delayed", "rate_out", "consumers")
-    output.rows(columns, rows, "no subscriptions")
+    output.rows(COLUMNS, described(subscriptions), "no subscriptions")
 
 
 @topics_command.command()
 @topic_argument
-@click.option("--set", "count", type=click.IntRange(1), help="Let the topic grow to so many.")
+@click.option(
+    "--set", "--partitions", "-p", "count", type=click.IntRange(1), help="Let the topic grow to so many."
+)
 @connected
 def partitions(client: HttpClient, topic: TopicName, count: int | None) -> None:
     """Show the partitions of TOPIC, or let it have more."""
@@ -132,10 +147,17 @@ def partitions(client: HttpClient, topic: TopicName, count: int | None) -> None:
     output.rows(("partition", "earliest", "latest", "messages", "bytes"), rows, "")
 
 
-@topics_command.command()
+@topics_command.command("internal-stats")
 @topic_argument
 @connected
-def terminate(client: HttpClient, topic: TopicName) -> None:
-    """Let no message follow in TOPIC."""
-    last = client.call("POST", f"{admin_path(topic)}/terminate")
-    output.done(f"terminated {topic}", topic=str(topic), last=last)
+def internal_stats(client: HttpClient, topic: TopicName) -> None:
+    """The log of TOPIC and its cursors; of each partition where there are some."""
+    partitioned = topic.partition < 0 and client.partitions(topic)
+    output.record(
+        client.call(
+            "GET", f"{admin_path(topic)}/{'partitioned-internalStats' if partitioned else 'internalStats'}"
+        )
+    )
+
+
+add_topic_actions(topics_command)

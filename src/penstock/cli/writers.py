@@ -11,11 +11,12 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 
 from . import output
 from .connection import TopicType, connected
+from .groups import Group
 
 _COLUMNS = ("writer", "owner", "topics", "batch", "messages", "commit_timestamp", "staged_bytes")
 
 
-@click.group("writers")
+@click.group("writers", cls=Group)
 def writers_command() -> None:
     """List and forget the writers of staged batches."""
 

@@ -82,3 +82,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
                 ErrorKind.BAD_PARAMETER, f"certificates ({named}) cannot be read: {error}"
             ) from None
         return context
+
+
+def without_password(url: str) -> str:
+    """A URL as messages show it: of `user:password@`, the user is left."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    return url.replace(f"{parts.username}:{parts.password}@", f"{parts.username}:…@", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
-from .access import Access
+from .access import Access, without_password
 from .paths import admin_path, partition_path, topic_path
 
 if TYPE_CHECKING:
@@ -87,10 +87,26 @@ class HttpClient:
         headers: dict[str, str] | None = None,
     ) -> Any:
         """One request; `body` goes out as JSON. Returns the answer's JSON, None for an empty one."""
+        answered = self.fetch(method, path, params=params, body=body, content=content, headers=headers)[0]
+        return json.loads(answered) if answered else None
+
+    def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        body: Any = None,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """The same for an answer that need not be JSON: its bytes, and its headers by name in any case."""
         import httpx  # here: tasks of a pipeline need not import it
 
         if self._session is None:
-            self._session = httpx.Client(timeout=self.timeout_s, verify=self._tls or True)
+            self._session = httpx.Client(
+                timeout=self.timeout_s, verify=self._tls or False
+            )  # None: plain HTTP
         given = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             response = self._session.request(
@@ -105,7 +121,7 @@ class HttpClient:
             raise unreachable(self.url, error) from error
         if response.status_code >= 400:
             raise refusal(response.status_code, response.content)
-        return response.json() if response.content else None
+        return response.content, response.headers
 
     def topics(self, namespace: NamespaceName) -> list[str]:
         """The names of a namespace's topics; partitioned ones by their partitions."""
@@ -143,8 +159,9 @@ class HttpClient:
 
 def unreachable(url: str, error: Exception) -> PenstockError:
     """No answer came."""
+    where = without_password(url)
     return PenstockError(
-        ErrorKind.UNAVAILABLE, f"{url} cannot be reached: {str(error) or type(error).__name__}"
+        ErrorKind.UNAVAILABLE, f"{where} cannot be reached: {str(error) or type(error).__name__}"
     )
 
 

@@ -2,7 +2,7 @@
 
 AVRO is Avro's binary encoding without a header. JSON is JSON text as the payload: fields that may be null may be
 missing, as Java's clients leave them out; plain values are stored as given (bytes as base64, dates as text or
-number), with missing fields filled in. A JSON schema without a definition takes any value.
+number), with missing fields filled in. A JSON schema whose definition has no fields takes any value.
 """
 
 from functools import cached_property
@@ -105,7 +105,7 @@ def _reason(error: Exception) -> str:
 
 
 class FreeJsonCodec(Codec):
-    """JSON without a definition: any value."""
+    """JSON of any shape."""
 
     def encode(self, value: Any) -> bytes:
         return to_json(value, self.part)

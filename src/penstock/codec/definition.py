@@ -10,7 +10,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 
 from .avro.parse import DefinitionError, parse
-from .avro.types import PRIMITIVES, Type
+from .avro.types import PRIMITIVES, Record, Type
 from .codec import Part, bad_schema
 from .key_value import ENCODING_PROPERTY, key_value_parts
 
@@ -47,7 +47,8 @@ def check_definition(
 
 
 def avro_type(schema: SchemaInfo, part: Part = "value") -> Type | None:
-    """The parsed definition of an AVRO, JSON or PROTOBUF schema; None for JSON without one.
+    """The parsed definition of an AVRO, JSON or PROTOBUF schema; None for JSON of any shape, whose definition is empty
+    or a record without fields.
 
     The same bytes give the same object while they are remembered. Raises as `check_definition`.
     """
@@ -64,6 +65,8 @@ def avro_type(schema: SchemaInfo, part: Part = "value") -> Type | None:
         raise bad_schema(
             part, f"the definition of a {schema.type.name} schema is an Avro record, not {kind.kind}"
         )
+    if schema.type is SchemaType.JSON and isinstance(kind, Record) and not kind.fields:
+        return None
     return kind
 
 

@@ -10,7 +10,7 @@ from penstock.engines.embedded import broker as embedded
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Store
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.runtime.clock import LoopClock
+from penstock.runtime.clock import Clock, LoopClock
 
 # A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
 TRANSIENT_LEDGERS: Final = 1 << 40
@@ -23,8 +23,10 @@ def open_embedded(
     folder: Path | None = None,
     size_max_bytes: int = 0,
     reserve_bytes: int = 0,
+    clock: Clock | None = None,
 ) -> Broker:
-    """The embedded engine, not yet started; without a `folder` it keeps everything in memory.
+    """The embedded engine, not yet started; without a `folder` it keeps everything in memory, without a `clock` time is the
+    system's.
 
     `size_max_bytes` bounds the folder's storage (0: the disk does), `reserve_bytes` is kept free of it for deletes.
     """
@@ -35,7 +37,7 @@ def open_embedded(
         from penstock.engines.embedded.sqlite import SqliteStore  # a server in memory starts without it
 
         store = SqliteStore.bounded(folder, size_max_bytes, reserve_bytes)
-    return embedded.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, LoopClock(), settings)
+    return embedded.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, clock or LoopClock(), settings)
 
 
 def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:

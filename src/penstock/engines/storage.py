@@ -2,6 +2,7 @@
 
 from penstock.engines.embedded.sqlite.backup import copy, restore
 from penstock.engines.embedded.sqlite.check import Report, check
+from penstock.engines.embedded.sqlite.condition import Condition, look
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 
-__all__ = ["FILE_NAME", "Report", "check", "copy", "restore"]
+__all__ = ["FILE_NAME", "Condition", "Report", "check", "copy", "look", "restore"]

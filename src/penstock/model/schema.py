@@ -97,3 +97,5 @@ class Compatibility(Enum):
 
 STRING_SCHEMA: Final = SchemaInfo(SchemaType.STRING, name="String", properties={"__charset": "UTF-8"})
 BYTES_SCHEMA: Final = SchemaInfo(SchemaType.BYTES, name="Bytes")
+# JSON of any shape. A Pulsar cluster refuses an empty definition, and Java's AUTO_CONSUME cannot read one.
+ANY_JSON: Final = SchemaInfo(SchemaType.JSON, b'{"type":"record","name":"Any","fields":[]}', name="Any")

@@ -6,7 +6,8 @@ other, before the first row is read. Here they are imported once, while the JVM 
 
 What Spark calls its Python is a script that runs `fork_client.py`. That hands its arguments, environment and open files
 to this process, which forks; the client then waits for the end of the child, and passes on what Java asks of it. Where
-this process is not there, the client becomes the interpreter that was asked for.
+this process is not there, the client becomes the interpreter that was asked for. A client that is killed takes its
+child with it.
 
 The socket comes from the parent as file descriptor, so that a client finds it before this process is ready. The end of
 stdin is the end of the parent: no child is made any more.
@@ -75,6 +76,7 @@ class ForkServer:
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
         self._clients: dict[int, socket.socket] = {}  # by the child's process id
+        self._selector = selectors.DefaultSelector()
         self._ended, ended = socket.socketpair()
         self._ended.setblocking(False)
         ended.setblocking(False)
@@ -84,11 +86,14 @@ class ForkServer:
 
     def run(self) -> None:
         """Until stdin ends. Raises Child in each child."""
-        with selectors.DefaultSelector() as selector:
+        with self._selector as selector:
             for file in (self._listening, self._ended, 0):
                 selector.register(file, selectors.EVENT_READ)
             while True:
-                ready = {key.fd for key, _ in selector.select()}
+                ready = {key.fd: key.data for key, _ in selector.select()}
+                for child in ready.values():
+                    if child is not None:
+                        self._abandon(child)
                 if self._ended.fileno() in ready:
                     self._reap()
                 if self._listening.fileno() in ready:
@@ -117,7 +122,18 @@ class ForkServer:
         for file in files:
             os.close(file)
         self._clients[child] = client
+        self._selector.register(client, selectors.EVENT_READ, child)
         _tell(client, child)
+
+    def _abandon(self, child: int) -> None:
+        """End the child of a client that is gone: clients say nothing, and wait. Not reaped yet, it has its process id still."""
+        os.kill(child, signal.SIGKILL)
+        self._forget(child).close()
+
+    def _forget(self, child: int) -> socket.socket:
+        client = self._clients.pop(child)
+        self._selector.unregister(client)
+        return client
 
     def _become_child(self, client: socket.socket, files: list[int]) -> None:
         signal.set_wakeup_fd(-1)
@@ -137,9 +153,9 @@ class ForkServer:
                 child, status = os.waitpid(-1, os.WNOHANG)
                 if not child:
                     return
-                if client := self._clients.pop(child, None):
-                    _tell(client, os.waitstatus_to_exitcode(status))
-                    client.close()
+                if child in self._clients:
+                    with self._forget(child) as client:
+                        _tell(client, os.waitstatus_to_exitcode(status))
 
 
 def _asked(client: socket.socket) -> tuple[Wanted, list[int]]:

@@ -12,7 +12,14 @@ import msgspec
 
 from penstock.codec.key_value import key_value_schema
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.schema import BYTES_SCHEMA, STRING_SCHEMA, KeyValueEncoding, SchemaInfo, SchemaType
+from penstock.model.schema import (
+    ANY_JSON,
+    BYTES_SCHEMA,
+    STRING_SCHEMA,
+    KeyValueEncoding,
+    SchemaInfo,
+    SchemaType,
+)
 
 Part = Literal["key", "value"]
 Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -75,7 +82,9 @@ def declared(declaration: Declaration) -> SchemaInfo | None:
         return STRING_SCHEMA
     if named in (SchemaType.BYTES, SchemaType.NONE):
         return BYTES_SCHEMA
-    if named.has_definition and named is not SchemaType.JSON:
+    if named is SchemaType.JSON:
+        return ANY_JSON
+    if named.has_definition:
         raise PenstockError(
             ErrorKind.NEEDS_VALUE_SCHEMA, f"schema_type {declaration.schema_type} comes without value_schema"
         )
@@ -116,7 +125,9 @@ def _schema(given: SchemaText, named: SchemaType | None, part: Part) -> SchemaIn
     if kind is None:
         raise _bad(part, f"{part}_schema names no type, nor does schema_type")
     data = _definition(tree.get("schema"), kind, part)
-    if not data and kind.has_definition and kind is not SchemaType.JSON:
+    if not data and kind is SchemaType.JSON:
+        data = ANY_JSON.data
+    if not data and kind.has_definition:
         raise _bad(part, f"{part}_schema: a schema of type {kind.name} needs its definition in `schema`")
     return SchemaInfo(kind, data, _name(tree, kind, part), _properties(tree, kind, part))
 

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from penstock.broker.schemas import Schemas
 from penstock.codec.codec import Codec
+from penstock.codec.definition import avro_type
 from penstock.codec.key_value import KeyValueCodec, join
 from penstock.codec.lookup import codec_for
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
-from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType, SchemaVersion
+from penstock.model.schema import ANY_JSON, STRING_SCHEMA, SchemaInfo, SchemaType, SchemaVersion
 
 from .declarations import Declaration, declared
 
@@ -122,7 +123,7 @@ class TopicSchemas:
         """The scheme of a schema, fresh when it is new and may follow; raises INCOMPATIBLE_SCHEMA,
         BAD_KEY_SCHEMA, BAD_VALUE_SCHEMA."""
         newest = self._refresh()
-        free = schema.type is SchemaType.JSON and not schema.data
+        free = schema.type is SchemaType.JSON and avro_type(schema) is None
         if free and newest is not None and newest.schema.type is SchemaType.JSON:
             return self._of_version(newest.version)  # the topic says what its JSON looks like
         key = _key(schema)
@@ -155,7 +156,8 @@ class TopicSchemas:
         return scheme
 
     def unnamed(self, value: Any) -> BoundSchema:
-        """The scheme of a value without a schema: a text is stored as STRING where the topic has nothing else.
+        """The scheme of a value without a schema: JSON where the topic's schema is; where it has none, a text is STRING
+        and anything else JSON of any shape (docs/decisions/0080).
 
         Raises NEEDS_VALUE_SCHEMA, NEEDS_KEY_VALUE_SCHEMA.
         """
@@ -163,23 +165,38 @@ class TopicSchemas:
         if value is None:
             self._schemas.check_unversioned(self._topic)
             return BoundSchema(None, None)
-        if newest is not None and newest.schema.type is SchemaType.KEY_VALUE:
+        if newest is None:
+            return self._of_text(STRING_SCHEMA) if isinstance(value, str) else self.of(ANY_JSON)
+        kind = newest.schema.type
+        if kind is SchemaType.JSON:
+            return self._of_version(newest.version)
+        if kind is SchemaType.STRING and isinstance(value, str):
+            return self._of_text(newest.schema)
+        if kind is SchemaType.STRING:
+            raise PenstockError(
+                ErrorKind.NEEDS_VALUE_SCHEMA,
+                "the topic's schema is STRING: a value that is no text needs a topic of its own",
+            )
+        if kind is SchemaType.KEY_VALUE:
             raise PenstockError(
                 ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
                 "the topic's schema is KEY_VALUE: give schema_version, or key_schema and value_schema",
             )
-        if newest is not None and newest.schema.type is not SchemaType.STRING:
-            raise PenstockError(
-                ErrorKind.NEEDS_VALUE_SCHEMA,
-                f"the topic's schema is {newest.schema.type.name}: give schema_version or value_schema",
-            )
-        if not isinstance(value, str):
-            raise PenstockError(
-                ErrorKind.NEEDS_VALUE_SCHEMA, "a value that is no text needs schema_type or value_schema"
-            )
+        raise PenstockError(
+            ErrorKind.NEEDS_VALUE_SCHEMA,
+            f"the topic's schema is {kind.name}: give schema_version or value_schema",
+        )
+
+    def _of_text(self, schema: SchemaInfo) -> BoundSchema:
         if self.string is None:
-            self.string = self.of(STRING_SCHEMA if newest is None else newest.schema)
+            self.string = self.of(schema)
         return self.string
+
+    @property
+    def of_json(self) -> bool:
+        """Whether any value without a schema has the topic's, which is JSON."""
+        newest = self._refresh()
+        return newest is not None and newest.schema.type is SchemaType.JSON
 
     def check_unversioned(self) -> None:
         """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""

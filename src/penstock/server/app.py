@@ -17,6 +17,7 @@ from penstock.protocols.rest.endpoint import RestEndpoint
 from penstock.protocols.rest.stages import StagesEndpoint
 from penstock.protocols.websocket.endpoint import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
+from penstock.runtime.clock import Clock
 from penstock.wire.entry import WireFormat
 
 from .config import Config
@@ -62,14 +63,14 @@ class App(msgspec.Struct, frozen=True):
             await asyncio.to_thread(self.tracing.close)
 
 
-def build(config: Config) -> App:
+def build(config: Config, clock: Clock | None = None) -> App:
     """Everything of one server, not yet started; raises AuthConfigError, BAD_PARAMETER."""
-    broker = open_broker(config)
+    broker = open_broker(config, clock)
     return build_for(ServerContext(broker, config.limits, authenticator(config.auth, broker)), config)
 
 
-def open_broker(config: Config) -> Broker:
-    """The engine that the configuration means; raises BAD_PARAMETER."""
+def open_broker(config: Config, clock: Clock | None = None) -> Broker:
+    """The engine that the configuration means; the embedded one by `clock`, where one is given. Raises BAD_PARAMETER."""
     if config.engine.url:
         return open_cluster(config.engine, config.broker, WireFormat())
     return open_embedded(
@@ -78,6 +79,7 @@ def open_broker(config: Config) -> Broker:
         folder=None if config.data.store == "memory" else config.data.folder,
         size_max_bytes=config.storage.size_max_bytes,
         reserve_bytes=config.storage.reserve_bytes,
+        clock=clock,
     )
 
 

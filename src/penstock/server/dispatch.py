@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.http.exchange import AsgiExchange, Exchange
+from penstock.protocols.http.exchange import Event, Exchange
 
 from .metrics.requests import RequestMetrics
 from .origins import Origins
@@ -24,6 +24,23 @@ log = logging.getLogger(__name__)
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
 _BY_STATUS = {404: ErrorKind.NOT_FOUND, 405: ErrorKind.METHOD_NOT_ALLOWED}
+
+
+class AsgiExchange(Exchange):
+    """A request that some ASGI server carries."""
+
+    __slots__ = ("_receive", "_send")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope)
+        self._receive = receive
+        self._send = send
+
+    async def receive_event(self) -> Event:
+        return await self._receive()
+
+    async def send_event(self, event: Event) -> None:
+        await self._send(event)
 
 
 class Application:
@@ -71,6 +88,8 @@ class Application:
         try:
             await self._answer(exchange, endpoint)
         finally:
+            if exchange.unfolded_bytes:
+                exchange.release()
             requests.in_progress -= 1
             requests.count(name, exchange, perf_counter() - began)
             if span is not None:

@@ -29,6 +29,7 @@ SOCKETS: Final = (
     ("http", "tls_listen", "https"),
     ("pulsar", "tls_listen", "pulsar+ssl"),
 )
+TAKEN: Final = "the port is taken"
 
 
 class Listener(NamedTuple):
@@ -205,7 +206,7 @@ def bind(listen: str, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        reason = TAKEN if error.errno == errno.EADDRINUSE else error.strerror or str(error)
         raise StartError(f"cannot listen on {listen}: {reason}") from None
     bound.setblocking(False)
     return bound

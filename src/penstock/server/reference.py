@@ -8,6 +8,7 @@ from penstock import __version__
 from penstock.model.errors import ErrorKind
 from penstock.protocols.admin.routes import OPERATIONS as ADMIN
 from penstock.protocols.context import ServerContext
+from penstock.protocols.http.examples import example_of
 from penstock.protocols.http.openapi import document
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.kafka_rest.endpoint import OPERATIONS as KAFKA_REST
@@ -17,7 +18,6 @@ from penstock.protocols.websocket import asyncapi as websocket
 
 from .console.operations import OPERATIONS as CONSOLE
 from .console.tail import OPERATION as TAIL
-from .examples import EXAMPLES
 
 _HEALTH: Final = (
     Operation(
@@ -51,7 +51,7 @@ def openapi(context: ServerContext) -> dict[str, Any]:
     declared = (*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *CONSOLE, TAIL, *_HEALTH)
     made = document(
         context,
-        [structs.replace(each, example=EXAMPLES.get((each.method, each.path))) for each in declared],
+        [structs.replace(each, example=example_of(each.method, each.path)) for each in declared],
         version=__version__,
     )
     made["info"] |= {

@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.settings import AuthConfigError
+from penstock.runtime.clock import Clock
 
 from .app import build
 from .config import Config, StartError
@@ -19,6 +20,7 @@ from .listeners import Listeners
 from .logs import LINE_LIMITS, configure
 from .reload import Reload
 from .resources import allow_connections, trimming_of
+from .systemd import STOPPING, notify
 
 log = logging.getLogger(__name__)
 
@@ -40,19 +42,20 @@ async def serve(
     reread: Callable[[], Config] | None = None,
     hangup: asyncio.Event | None = None,
     worker: int = 0,
+    clock: Clock | None = None,
 ) -> None:
     """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. A `worker` shares its addresses
-    with other processes. Raises StartError.
+    with other processes. The embedded engine's time is that of `clock`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
         listeners = Listeners(config, sockets, worker=worker)
         listeners.check_exposed(config.auth)
         try:
-            app = build(config)
+            app = build(config, clock)
             await app.context.broker.start()
         except PenstockError as error:
             raise StartError(error.message) from None
@@ -124,6 +127,7 @@ def run(
             if stop.is_set():
                 force.set()
             stop.set()
+            notify(STOPPING)
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)

@@ -58,6 +58,16 @@ def load(
     return Config(**{name: type(getattr(Config(), name))(**values) for name, values in chosen.items()})
 
 
+def settings_of(config: Config, sections: Mapping[str, Mapping[str, object]], origin: str) -> Config:
+    """A configuration with other values of some keys, by section; `origin` says who gave them. Raises ConfigError."""
+    changed: dict[str, Any] = {}
+    for section, values in sections.items():
+        _check_section(section, f"from {origin}")
+        given = {key: _checked(Setting(section, key, value, origin, False)) for key, value in values.items()}
+        changed[section] = msgspec.structs.replace(getattr(config, section), **given)
+    return msgspec.structs.replace(config, **changed)
+
+
 def _settings(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, object]
 ) -> Iterator[Setting]:
@@ -100,12 +110,8 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[Setting]:
 def _checked(setting: Setting) -> object:
     """The value as its key's type; raises ConfigError."""
     where = f"from {setting.origin}"
-    section = (
-        getattr(Config(), setting.section, None) if setting.section in Config.__struct_fields__ else None
-    )
-    if section is None:
-        known = ", ".join(Config.__struct_fields__)
-        raise ConfigError(f"unknown section {setting.section!r} {where}; there are {known}")
+    _check_section(setting.section, where)
+    section = getattr(Config(), setting.section)
     name = f"{setting.section}.{setting.key}"
     fields = {field.name: field for field in msgspec.structs.fields(section)}
     field = fields.get(setting.key)
@@ -121,6 +127,12 @@ def _checked(setting: Setting) -> object:
     if problem is not None:
         raise ConfigError(f"bad value {setting.value!r} for {name!r} {where}: {problem}")
     return value
+
+
+def _check_section(name: str, where: str) -> None:
+    if name not in Config.__struct_fields__:
+        known = ", ".join(Config.__struct_fields__)
+        raise ConfigError(f"unknown section {name!r} {where}; there are {known}")
 
 
 def _structured(text: object, type: Any) -> object:

@@ -16,6 +16,7 @@ from typing import Final
 from .config import OFF, Config, StartError
 from .listeners import SOCKETS, bind, is_exposed
 from .logs import configure
+from .systemd import STOPPING, notify
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,8 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
         loop = asyncio.get_running_loop()
 
         def pass_on(number: signal.Signals) -> None:
+            if number is signal.SIGTERM:
+                notify(STOPPING)
             for worker in workers:
                 worker.send(number)
 
@@ -121,6 +124,14 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
                     group.create_task(worker.run())
         except* StartError as errors:
             raise StartError(str(errors.exceptions[0])) from None
+
+
+def check_workers(config: Config) -> None:
+    """Raise StartError for several processes over one data folder."""
+    if config.engine.workers > 1 and not config.engine.url:
+        raise StartError(
+            "several workers need a cluster (--engine URL): the embedded log belongs to one process"
+        )
 
 
 def run_workers(config: Config, command: Sequence[str], count: int, ready: Callable[..., None]) -> None:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -24,14 +24,18 @@ from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.limits import Limits
 from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings, TlsSettings
 from penstock.server.run import serve
+from penstock.server.sources import settings_of
+
+from .calls import Calls
+from .clock import AdvancingClock
 
 START_S: Final = 60.0  # a busy machine may take long; an idle one takes a fraction of a second
 STOP_S: Final = 20.0
 READY: Final = "penstock ready "
 
 
-class Address:
-    """Where a server is."""
+class Address(Calls):
+    """Where a server is, and calls to it for tests."""
 
     def __init__(self, *urls: str) -> None:
         by_scheme = {url.partition("://")[0]: url for url in urls}
@@ -45,6 +49,26 @@ class Address:
     @property
     def port(self) -> int:
         return int(self.url.rsplit(":", 1)[1])
+
+
+class Running(Address):
+    """A server in a thread of this process."""
+
+    def __init__(self, urls: Sequence[str], loop: asyncio.AbstractEventLoop, clock: AdvancingClock) -> None:
+        super().__init__(*urls)
+        self._loop = loop
+        self._clock = clock
+
+    def advance(self, ms: int) -> None:
+        """Let `ms` pass for the server at once: delayed messages come, timeouts are over. Its clock runs on from there.
+
+        Only the server's: clients in the test's process keep their own time.
+        """
+        asyncio.run_coroutine_threadsafe(self._clock.advance(ms), self._loop).result(STOP_S)
+
+    def now_ms(self) -> int:
+        """The server's time, ms since the epoch."""
+        return self._clock.now_ms()
 
 
 @contextlib.contextmanager
@@ -61,10 +85,11 @@ def running(
     http: Mapping[str, Any] | None = None,
     drain_ms: int = 1000,
     engine: ClusterSettings | None = None,
-) -> Iterator[Address]:
+    settings: Mapping[str, Mapping[str, object]] | None = None,
+) -> Iterator[Running]:
     """A server in a thread of this process, with a loop of its own; in memory unless `folder` is given.
 
-    `engine` is the cluster that it stands before.
+    `engine` is the cluster that it stands before. `settings` are further ones, by section and key of the configuration.
 
     With `tls` it is also served over TLS, and only so unless `plain`; `http` are further keys of that section.
 
@@ -87,6 +112,8 @@ def running(
         engine=engine or ClusterSettings(),
         limits=limits or Limits(),
     )
+    config = settings_of(config, settings or {}, "the test")
+    clock = AdvancingClock()
     started = threading.Event()
     urls: list[str] = []
     failures: list[BaseException] = []
@@ -99,7 +126,7 @@ def running(
     async def main() -> None:
         stop = asyncio.Event()
         stops.append((asyncio.get_running_loop(), stop))
-        await serve(config, ready=ready, stop=stop)
+        await serve(config, ready=ready, stop=stop, clock=clock)
 
     def work() -> None:
         try:
@@ -117,7 +144,7 @@ def running(
     if failures:
         raise failures[0]
     try:
-        yield Address(*urls)
+        yield Running(urls, stops[0][0], clock)
     finally:
         loop, stop = stops[0]
         with contextlib.suppress(RuntimeError):  # it ended by itself

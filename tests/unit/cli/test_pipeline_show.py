@@ -8,6 +8,7 @@ import pytest
 from penstock.cli import output
 from penstock.cli.pipeline_show import show_check, with_times
 from penstock.pipeline.run.query import Checked
+from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.parse import parse_spec
 
 AT = 1_769_846_400_123
@@ -36,3 +37,14 @@ def test_a_check_shows_the_plan_on_demand_and_warns(
     assert found.get("plan") == ("Project" if plan else None)
     (warning,) = found["warnings"]
     assert warning.startswith(f"p.toml: [sources.s] start: {FUTURE} is in the future")
+
+
+def test_a_future_start_of_one_partition_is_warned_of(tmp_path: Path) -> None:
+    source = {"topics": ["in"], "start": {"in": {"0": "2026-01-31T08:00:00Z", "1": FUTURE}}}
+    content = {"name": "p", "sources": {"s": source}, "sinks": {"o": {"input": "s", "topic": "out"}}}
+    (warning,) = future_starts(parse_spec(content, "p.toml", tmp_path), AT + 1000)
+    assert warning.startswith(
+        f"p.toml: [sources.s] start: {FUTURE} is in the future: partition 1 of in begins"
+    )
+    content["sources"] = {"s": source | {"start": {"in": {"0": 7}}}}
+    assert future_starts(parse_spec(content, "p.toml", tmp_path), 0) == []

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from penstock.cli.credentials import tokens_command as tokens
 from penstock.cli.credentials import users_command as users
-from penstock.cli.credentials import write_secret
+from penstock.cli.secret_files import write_secret
 
 
 @pytest.fixture(autouse=True)

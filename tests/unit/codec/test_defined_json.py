@@ -11,6 +11,7 @@ from tests.unit.codec.vectors import field, record, schema
 
 from penstock.codec import codec_for
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.schema import ANY_JSON, SchemaInfo
 
 DEFINITION = record(
     field("name", "string"),
@@ -97,8 +98,9 @@ def test_a_readers_schema() -> None:
     assert codec.decode_native(b'{"name":"n"}') == {"called": "n", "age": 7, "x": 3}
 
 
-def test_any_json_without_a_definition() -> None:
-    codec = codec_for(schema("JSON"))
+@pytest.mark.parametrize("without", [schema("JSON"), schema("JSON", record()), ANY_JSON])
+def test_any_json_without_fields(without: SchemaInfo) -> None:
+    codec = codec_for(without)
     for value in (None, 1, "x", [1, {"a": [None]}]):
         assert codec.decode(codec.encode(value)) == value
         assert codec.decode_native(codec.encode_native(value)) == value

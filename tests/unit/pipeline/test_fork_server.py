@@ -77,6 +77,17 @@ def test_what_ends_the_client_ends_the_child(script: str, environment: dict[str,
         assert client.wait(WAIT_S) == 128 + signal.SIGTERM
 
 
+def test_a_client_that_is_killed_takes_its_child_with_it(script: str, environment: dict[str, str]) -> None:
+    command = [script, "-m", "asked_module", "wait"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "waits\n"
+        client.kill()
+        assert client.stdout.read() == ""  # the child, which alone can write there, is gone
+    done = run(script, environment, "-m", "asked_module", "random")  # and the server goes on
+    assert done.returncode == 0, done.stderr
+
+
 def test_variables_need_not_be_utf_8(script: str, environment: dict[str, str], tmp_path: Path) -> None:
     given = environment | {"TOLD": os.fsdecode(b"\xff")}
     done = run(

@@ -197,6 +197,7 @@ class KafkaBroker:
         listeners[schemas_module.KIND].append(self.schemas.learned)
         listeners[properties_module.KIND].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
+        self._groups.stalls.beat()
         self.tasks.spawn(self._sweep(), "let go what is not used")
         self.tasks.spawn(self._list(), "look for topics")
 

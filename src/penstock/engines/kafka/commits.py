@@ -69,6 +69,16 @@ class Commits:
             self._rounds.discard(now)
             now.done.set()
 
+    async def confirm(self, source: GroupSubscription) -> None:
+        """Commit where a subscription stands, committed already or not: a group refuses that to who is no member any more."""
+        async with self._sending:
+            await self.settled.wait()
+            if not source.doubted:
+                return
+            committed, source.acks_left_out = committed_cursor(source.cursor, source.type)
+            await self._send({source.at: committed})
+            source.saved = committed
+
     def end(self, source: GroupSubscription) -> None:
         """The partition of a subscription is gone: who waits for what is not committed of it is refused."""
         if self.changes([source], {}, check=False):

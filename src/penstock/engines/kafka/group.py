@@ -139,6 +139,26 @@ class Group:
                 self.sources[at].give_up()
         self._ended(places)
 
+    def doubt(self) -> None:
+        """This process stood still, and others may have its partitions: nothing is delivered until a commit shows that they do not."""
+        held = [source for source in self.sources.values() if source.consumers and not source.suspended]
+        for source in held:
+            source.doubted = True
+        if held:
+            self._tasks.spawn(self._confirm(held), f"ask what group {self.name} gives this process")
+
+    async def _confirm(self, held: Sequence[GroupSubscription]) -> None:
+        while doubted := [source for source in held if source.doubted]:  # it ends as the partition goes, too
+            try:
+                await self.commits.confirm(doubted[0])  # of the member, which has all of them or none
+            except PenstockError as error:
+                log.info("group %s does not say what this process has: %s", self.name, error.message)
+                await asyncio.sleep(RETRY_S)
+            else:
+                for source in doubted:
+                    source.doubted = False
+                    source.wake()
+
     def _ended(self, places: Sequence[At]) -> None:
         """What is not committed of these never will be."""
         for at in places:

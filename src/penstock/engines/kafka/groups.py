@@ -14,6 +14,7 @@ from .driver.groups import Committed, KafkaGroups
 from .driver.member import Members
 from .driver.record import At
 from .group import Group
+from .stalls import Stalls
 from .subscription import GroupSubscription
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Groups:
     def __init__(self, members: Members, outside: KafkaGroups, tasks: Tasks, prefix: str = "") -> None:
         self.outside = outside
         self.prefix = prefix  # of the groups' names
+        self.stalls = Stalls(self._doubt)
         self._members = members
         self._tasks = tasks
         self._groups: dict[str, Group] = {}
@@ -45,6 +47,16 @@ class Groups:
             name = self.prefix + subscription
             found = self._groups[subscription] = Group(name, self._members, self.outside, self._tasks)
         return found
+
+    @property
+    def stalled(self) -> bool:
+        """As `subscription.Membership.stalled`."""
+        return not self.stalls.over
+
+    def _doubt(self) -> None:
+        log.warning("this process stood still: its groups are asked what it has")
+        for group in self.all:
+            group.doubt()
 
     @property
     def all(self) -> list[Group]:
@@ -117,4 +129,5 @@ class Groups:
 
     async def close(self) -> None:
         """Leave every group; cursors are committed first."""
+        self.stalls.close()
         await self._members.close()

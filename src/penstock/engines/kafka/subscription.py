@@ -32,6 +32,10 @@ PROPERTIES: Final = "subscription-properties"
 class Membership(Protocol):
     """The groups of this process."""
 
+    @property
+    def stalled(self) -> bool:
+        """Whether this process stood still a moment ago: its groups are about to `doubt`."""
+
     def emptied(self, source: "GroupSubscription") -> None:
         """The last consumer left."""
 
@@ -69,7 +73,8 @@ class GroupSubscription(Subscription):
             host=host,
             properties=properties,
         )
-        self.suspended = True
+        self.suspended = True  # another process has the partition, or none yet
+        self.doubted = False  # whether this process may have lost the partition while it stood still
         self.at: At = (topic.place.topic, topic.place.partition)
         self.acks_left_out = 0  # of the last commit
         self.taking = False  # the cursor is being read: deliveries begin soon
@@ -83,6 +88,10 @@ class GroupSubscription(Subscription):
     @property
     def active(self) -> Receiver | None:
         return None if self.suspended else super().active
+
+    @property
+    def halted(self) -> bool:
+        return self.suspended or self.doubted or self._membership.stalled
 
     @property
     def idle(self) -> bool:
@@ -105,7 +114,7 @@ class GroupSubscription(Subscription):
     def take_over(self, cursor: Cursor, saved: Committed | None) -> None:
         """The partition is this process's: go on from the cursor."""
         self.load(cursor, saved)
-        self.suspended = False
+        self.suspended = self.doubted = False
         self.commits = True
         self._log.followers.add(self.wake)
         self.wake()
@@ -118,7 +127,7 @@ class GroupSubscription(Subscription):
         if self.suspended:
             return
         active = super().active
-        self.suspended = True
+        self.suspended, self.doubted = True, False
         self._log.followers.discard(self.wake)
         self._restart()
         self._tell_active(active, False)

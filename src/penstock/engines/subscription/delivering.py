@@ -85,7 +85,7 @@ class Delivering:
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
         if not self._scheduled and not self.reading.busy:
-            if self._subscription.suspended or not self._out.selection.consumers:
+            if self._subscription.halted or not self._out.selection.consumers:
                 self.reading.drop_ahead()
                 return
             self._scheduled = True
@@ -97,9 +97,7 @@ class Delivering:
             return
         selection = self._out.selection
         source = self._subscription
-        if (
-            source.deleted or source.suspended or not selection.consumers
-        ):  # the last one went since the wake-up
+        if source.deleted or source.halted or not selection.consumers:  # the last one went since the wake-up
             self.reading.drop_ahead()
             return
         self._out.again(selection.release_for_room())

@@ -46,7 +46,10 @@ class Source(Protocol):
     deleted: bool
     compacted: bool  # whether its consumers see of what was compacted only the last values
     unacked_max: int  # messages that one consumer may have out; 0: any number
-    suspended: bool  # nothing is delivered: another process has the log
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing is delivered now: another process has the log, or may have it."""
 
     def check_held(self) -> None:
         """Raise where what is acknowledged would not count, as another process has the log."""

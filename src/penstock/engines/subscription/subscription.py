@@ -96,7 +96,6 @@ class Subscription(StoredCursor):
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
-        self.suspended = False
         self.excerpts = Excerpts(cursor)
         self._encoder = encoder
         self._out = Outstanding(
@@ -116,6 +115,11 @@ class Subscription(StoredCursor):
 
     def check_held(self) -> None:
         """Nobody else has the log."""
+
+    @property
+    def halted(self) -> bool:
+        """Nobody else has the log."""
+        return False
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""

@@ -92,7 +92,7 @@ class JsonDecoder(AvroDecoder):
 
 
 class FreeJsonDecoder(Decoder):
-    """JSON without a definition: its text, once it is known to be JSON."""
+    """JSON of any shape: its text, once it is known to be JSON."""
 
     def __init__(self) -> None:
         super().__init__(pa.string())
@@ -173,10 +173,14 @@ def _make(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
 def _by_avro(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
     writing: Type | None = avro_type(writer)
     reading: Type | None = avro_type(reader)
-    if writing is None or reading is None:
-        if reading is not None or writer.type is not SchemaType.JSON:
-            raise PipelineError("JSON was written without a definition, or is to be read without one")
+    if reading is None:
+        if writer.type is not SchemaType.JSON:
+            raise PipelineError(f"{writer.type.name} was written, which JSON of any shape cannot read")
         return FreeJsonDecoder()
+    if (
+        writing is None
+    ):  # JSON of any shape: read as if the reader's definition had been declared when it was written
+        writer, writing = SchemaInfo(SchemaType.JSON, reader.data), reading
     codec = codec_for(writer)
     if isinstance(codec, JsonCodec):
         return JsonDecoder(codec, writing, reading)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
-from penstock.client.access import Access
+from penstock.client.access import Access, without_password
 from penstock.client.http import TIMEOUT_S, refusal, unreachable
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -94,7 +94,7 @@ class Calls:
             return json.loads(answer)
         except ValueError:
             raise PenstockError(
-                ErrorKind.INTERNAL, f"{self.url} answers what is no JSON: {answer[:80]!r}"
+                ErrorKind.INTERNAL, f"{without_password(self.url)} answers what is no JSON: {answer[:80]!r}"
             ) from None
 
     def _exchanged(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from penstock.client.access import Access
+from penstock.client.access import Access, without_password
 from penstock.client.http import TIMEOUT_S, refusal, unreachable
 from penstock.client.paths import partition_path
 from penstock.model.errors import ErrorKind, PenstockError
@@ -64,7 +64,8 @@ def entries(access: Access, topic: TopicName, partition: int, start: int, end: i
         kind = response.headers.get("Content-Type", "")
         if kind.split(";")[0].strip() != ENTRIES:
             raise PenstockError(
-                ErrorKind.NOT_ACCEPTABLE, f"{access.url} answers {kind!r} instead of {ENTRIES}"
+                ErrorKind.NOT_ACCEPTABLE,
+                f"{without_password(access.url)} answers {kind!r} instead of {ENTRIES}",
             )
         ledger, earliest, latest = (
             int(response.headers.get(f"X-Penstock-{name}", "-1")) for name in ("Ledger", "Earliest", "Latest")

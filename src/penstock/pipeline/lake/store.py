@@ -6,6 +6,7 @@ credentials, which the environment has or the options `storage.…` name.
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -156,13 +157,18 @@ class Location(msgspec.Struct, frozen=True):
         """Of a file, in bytes."""
         return int(self._info(path).size)
 
+    def age_s(self, path: str) -> float:
+        """How long ago a file was written, by the store's clock and ours; without end where there is none."""
+        info = self._info(path)
+        return time.time() - info.mtime_ns / 1e9 if info.mtime_ns else float("inf")
+
     def remove(self, path: str) -> None:
         """Delete a file; it may be gone."""
         with suppress(FileNotFoundError):
             self._system().delete_file(path)
 
     @contextmanager
-    def reached(self) -> Iterator[None]:
+    def reached(self, what_is_there: str = "the table") -> Iterator[None]:
         """Let what an object store raises be an error in one sentence: for a person who may not, for a retry otherwise."""
         try:
             yield
@@ -176,7 +182,7 @@ class Location(msgspec.Struct, frozen=True):
                 ) from None
             kind = ErrorKind.FORBIDDEN if _REFUSED.search(str(error)) else ErrorKind.UNAVAILABLE
             what = "permission denied" if kind is ErrorKind.FORBIDDEN else "the store cannot be used"
-            raise StoreError(kind, f"the table {self.url}: {what}: {sentence(error)}") from None
+            raise StoreError(kind, f"{what_is_there} {self.url}: {what}: {sentence(error)}") from None
 
     def _info(self, path: str) -> FileInfo:
         return self._system().get_file_info([path])[0]

@@ -172,7 +172,7 @@ class Reporter:
             event = dict(self.last)
             try:
                 self._folder.write_status(event)
-            except OSError:
+            except (OSError, PenstockError):
                 pass  # a full disk ends the query by itself, with a better reason
         self._topic.put({name: event.get(name) for name in _PUBLIC})
         if self._listener is not None:

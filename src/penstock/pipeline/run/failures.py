@@ -32,10 +32,11 @@ def is_stop(error: Exception) -> bool:
 class BatchSinks:
     """The sinks of a batch, as they are written. Threads may write several at once."""
 
-    def __init__(self, spec: Spec, number: int, *, at_once: bool) -> None:
+    def __init__(self, spec: Spec, number: int, *, at_once: bool, may_repeat: bool) -> None:
         self._spec = spec
         self._number = number
         self._at_once = at_once
+        self._may_repeat = may_repeat
         self._begun: list[str] = []
         self._written: list[str] = []
         self._lock = threading.Lock()
@@ -56,6 +57,11 @@ class BatchSinks:
         has, lack = _listed(self._written), _listed(set(self._begun) - set(self._written))
         if has:
             state = f"{has} batch {self._number}, {lack} not: {AGAIN}"
+        elif self._may_repeat:
+            state = (
+                f"this run wrote batch {self._number} to no sink; an earlier one, that ended within the batch, may"
+                f" have: {AGAIN}"
+            )
         else:
             state = f"no sink has batch {self._number}: the next run repeats it"
         if self._at_once:
@@ -64,12 +70,15 @@ class BatchSinks:
 
 
 @contextmanager
-def of_batch(spec: Spec, number: int, *, at_once: bool = False) -> Iterator[BatchSinks]:
+def of_batch(
+    spec: Spec, number: int, *, at_once: bool = False, may_repeat: bool = False
+) -> Iterator[BatchSinks]:
     """A batch that is written. Raises SinkFailed, which says what of it was written.
 
-    `at_once`: some sink's rows are seen before the batch is committed.
+    `at_once`: some sink's rows are seen before the batch is committed. `may_repeat`: a run before this one may have
+    begun the batch, and ended between two commits.
     """
-    sinks = BatchSinks(spec, number, at_once=at_once)
+    sinks = BatchSinks(spec, number, at_once=at_once, may_repeat=may_repeat)
     try:
         yield sinks
     except Exception as error:

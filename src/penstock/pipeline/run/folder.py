@@ -6,16 +6,17 @@
                status.json    the last thing it said about itself
                control        orders to the run: stop
                scratch/       what Spark needs while it runs: spilled and cached data, copies of state
+
+Where the state lies in an object store, `remote` does the same with objects.
 """
 
 import fcntl
 import os
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -34,30 +35,50 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     start: int | None = None  # ms since the epoch
 
 
+class Held(Protocol):
+    """A folder in use: a context manager. `files` are descriptors for a child to hold too."""
+
+    @property
+    def files(self) -> tuple[int, ...]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
 class Folder:
-    """The paths, and what is read and written there."""
+    """What is read and written there. `checkpoint` and `scratch` are on this machine in any case."""
 
     def __init__(self, home: Path) -> None:
-        self.home = home
+        self.home: Path | str = home
         self.checkpoint = home / "checkpoint"
         self.lock = home / "lock"
         self.scratch = home / "scratch"
         self.made: list[Path] = []  # folders that the lock made, the innermost first
-        self._owner = home / "owner.json"
-        self._status = home / "status.json"
-        self._control = home / "control"
+        self.epoch = 0  # of the holder of the lock; see `remote`
+        self._here = home
+
+    def locked(self) -> Held:
+        """The lock, to be held as long as the folder is used. A context manager."""
+        return Lock(self)
+
+    def in_use(self) -> bool:
+        """Whether a process holds the lock. Creates nothing."""
+        return _in_use(self.lock)
 
     def owner(self) -> Owner | None:
         """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours."""
-        return read(self._owner, Owner)
+        return self.read("owner.json", Owner)
 
     def check_owner(self, spec: Spec) -> Owner | None:
         """Refuse the checkpoint of another pipeline. Changes nothing."""
         owner = self.owner()
         if owner is None:
-            if self.checkpoint.exists() and any(self.checkpoint.iterdir()):
+            if self._has_checkpoint():
                 raise PipelineError(
-                    f"{self.checkpoint} holds a checkpoint that is not this pipeline's: choose another state folder"
+                    f"{self.home}/checkpoint holds a checkpoint that is not this pipeline's: choose another state folder"
                 )
             return None
         if owner.pipeline != spec.name:
@@ -65,9 +86,9 @@ class Folder:
                 f"{self.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}: choose another state"
                 " folder"
             )
-        begun = (self.checkpoint / "metadata").exists()  # before, nothing of the sources is remembered
         same = owner.fingerprint == fingerprint(spec)
-        if begun and not same and not goes_on(owner.sources, source_topics(spec)):
+        # Before there is a checkpoint, nothing of the sources is remembered.
+        if not same and self.has("checkpoint/metadata") and not goes_on(owner.sources, source_topics(spec)):
             raise PipelineError(
                 f"the checkpoint in {self.home} was made for {_listed(owner.sources)}, but {spec.file} now reads"
                 f" {_listed(source_topics(spec))}: give the pipeline another name, or run full-refresh"
@@ -79,24 +100,24 @@ class Folder:
         owner = Owner(
             pipeline=spec.name, fingerprint=fingerprint(spec), sources=source_topics(spec), start=start
         )
-        replace(self._owner, msgspec.json.encode(owner))
+        self.replace("owner.json", msgspec.json.encode(owner))
 
     def forget(self) -> None:
         """Remove the checkpoint: the next run begins from the start."""
-        gone = self.home / "checkpoint.gone"  # first out of the way: half a checkpoint is worse than none
+        gone = self._here / "checkpoint.gone"  # first out of the way: half a checkpoint is worse than none
         shutil.rmtree(gone, ignore_errors=True)
         if self.checkpoint.exists():
             self.checkpoint.rename(gone)
-        self._owner.unlink(missing_ok=True)
+        self.remove("owner.json")
         shutil.rmtree(gone, ignore_errors=True)
 
     def vacate(self) -> None:
         """Leave nothing where nothing has run: no checkpoint, and no name on it. For the holder of the lock."""
-        if self._owner.exists() or self.checkpoint.exists():
+        if self.has("owner.json") or self.checkpoint.exists():
             return
         shutil.rmtree(self.scratch, ignore_errors=True)
-        for file in (self._status, self._control, self.lock):
-            file.unlink(missing_ok=True)
+        for name in ("status.json", "control", "lock"):
+            self.remove(name)
         with suppress(OSError):  # something else is there, and stays
             for folder in self.made:
                 folder.rmdir()
@@ -106,27 +127,71 @@ class Folder:
         shutil.rmtree(self.scratch, ignore_errors=True)
         return self.scratch
 
+    def begin(self, *, local: bool) -> None:
+        """A query is about to be planned: have its checkpoint in `checkpoint`. `local`: Spark has no other machines."""
+
+    def begin_batch(self, number: int) -> None:
+        """A batch is about to be computed and written. Raises PipelineError where that is not ours to do any more."""
+
+    def save(self) -> None:
+        """Keep what Spark has written into `checkpoint` since. Raises nothing: `begin_batch` does it again."""
+
     def status(self) -> dict[str, Any] | None:
         """What the pipeline last said about itself."""
         try:
-            found: dict[str, Any] = msgspec.json.decode(self._status.read_bytes(), type=dict[str, Any])
-            return found
-        except (OSError, msgspec.DecodeError):
+            return self.read("status.json", dict[str, Any])
+        except PipelineError:
             return None
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Write what `status` reads."""
-        replace(self._status, msgspec.json.encode(status))
+        self.replace("status.json", msgspec.json.encode(status))
 
     def ask_to_stop(self) -> None:
-        """What the running pipeline sees within a second."""
-        replace(self._control, b"stop")
+        """What the running pipeline sees within seconds."""
+        self.replace("control", b"stop")
 
     def asked_to_stop(self) -> bool:
-        return self._control.exists()
+        return self.has("control")
 
     def clear_control(self) -> None:
-        self._control.unlink(missing_ok=True)
+        self.remove("control")
+
+    def read(self, name: str, type_: type[T]) -> T | None:
+        """A file of JSON, None where there is none. Raises PipelineError for one that is none of ours."""
+        try:
+            content = self._content(name)
+            return None if content is None else msgspec.json.decode(content, type=type_)
+        except (OSError, msgspec.DecodeError) as error:
+            raise PipelineError(f"{self.home}/{name} cannot be read: {error}") from None
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file."""
+        return (self._here / name).exists()
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file whole or not at all."""
+        path = self._here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        new.write_bytes(content)
+        new.replace(path)
+
+    def remove(self, name: str) -> None:
+        """Delete a file; it may be gone."""
+        (self._here / name).unlink(missing_ok=True)
+
+    def confirm(self) -> None:
+        """Raise PipelineError where the lock is another's by now."""
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            return (self._here / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _has_checkpoint(self) -> bool:
+        return self.checkpoint.exists() and any(self.checkpoint.iterdir())
 
 
 class Lock:
@@ -137,8 +202,7 @@ class Lock:
         self._file: int | None = None
 
     def __enter__(self) -> Self:
-        home = self._folder.home
-        while not self._taken(home):  # the holder before removed the file, see `vacate`
+        while not self._taken(self._folder.lock.parent):  # the holder before removed the file, see `vacate`
             pass
         return self
 
@@ -165,10 +229,10 @@ class Lock:
         return True
 
     @property
-    def file(self) -> int:
-        """The descriptor, for a child to hold too."""
+    def files(self) -> tuple[int, ...]:
+        """Descriptors for a child to hold too."""
         assert self._file is not None
-        return self._file
+        return (self._file,)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -186,10 +250,10 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def in_use(folder: Folder) -> bool:
+def _in_use(lock: Path) -> bool:
     """Whether a process holds the lock. Creates nothing."""
     try:
-        file = os.open(folder.lock, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -201,72 +265,5 @@ def in_use(folder: Folder) -> bool:
     return False
 
 
-def read(path: Path, type_: type[T]) -> T | None:
-    """A file of JSON, None where there is none. Raises PipelineError for one that is none of ours."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=type_)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise PipelineError(f"{path} cannot be read: {error}") from None
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    new.write_bytes(content)
-    new.replace(path)
-
-
 def _listed(sources: dict[str, str]) -> str:
     return ", ".join(f"{name} ({topics})" for name, topics in sources.items())
-
-
-def forget(spec: Spec) -> list[str]:
-    """Forget how far the pipeline has come, and empty its tables, each in one commit; returns what was done.
-
-    Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
-    """
-    folder = Folder(spec.home)
-    with Lock(folder):
-        _check_name(spec, folder)
-        folder.forget()
-        tables = [sink.path for sink in spec.sinks.values() if sink.path]
-        emptied = [f"emptied the table {path}" for path in tables if empty(path, spec.storage)]
-    return [f"forgot the checkpoint in {folder.home}", *emptied]
-
-
-def reset(spec: Spec, start_ms: int) -> None:
-    """Let the next run begin with the messages published at or after a time. Sinks keep what they have."""
-    folder = Folder(spec.home)
-    with Lock(folder):
-        _check_name(spec, folder)
-        folder.forget()
-        folder.own(spec, start_ms)
-
-
-def empty(path: str, storage: Mapping[str, str]) -> bool:
-    """Take all rows out of a table in one commit; False where there is none."""
-    from penstock.pipeline.lake.options import is_table, table_at
-    from penstock.pipeline.lake.store import Location
-    from penstock.pipeline.lake.values import Batch
-
-    folder = Location.of(path, storage)
-    if not is_table(folder):
-        return False
-    table = table_at(folder)
-    now = table.snapshot()
-    if now is None:
-        return False
-    table.commit(Batch(files=(), schema=now.schema, partition_by=tuple(now.partition_by), overwrite=True))
-    return True
-
-
-def _check_name(spec: Spec, folder: Folder) -> None:
-    """Other sources are a reason to begin again, another pipeline is none."""
-    owner = folder.owner()
-    if owner is None:
-        folder.check_owner(spec)
-    elif owner.pipeline != spec.name:
-        raise PipelineError(f"{folder.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}")

@@ -17,9 +17,10 @@ from penstock.pipeline.spec.spec import Spec
 from . import events
 from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
-from .folder import Folder, Lock, Owner
+from .folder import Owner
 from .preflight import preflight
 from .runner import Runner
+from .state import folder_of
 from .supervise import Backoff
 
 # Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
@@ -137,8 +138,8 @@ class Pipeline:
     ) -> None:
         self.spec = spec
         self._spark = spark
-        self._folder = Folder(spec.home)
-        self._lock = Lock(self._folder)
+        self._folder = folder_of(spec)
+        self._lock = self._folder.locked()
         self._listener = listener
         self._backoff = backoff or Backoff()
         self._reporter: Reporter | None = None

@@ -81,6 +81,12 @@ def begun(checkpoint: Path) -> bool:
     return bool(_numbers(checkpoint / "offsets"))
 
 
+def interrupted(checkpoint: Path) -> int | None:
+    """The number of the batch that was begun and is not over; None where there is none."""
+    last = max(_numbers(checkpoint / "offsets"), default=-1)
+    return last if last > last_committed(checkpoint) else None
+
+
 def watermark_ms(checkpoint: Path, batch: int) -> int:
     """The watermark that a batch ran with; 0 before the first."""
     if batch < 0:

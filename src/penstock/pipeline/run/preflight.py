@@ -1,5 +1,7 @@
 """Asks the server what a pipeline takes for granted, before Spark is started. Reads only."""
 
+from pathlib import Path
+
 from penstock.client.http import HttpClient
 from penstock.client.paths import lookup_path
 from penstock.model.errors import ErrorKind, PenstockError
@@ -26,7 +28,8 @@ def preflight(spec: Spec) -> None:
             look(client)  # none: whether the server is there, and tells offsets
         except PenstockError as error:
             raise PipelineError(error.message, error.kind) from None
-    need_extras(tables=bool(spec.tables) or any(sink.path for sink in spec.sinks.values()))
+    stored = not isinstance(spec.home, Path)
+    need_extras(tables=stored or bool(spec.tables) or any(sink.path for sink in spec.sinks.values()))
 
 
 def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed: bool) -> None:

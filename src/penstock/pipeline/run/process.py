@@ -6,14 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-
-from .folder import Lock
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,9 +21,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     master: str = ""
     once: bool | None = None
+    epoch: int = 0  # of the state in an object store
 
     def overrides(self) -> dict[str, Any]:
-        return {"url": self.url, "state": Path(self.state) if self.state else None, "master": self.master}
+        return {"url": self.url, "state": self.state or None, "master": self.master}
 
 
 START: Final = "start"  # begin, or begin again after a failure
@@ -55,13 +53,13 @@ GONE: Final = WorkerEvent(over=True, error="gone")
 class WorkerProcess:
     """The worker: a process group of its own, so that Ctrl-C is ours to hand on, and nothing of it is left."""
 
-    def __init__(self, command: Sequence[str], job: Job, lock: Lock) -> None:
+    def __init__(self, command: Sequence[str], job: Job, files: Collection[int]) -> None:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            pass_fds=(lock.file,),
+            pass_fds=files,
         )
         self._received: queue.Queue[WorkerEvent] = queue.Queue()
         self._reading = threading.Thread(target=self._read, name="worker", daemon=True)

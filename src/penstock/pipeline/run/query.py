@@ -29,9 +29,10 @@ from .causes import spark_sentence
 from .checks import DEAD, rejects
 from .failures import BatchSinks, at_sink, of_batch, sink_place
 from .folder import Folder
-from .lateness import BatchWatermark, begun
+from .lateness import BatchWatermark, begun, interrupted
 from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
+from .state import folder_of
 from .tables import check_tables
 from .views import build_views, session_for
 from .writing import RESULT, commit, row_writer
@@ -41,19 +42,19 @@ DEAD_WRITER: Final = "dead-letters"  # part of a writer's name
 
 
 def start_query(
-    spec: Spec, outputs: Outputs, watermark: BatchWatermark, checkpoint: Path, *, once: bool
+    spec: Spec, outputs: Outputs, watermark: BatchWatermark, folder: Folder, *, once: bool
 ) -> StreamingQuery:
     """Start it; from here on the checkpoint is in use."""
     sinks = open_sinks(spec, outputs)
     write = row_writer(sinks, {name: sink_place(spec, name) for name in sinks})
-    writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, checkpoint)
+    writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, folder)
     frame = outputs.frame
     if any(sink.at_once for sink, _ in sinks.values()):
         writer.before = write
     else:
         frame = map_in_arrow(frame, write, RESULT)
     stream = frame.writeStream.foreachBatch(writer).outputMode(spec.output)
-    stream = stream.option("checkpointLocation", str(checkpoint)).queryName(spec.name)
+    stream = stream.option("checkpointLocation", str(folder.checkpoint)).queryName(spec.name)
     stream = stream.trigger(availableNow=True) if once else stream.trigger(processingTime=spec.trigger)
     query: StreamingQuery = stream.start()
     return query
@@ -127,18 +128,21 @@ class BatchWriter:
     """
 
     def __init__(
-        self, spec: Spec, writers: dict[str, Any], watermark: BatchWatermark, checkpoint: Path
+        self, spec: Spec, writers: dict[str, Any], watermark: BatchWatermark, folder: Folder
     ) -> None:
         self._spec = spec
         self._writers = writers
         self._watermark = watermark
-        self._checkpoint = checkpoint
-        self._unseen = begun(checkpoint)
+        self._folder = folder
+        self._unseen = begun(folder.checkpoint)
+        self._interrupted = interrupted(folder.checkpoint)
         # Writes rows that are seen at once, when all of them are computed: an expectation that fails must do so before.
         self.before: Any = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        with of_batch(self._spec, number, at_once=self.before is not None) as sinks:
+        at_once = self.before is not None
+        with of_batch(self._spec, number, at_once=at_once, may_repeat=number == self._interrupted) as sinks:
+            self._folder.begin_batch(number)
             self._write(batch, number, sinks)
         self._unseen = False
         self._watermark.advance(number)
@@ -147,7 +151,7 @@ class BatchWriter:
         self._watermark.check(number)
         nothing: dict[str, WriterCommitMessage] = {}
         if self._unseen:
-            query = query_id(self._checkpoint)
+            query = query_id(self._folder.checkpoint)
             nothing = {name: writer.nothing(query, number) for name, writer in self._writers.items()}
         commit(self._writers, self._written(batch), number, nothing, sinks.writing)
 
@@ -190,7 +194,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
 
     Raises PipelineError for the first thing that would not run.
     """
-    folder = Folder(spec.home)
+    folder = folder_of(spec)
     folder.check_owner(spec)
     preflight(spec)
     session = session_for(spec, spark)

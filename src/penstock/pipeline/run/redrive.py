@@ -9,7 +9,6 @@ or another folder of the same pipeline, has another writer: its batches begin at
 import re
 import secrets
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,10 +23,12 @@ from penstock.pipeline.options import server_options
 from penstock.pipeline.source.offsets import write
 from penstock.pipeline.spec.spec import Spec
 
-from .folder import Folder, Lock, read, replace
+from .folder import Folder
 from .outputs import PREFIX, ROW
+from .state import folder_of
 
 ORIGIN: Final = f"{PREFIX}topic"
+REDRIVEN: Final = "redriven.json"
 VERSION: Final = f"{PREFIX}schema-version"
 
 _INCLUDE: Final = "properties,event_time,ordering_key"
@@ -75,23 +76,24 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
         re.compile(choice.error)
     except re.error as error:
         raise PipelineError(f"--error: {choice.error!r} is no regular expression: {error}") from None
-    path = spec.home / "redriven.json"
+    folder, alone = folder_of(spec), folder_of(spec, "redrive")
     redriven = 0
-    with Lock(Folder(spec.home / "redrive")):  # the pipeline itself may run
-        state = read(path, State) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
+    with alone.locked():  # the pipeline itself may run
+        state = folder.read(REDRIVEN, State) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
         if state.pending is not None:  # of a run that was interrupted
-            redriven += _publish(spec, spark, state, path)
+            redriven += _publish(spec, spark, state, folder, alone)
         with HttpClient(spec.server) as client:
             ends = _ends(client, TopicName.parse(spec.dead_letters))
         state.pending = Batch(choice=choice, ends=ends)
         lost = _chosen(spec, spark, state).where(f.col("origin").isNull()).count()
         if _chosen(spec, spark, state).where(f.col("origin").isNotNull()).limit(1).count():
-            replace(path, msgspec.json.encode(state))
-            redriven += _publish(spec, spark, state, path)
+            folder.replace(REDRIVEN, msgspec.json.encode(state))
+            redriven += _publish(spec, spark, state, folder, alone)
     return Report(redriven, lost)
 
 
-def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
+def _publish(spec: Spec, spark: SparkSession, state: State, folder: Folder, alone: Folder) -> int:
+    alone.confirm()  # what it publishes is written down
     rows = _chosen(spec, spark, state).where(f.col("origin").isNotNull()).persist()
     try:
         offsets = [
@@ -107,7 +109,7 @@ def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
     state.done = merged(state.done, offsets)
     state.number += 1
     state.pending = None
-    replace(path, msgspec.json.encode(state))
+    folder.replace(REDRIVEN, msgspec.json.encode(state))
     return len(offsets)
 
 

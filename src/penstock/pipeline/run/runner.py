@@ -56,6 +56,7 @@ class Runner:
         start = owner.start if owner is not None else None
         spec = self._spec if start is None else _with_start(self._spec, start)
         _be_active(self._spark)
+        self._folder.begin(local=str(self._spark.sparkContext.master).startswith("local"))
         watermark = BatchWatermark(self._spark, self._folder.checkpoint)
         views = build_views(spec, self._spark, watermark)
         outputs = collect_outputs(spec, views)
@@ -64,7 +65,7 @@ class Runner:
         self._listener = _Listener(self._emit, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
         try:
-            self._query = start_query(spec, outputs, watermark, self._folder.checkpoint, once=once)
+            self._query = start_query(spec, outputs, watermark, self._folder, once=once)
         except BaseException:
             self._spark.streams.removeListener(self._listener)
             if owner is None:  # nothing has begun
@@ -95,10 +96,12 @@ class Runner:
             ):
                 query.stop()
                 break
+            self._folder.save()
             self._changed.wait(0.05 if self._stopping.is_set() else LOOK_S)
             if not self._stopping.is_set():
                 self._changed.clear()
         listener.over.wait(LISTENER_S)
+        self._folder.save()
         with suppress(Exception):  # of a JVM that is gone
             self._spark.streams.removeListener(listener)
         error = query.exception()

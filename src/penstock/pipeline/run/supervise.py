@@ -8,17 +8,19 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal
+
+import msgspec
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .events import Reporter
-from .folder import Folder, Lock
 from .preflight import preflight
 from .process import END_S, GONE, KILL, START, STOP, WORKER, Job, WorkerEvent, WorkerProcess
+from .state import folder_of
 
 CONTROL_S: Final = 0.5  # how soon `penstock pipeline stop` is seen
 
@@ -67,7 +69,7 @@ class Supervisor:
         self._watch = watch
         self._backoff = backoff or Backoff()
         self._command = command
-        self._folder = Folder(spec.home)
+        self._folder = folder_of(spec)
         self._stops = 0
         self._planned = False  # since then, what passes is waited for
         self._worker: WorkerProcess | None = None
@@ -81,13 +83,14 @@ class Supervisor:
         """Until the end. Raises PipelineError with the reason where it failed."""
         self._folder.check_owner(self._spec)
         preflight(self._spec)
-        with Lock(self._folder) as lock:
+        with self._folder.locked() as lock:
+            self._job = msgspec.structs.replace(self._job, epoch=self._folder.epoch)
             self._folder.check_owner(self._spec)
             self._folder.clear_control()
             report = Reporter(self._spec, self._folder, str(uuid.uuid4()), self._watch)
             report(events.state_event(events.STARTING, query=None, pid=os.getpid()))
             try:
-                self._keep_running(lock, report)
+                self._keep_running(lock.files, report)
             except BaseException:
                 report(events.state_event(events.FAILED, error="interrupted", error_class="unknown"))
                 raise
@@ -102,12 +105,12 @@ class Supervisor:
         if self._error[0]:
             raise PipelineError(self._error[0])
 
-    def _keep_running(self, lock: Lock, report: Reporter) -> None:
+    def _keep_running(self, files: Collection[int], report: Reporter) -> None:
         while True:
             began = time.monotonic()
             if self._worker is None:
                 self._folder.clean_scratch()  # of a worker that was killed
-                self._worker = WorkerProcess(self._command, self._job, lock)
+                self._worker = WorkerProcess(self._command, self._job, files)
             self._worker.send(START)
             outcome, said = self._listen(self._worker, report)
             if outcome != "failed":

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -18,10 +19,10 @@ from penstock.pipeline.spec.spec import Spec
 
 from .causes import Cause, cause_of
 from .early import check_early
-from .folder import Folder
 from .preflight import preflight
 from .process import KILL, START, STOP, Job, WorkerEvent
 from .runner import Runner
+from .state import folder_of
 
 
 class Worker:
@@ -60,11 +61,11 @@ class Worker:
         try:
             spec = load_spec(job.file, **job.overrides())
             preflight(spec)
-            folder = Folder(spec.home)
+            folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
             if self._spark is None:
                 check_early(spec)
-            self._runner = Runner(spec, folder, self._session(spec), self._tell)
+            self._runner = Runner(spec, folder, self._session(spec, folder.scratch), self._tell)
             if self._stopping.is_set():
                 self._say(WorkerEvent(over=True))
                 return True
@@ -85,12 +86,11 @@ class Worker:
             self._over(cause, planned)
         return cause is None
 
-    def _session(self, spec: Spec) -> Any:
+    def _session(self, spec: Spec, scratch: Path) -> Any:
         if self._spark is None:
             self._say(WorkerEvent(waiting="Spark"))
             from penstock.pipeline.session import session
 
-            scratch = Folder(spec.home).scratch  # emptied by the supervisor
             self._spark = session(spec.name, spec.master, scratch=scratch, **spec.spark)
             self._spark.sparkContext.setLogLevel("ERROR")
         return self._spark

@@ -82,15 +82,24 @@ def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
 
 
 def future_starts(spec: Spec, now_ms: int) -> list[str]:
-    """A sentence for each source whose `start` is a time that is still to come."""
-    return [
-        f"{spec.file}: [sources.{name}] start: {source.start} is in the future: the pipeline begins with the next message"
-        " that is published, as with latest"
-        for name, source in spec.sources.items()
-        if source.start not in ("earliest", "latest")
-        and not isinstance(source.start, Mapping)
-        and time_ms(source.start) > now_ms
-    ]
+    """A sentence for each time in a source's `start` that is still to come."""
+    found: list[str] = []
+    for name, source in spec.sources.items():
+        place = f"{spec.file}: [sources.{name}] start"
+        if isinstance(source.start, Mapping):
+            found += [
+                f"{place}: {source.start[topic][p]} is in the future: partition {p} of {topic} begins with the next"
+                " message that is published to it"
+                for topic, times in (_listed_times(source.start) or {}).items()
+                for p, ms in times.items()
+                if ms > now_ms
+            ]
+        elif source.start not in ("earliest", "latest") and time_ms(source.start) > now_ms:
+            found.append(
+                f"{place}: {source.start} is in the future: the pipeline begins with the next message that is"
+                " published, as with latest"
+            )
+    return found
 
 
 def _listed_times(start: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:

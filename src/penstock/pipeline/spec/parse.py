@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -46,7 +47,7 @@ def load_spec(file: Path | str, *, url: str = "", state: Path | str | None = Non
 
 
 def _given_state(state: Path | str) -> str:
-    """An absolute path; a URL as it is, though a Path has lost a slash of it: `parse_spec` refuses it."""
+    """An absolute path; a URL as it is, though a Path has lost a slash of it."""
     text = str(state)
     url = text.replace(":/", "://", 1) if isinstance(state, Path) else text
     return url if is_url(url) else str(Path(text).absolute())
@@ -65,8 +66,6 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     if "output" in content:
         given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
     state = _convert(content.get("state", STATE), str, file, "", "state")
-    if is_url(state):
-        raise PipelineError(f"{file}: state: {state} is a URL; a pipeline's state lies on a file system")
     spec = Spec(
         **given,
         server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
@@ -82,7 +81,7 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
         },
         storage=_settings(content, "storage", file),
         spark=_settings(content, "spark", file),
-        state=folder / state,
+        state=_state(folder, state),
         folder=folder,
         file=file,
     )
@@ -180,6 +179,13 @@ def _settings(content: Mapping[str, Any], kind: str, file: str) -> dict[str, str
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in _flat(_mapping(content.get(kind, {}), file, f"[{kind}]"))
     }
+
+
+def _state(folder: Path, text: str) -> Path | str:
+    """Where state is: a folder, or the URL of an object store."""
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    return text if is_url(text) else folder / text
 
 
 def _place(folder: Path, path: str) -> str:

@@ -106,7 +106,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: str = ""
     output: Literal["append", "update", "complete"] = "append"
     trigger: str = "1 second"  # or available_now
-    state: Path
+    state: Path | str  # a URL is a text
     master: str = "local[*]"
     spark: dict[str, str] = {}
     storage: dict[str, str] = {}  # of the object store that tables are in
@@ -117,9 +117,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return shown(self, "storage", "spark")
 
     @property
-    def home(self) -> Path:
-        """The folder of this pipeline's state."""
-        return self.state / self.name
+    def home(self) -> Path | str:
+        """The folder of this pipeline's state, or its URL."""
+        return (
+            f"{self.state.rstrip('/')}/{self.name}" if isinstance(self.state, str) else self.state / self.name
+        )
 
     @property
     def once(self) -> bool:

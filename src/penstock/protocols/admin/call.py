@@ -8,6 +8,7 @@ from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.caller import Caller
+from penstock.protocols.http.answers import BodyError
 from penstock.protocols.http.params import flag, whole_number
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ class Call(msgspec.Struct, frozen=True):
                 self.content, type=type, strict=not self.content.lstrip().startswith(b"{")
             )
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"bad body: {error}") from None
+            raise BodyError(ErrorKind.BAD_PARAMETER, f"bad body: {error}") from None
 
     def body_or_none(self, type: type[T]) -> T | None:
         """The body as JSON; None for an empty one and for `null`. Raises BAD_PARAMETER."""

@@ -45,7 +45,7 @@ def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpo
 async def _forward(context: ServerContext, cluster: Cluster, path: str, exchange: Exchange) -> None:
     caller = await Caller.admit(context, exchange.authorization, exchange.scope)
     await _check(context, caller, exchange.method, path)
-    body = await exchange.body(context.limits.max_request_bytes, encoded=True)
+    body = await exchange.body(context.limits.max_request_bytes)
     answer = await cluster.request(
         exchange.method, path, exchange.scope["query_string"], exchange.scope["headers"], body
     )

@@ -105,18 +105,20 @@ def endpoint(context: ServerContext) -> Callable[[Exchange], Awaitable[None]]:
     """Serves `/admin/v2`, `/admin/v3` and `/lookup/v2`."""
 
     async def serve(exchange: Exchange) -> None:
+        method = "GET" if exchange.method == "HEAD" else exchange.method
+        found = _PATHS.find(method, raw_path(exchange.scope).decode("ascii", "replace"))
         try:
-            await exchange.give(await _answer(context, exchange))
+            await exchange.give(await _answer(context, exchange, found))
         except Exception as error:
-            await exchange.fail(error, context, Dialect.PULSAR)
+            operation = "" if found.operation is None else found.operation.path
+            await exchange.fail(error, context, Dialect.PULSAR, operation)
 
     return serve
 
 
-async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
+async def _answer(context: ServerContext, exchange: Exchange, found: Found) -> Answer:
     scope = exchange.scope
-    method = "GET" if exchange.method == "HEAD" else exchange.method
-    operation, encoded, methods, reason = _PATHS.find(method, raw_path(scope).decode("ascii", "replace"))
+    operation, encoded, methods, reason = found
     if operation is None:
         if not methods and not reason:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
@@ -132,10 +134,10 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
         await _learn(context.broker, names)
     content = b""
     if operation.request is not None:
-        content = await exchange.body(context.limits.max_request_bytes, encoded=True)
+        content = await exchange.body(context.limits.max_request_bytes)
     call = Call(caller, names, query, content, exchange.header(b"host") or "")
     answer = _as_answer(operation, await operation.handler(call))
-    if method != "GET":
+    if exchange.method not in ("GET", "HEAD"):
         context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)
     return answer
 

@@ -70,6 +70,10 @@ class RefusedError(PenstockError):
         return type(self), (self.kind, self.message, self.headers)
 
 
+class BodyError(PenstockError):
+    """The body of a request is not of its operation's shape. The answer has an `example` of one that is."""
+
+
 def not_allowed(method: str, allowed: Sequence[str], reason: str = "") -> RefusedError:
     """METHOD_NOT_ALLOWED, with the methods that there are (RFC 9110 15.5.6)."""
     return RefusedError(
@@ -79,11 +83,15 @@ def not_allowed(method: str, allowed: Sequence[str], reason: str = "") -> Refuse
     )
 
 
-def error_body(kind: ErrorKind, message: str, dialect: Dialect = Dialect.PULSAR) -> bytes:
-    """An error as JSON."""
-    body = {"error_code": kind.codes.code, "message": message}
+def error_body(
+    kind: ErrorKind, message: str, dialect: Dialect = Dialect.PULSAR, example: Any = None
+) -> bytes:
+    """An error as JSON; `example` is a body that would have been taken."""
+    body: dict[str, Any] = {"error_code": kind.codes.code, "message": message}
     if dialect is Dialect.PULSAR:
         body["reason"] = message
+    if example is not None:
+        body["example"] = example
     return to_json(body)
 
 

@@ -13,7 +13,10 @@ from penstock.protocols.rates import SCOPE_KEY, Allowance
 from penstock.protocols.trace import trace_of
 from penstock.protocols.transport import PIECE_BYTES, send_in_pieces
 
-from .answers import JSON_TYPE, Answer, Dialect, Header, error_body, error_headers
+from .answers import JSON_TYPE, Answer, BodyError, Dialect, Header, error_body, error_headers
+from .compression import unfolded
+from .decoding import DECODE_ERRORS, reason
+from .examples import example_of
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +25,10 @@ Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 
+_LENGTH_DIGITS: Final = 18  # a longer number is as good as this many of its digits: too large
 NO_ANSWER: Final = 499  # a status: the peer hung up first; the number that proxies use
 
 T = TypeVar("T")
-
-DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-
-_LENGTH_DIGITS: Final = 18  # a longer number is as good as this many of its digits: too large
 
 
 class ClientGoneError(Exception):
@@ -79,6 +79,7 @@ class Exchange:
         "started",
         "status",
         "traceable",
+        "unfolded_bytes",
     )
 
     def __init__(self, scope: Scope, named: Named | None = None) -> None:
@@ -86,6 +87,7 @@ class Exchange:
         self.started = False
         self.status = NO_ANSWER
         self.size = 0  # bytes of the answer's body so far
+        self.unfolded_bytes = 0  # of a compressed body, counted as held until `release`
         self.shown: Sequence[Header] = ()  # headers that every answer to this request has
         self.method: str = scope["method"]
         self._headers: dict[str, str] | None = None
@@ -176,9 +178,10 @@ class Exchange:
         return trace_of(self.scope["headers"]) if self.traceable else None
 
     async def body(self, bytes_max: int, *, encoded: bool = False) -> bytes:
-        """The request's body; raises TOO_LARGE as soon as it is known to be, ClientGoneError, BAD_MEDIA_TYPE.
+        """The request's body, decompressed; raises TOO_LARGE as soon as it is known to be, ClientGoneError, BAD_MEDIA_TYPE,
+        BAD_ENCODING, and what `Holding.refuse` says where there is no room for it.
 
-        With `encoded` its Content-Encoding is the caller's to see to; otherwise there must be none.
+        With `encoded` it is given as it was sent, and its Content-Encoding is the caller's to see to.
         """
         if self.length > bytes_max:
             raise _too_large(bytes_max)
@@ -191,12 +194,25 @@ class Exchange:
                 await self.spend(len(body), more=False)
         if len(body) > bytes_max:
             raise _too_large(bytes_max)
-        if self.encoding is not None and not encoded and self.encoding.lower() != b"identity":
-            raise PenstockError(
-                ErrorKind.BAD_MEDIA_TYPE,
-                f"Content-Encoding {self.encoding.decode('latin-1')!r} is not understood",
-            )
+        if self.encoding is not None and not encoded:
+            body = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
+            self._hold(len(body))
         return body
+
+    def _hold(self, size: int) -> None:
+        """Count what a compressed body unfolded to as held for the client; raises TOO_MANY_REQUESTS, UNAVAILABLE."""
+        holding = self.holding
+        if holding is not None:
+            self.unfolded_bytes += size
+            holding.receive(size)
+            if holding.over:
+                raise PenstockError(*holding.refuse())
+
+    def release(self) -> None:
+        """The request was served: its body is held no more."""
+        held, self.unfolded_bytes = self.unfolded_bytes, 0
+        if self.holding is not None:
+            self.holding.receive(-held)
 
     async def _rest(self, bytes_max: int) -> bytes:
         """A body that is to be waited for; raises TOO_LARGE, ClientGoneError."""
@@ -219,9 +235,9 @@ class Exchange:
         try:
             return decoder.decode(body or empty)
         except msgspec.ValidationError as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
+            raise BodyError(ErrorKind.BAD_PARAMETER, reason(error)) from None
         except DECODE_ERRORS as error:
-            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+            raise BodyError(ErrorKind.BAD_JSON, reason(error)) from None
 
     # -- the answer
 
@@ -254,8 +270,11 @@ class Exchange:
         """The end of an answer given in parts."""
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def fail(self, error: Exception, context: ServerContext, dialect: Dialect) -> None:
-        """Answer with what went wrong, where a client is there and no answer has begun."""
+    async def fail(
+        self, error: Exception, context: ServerContext, dialect: Dialect, operation: str = ""
+    ) -> None:
+        """Answer with what went wrong, where a client is there and no answer has begun; `operation` is the path of the
+        operation that was asked for, as it was declared."""
         if isinstance(error, ClientGoneError):
             return
         if not isinstance(error, PenstockError):
@@ -267,34 +286,9 @@ class Exchange:
             log.warning("an answer was cut short: %s", error.message, extra={"path": self.scope["path"]})
         if self.started:
             return
-        body = error_body(error.kind, error.message, dialect)
+        example = example_of(self.method, operation) if isinstance(error, BodyError) else None
+        body = error_body(error.kind, error.message, dialect, example)
         await self.answer(body, error.kind.codes.status, *error_headers(error, context.challenges))
-
-
-class AsgiExchange(Exchange):
-    """One that some ASGI server carries."""
-
-    __slots__ = ("_receive", "_send")
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__(scope)
-        self._receive = receive
-        self._send = send
-
-    async def receive_event(self) -> Event:
-        return await self._receive()
-
-    async def send_event(self, event: Event) -> None:
-        await self._send(event)
-
-
-def reason(error: Exception) -> str:
-    """What is wrong with a JSON body (one of DECODE_ERRORS), in words."""
-    if isinstance(error, RecursionError):
-        return "the body is nested too deeply"
-    if isinstance(error, UnicodeError):
-        return "the body is no UTF-8"
-    return str(error)
 
 
 def _too_large(bytes_max: int) -> PenstockError:

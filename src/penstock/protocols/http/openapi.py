@@ -20,6 +20,11 @@ _BEFORE: Final = (
     ErrorKind.HEAD_TOO_LARGE,
 )  # by the server, before an endpoint sees it
 
+_OF_BODIES: Final = (ErrorKind.TOO_LARGE, ErrorKind.BAD_MEDIA_TYPE, ErrorKind.BAD_ENCODING)
+_COMPRESSED: Final = (
+    "it may be compressed, with Content-Encoding gzip or deflate, and the bound is of what it unfolds to."
+)
+
 _REF: Final = "#/components/schemas/{name}"
 
 
@@ -38,11 +43,15 @@ SCHEMES: Final[dict[str, Any]] = {
 
 
 class Error(msgspec.Struct):
-    """Why a request was refused; in the shipped dialect `reason` says it too."""
+    """Why a request was refused; in the shipped dialect `reason` says it too.
+
+    Where the body was not of the operation's shape, `example` is one that would have been taken.
+    """
 
     error_code: int
     message: str
     reason: str | msgspec.UnsetType = msgspec.UNSET
+    example: Any = msgspec.UNSET
 
 
 def document(
@@ -92,10 +101,15 @@ def _operation(
         if operation.example is not None:
             body["content"]["application/json"]["example"] = operation.example
         if context is not None:
-            body["description"] = f"At most {context.limits.max_request_bytes} bytes."
+            most = context.limits.max_request_bytes
+            body["description"] = f"At most {most} bytes; {_COMPRESSED}"
         described["requestBody"] = body
     elif operation.bodies:
-        described["requestBody"] = {"required": False, "content": {media: {} for media in operation.bodies}}
+        described["requestBody"] = {
+            "required": False,
+            "description": _COMPRESSED,
+            "content": {media: {} for media in operation.bodies},
+        }
     return described
 
 
@@ -128,7 +142,9 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {str(operation.status): done}
     for number, meaning in operation.further:
         responses[str(number)] = {"description": meaning, **({"content": content} if number < 300 else {})}
-    for status, kinds in sorted(_by_status((*operation.errors, *_BEFORE)).items()):
+    of_body = _OF_BODIES if operation.request is not None or operation.bodies else ()
+    every = dict.fromkeys((*operation.errors, *of_body, *_BEFORE))
+    for status, kinds in sorted(_by_status(every).items()):
         codes = ", ".join(f"{kind.codes.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
         responses[str(status)] = {
             "description": codes,

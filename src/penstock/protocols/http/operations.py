@@ -143,13 +143,13 @@ class Handlers:
             self._methods.setdefault(operation.path, {})[operation.method] = operation.handler
         self._router = Router(self._methods)
 
-    def find(self, method: str, segments: Sequence[str]) -> tuple[Any, dict[str, str]]:
-        """The handler, and what stands for the names of its path; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
+    def find(self, method: str, segments: Sequence[str]) -> tuple[str, Any, dict[str, str]]:
+        """The path as declared, the handler, and what stands for the path's names; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
         allowed: list[str] = []
         for path, names in self._router.all(segments):
             methods = self._methods[path]
             if method in methods:
-                return methods[method], names
+                return path, methods[method], names
             allowed += methods
         if allowed:
             raise not_allowed(method, allowed)

@@ -50,16 +50,7 @@ def _decode(headers: Mapping[str, str], body: bytes, budget: Budget) -> bytes:
         raise PenstockError(
             ErrorKind.BAD_MEDIA_TYPE, f"Content-Transfer-Encoding {transfer[:80]!r} is not for HTTP"
         )
-    encodings = [e.strip().lower() for e in headers.get("content-encoding", "").split(",")]
-    encodings = [e for e in encodings if e not in ("", "identity")]
-    if not encodings:
-        return body
-    if encodings not in (["gzip"], ["x-gzip"]):
-        raise PenstockError(
-            ErrorKind.BAD_MEDIA_TYPE,
-            f"Content-Encoding {', '.join(encodings)[:80]!r} is not understood: gzip is",
-        )
-    return budget.gunzip(body)
+    return budget.unfold(headers.get("content-encoding", ""), body)
 
 
 def check_digest(body: bytes, header: str | None) -> None:

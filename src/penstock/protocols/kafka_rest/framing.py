@@ -15,6 +15,7 @@ from itertools import accumulate, chain, repeat
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.http.compression import gunzip, unfold
 
 HEAD_BYTES: Final = 10
 MEDIA_TYPE: Final = "application/x-kafka"
@@ -24,11 +25,6 @@ _HEAD: Final = struct.Struct(">IBBI")
 _LENGTH: Final = struct.Struct(">I")
 _MAGIC: Final = 1
 _GZIP: Final = 1
-
-# Logs compress well, seldom beyond this; deflate itself can reach 1032.
-RATIO_MAX: Final = 200
-RATIO_FREE_BYTES: Final = 64 * 1024  # a short text of one letter is no bomb
-_GZIP_WINDOW: Final = 31  # the largest, and a gzip header
 
 
 def render(payloads: Iterable[bytes], at: int = 0) -> "tuple[bytes, array[int]]":
@@ -58,7 +54,7 @@ class Budget:
     """What is left of a request's bounds."""
 
     def __init__(self, bytes_max: int, messages_max: int) -> None:
-        self._bytes_max = self._bytes_left = bytes_max
+        self._bytes_left = bytes_max
         self._messages_max = self._messages_left = messages_max
 
     def message(self) -> None:
@@ -71,30 +67,16 @@ class Budget:
 
     def gunzip(self, data: bytes) -> bytes:
         """Decompress one gzip stream of possibly several members. Raises BAD_ENCODING, TOO_LARGE."""
-        allowed = min(self._bytes_left, RATIO_FREE_BYTES + RATIO_MAX * len(data))
-        parts: list[bytes] = []
-        size, rest = 0, data
-        while rest:
-            member = zlib.decompressobj(_GZIP_WINDOW)
-            try:
-                part = member.decompress(rest, allowed - size + 1)
-            except zlib.error as error:
-                raise PenstockError(ErrorKind.BAD_ENCODING, f"the gzip data is broken: {error}") from None
-            size += len(part)
-            if size > allowed:
-                raise PenstockError(
-                    ErrorKind.TOO_LARGE,
-                    f"the gzip data unfolds to more than {allowed} bytes; at most {self._bytes_max},"
-                    f" and {RATIO_MAX} times its size, are taken",
-                )
-            if not member.eof:
-                raise PenstockError(ErrorKind.BAD_ENCODING, "the gzip data is cut short")
-            parts.append(part)
-            rest = member.unused_data.lstrip(b"\0")  # padding, as gzip itself allows
-        if not parts:
-            raise PenstockError(ErrorKind.BAD_ENCODING, "the gzip data is empty")
-        self._bytes_left -= size
-        return b"".join(parts)
+        return self._counted(gunzip(data, self._bytes_left))
+
+    def unfold(self, header: str, body: bytes) -> bytes:
+        """A body as it was before what its Content-Encoding names. Raises as `compression.unfold`."""
+        found = unfold(header, body, self._bytes_left)
+        return body if found is body else self._counted(found)
+
+    def _counted(self, unfolded: bytes) -> bytes:
+        self._bytes_left -= len(unfolded)
+        return unfolded
 
 
 def parse(data: bytes, budget: Budget, *, nested: bool = False) -> list[bytes]:

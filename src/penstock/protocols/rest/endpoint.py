@@ -12,7 +12,7 @@ from penstock.protocols.http.operations import Operation
 from penstock.protocols.http.paths import raw_path
 
 from . import consume, cursor, logs, produce, read, request, shipped
-from .operations import DOMAINS, PREFIX, SHIPPED, Paths, Target, below
+from .operations import DOMAINS, PREFIX, SHIPPED, Paths, Target, below, declared_path
 from .services import Services
 
 Handler = Callable[[Caller, Target, Exchange], Awaitable[None]]
@@ -44,10 +44,10 @@ class RestEndpoint:
 
     async def __call__(self, exchange: Exchange) -> None:
         scope = exchange.scope
-        shipped = False
+        shipped, operation = False, ""
         try:
             target, methods = self._find(scope)
-            shipped = target.shipped
+            shipped, operation = target.shipped, target.operation
             handler = methods.get(scope["method"])
             if handler is None:
                 raise not_allowed(exchange.method, list(methods))
@@ -57,7 +57,7 @@ class RestEndpoint:
             await handler(caller, target, exchange)
         except Exception as error:
             dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
-            await exchange.fail(error, self._context, dialect)
+            await exchange.fail(error, self._context, dialect, declared_path(operation, shipped=shipped))
 
     def _find(self, scope: Scope) -> tuple[Target, Mapping[str, Handler]]:
         path: bytes = scope.get("raw_path") or scope["path"].encode()

@@ -109,6 +109,13 @@ def below(operation: Operation) -> str:
     return operation.path.removeprefix(SHIPPED).removeprefix(TOPIC)
 
 
+def declared_path(operation: str, *, shipped: bool) -> str:
+    """The whole path of a target's operation, as it was declared."""
+    if operation.startswith(PREFIX.decode()):
+        return operation
+    return (SHIPPED if shipped else TOPIC) + operation
+
+
 def _target(whole: Target, given: Mapping[str, str]) -> Target:
     partition, subscription = given.get("partition"), given.get("subscription")
     consumer = given.get("consumer_id")

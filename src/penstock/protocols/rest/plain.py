@@ -93,12 +93,14 @@ def _texts(rest: Services, target: Target, body: bytes, texts: Sequence[str]) ->
 
 
 async def _declared(rest: Services, target: Target, declaration: Declaration, plain: Plain) -> _Ready | None:
-    """Values of a schema that is known; None too where one of them is null, or bad."""
+    """Values of a schema that is known, or without one for a topic of JSON; None too where one of them is null, or bad."""
     values, read = plain.values, plain.read
-    if declaration.empty or None in values:
+    if None in values:
         return None
     cached = rest.producers.ready(target.topic)
     if cached is None:
+        return None
+    if declaration.empty and not cached.topic_schemas.of_json:
         return None
     scheme = await cached.topic_schemas.scheme(declaration, register=False)
     codec = scheme.codec

@@ -13,7 +13,8 @@ from penstock.model.message_id import MessageId, run_texts
 from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.http.answers import to_json
-from penstock.protocols.http.exchange import DECODE_ERRORS, Exchange
+from penstock.protocols.http.decoding import DECODE_ERRORS
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
 from penstock.protocols.limits import Limits
 
@@ -38,7 +39,13 @@ _plain = msgspec.json.Decoder(PlainRequest)
 _values = msgspec.json.Decoder(ValueRequest)
 _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
-_PRODUCE: Final[dict[str, Any]] = {"request": ProduceRequest, "answer": ProduceAnswer, "errors": PRODUCING}
+_PRODUCE: Final[dict[str, Any]] = {
+    "description": "A value needs no schema. A topic without one becomes a topic of texts or of JSON by its first value; a"
+    " topic of JSON takes any value that its schema takes. All other topics need `schema_version` or `value_schema`.",
+    "request": ProduceRequest,
+    "answer": ProduceAnswer,
+    "errors": PRODUCING,
+}
 
 _BETWEEN: Final = b',{"messageId":"'
 

@@ -7,7 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.declarations import Declaration, Long, SchemaText
-from penstock.protocols.http.exchange import DECODE_ERRORS, reason
+from penstock.protocols.http.answers import BodyError
+from penstock.protocols.http.decoding import DECODE_ERRORS, reason
 
 ANSWERS_MAX: Final = 64  # to batches of as many sizes are remembered, 100 bytes a message: some 6 MiB
 
@@ -135,10 +136,10 @@ def bad_request(error: Exception) -> PenstockError:
         if found:
             for start, kind in _KINDS:
                 if path.startswith(start):
-                    return PenstockError(kind, text)
+                    return BodyError(kind, text)
         elif "unknown field" in text:
-            return PenstockError(ErrorKind.BAD_PARAMETER, text)
-    return PenstockError(ErrorKind.BAD_JSON, text)
+            return BodyError(ErrorKind.BAD_PARAMETER, text)
+    return BodyError(ErrorKind.BAD_JSON, text)
 
 
 class Bodies(Generic[E, M]):
@@ -164,7 +165,7 @@ class Bodies(Generic[E, M]):
             messages = [self._one(raw) for raw in request.messages]
         count = len(messages)
         if not count:
-            raise PenstockError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
+            raise BodyError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
         if count > messages_max:
             raise PenstockError(ErrorKind.TOO_LARGE, f"{count} messages; the most is {messages_max}")
         return request, messages
@@ -173,4 +174,4 @@ class Bodies(Generic[E, M]):
         try:
             return self._message.decode(raw)
         except DECODE_ERRORS as error:
-            return PenstockError(ErrorKind.BAD_MESSAGE, reason(error))
+            return BodyError(ErrorKind.BAD_MESSAGE, reason(error))

@@ -10,6 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.http.answers import BodyError
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema, TopicSchemas
 from penstock.protocols.producer_cache import CachedProducer
@@ -152,7 +153,7 @@ async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, par
                 schema = await topic_schemas.scheme(message, register=False)
             encoded = message.encoding == "base64" if message.encoding is not None else job.base64
             if message.value is msgspec.UNSET:
-                raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
+                raise BodyError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
             if schema is None:
                 schema = topic_schemas.unnamed(None if encoded else message.value)
             encode = BoundSchema.encode_base64 if encoded else job.encode

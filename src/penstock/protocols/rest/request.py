@@ -9,8 +9,9 @@ from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.protocols.caller import Caller
-from penstock.protocols.http.answers import to_json
-from penstock.protocols.http.exchange import DECODE_ERRORS, ClientGoneError, Exchange
+from penstock.protocols.http.answers import BodyError, to_json
+from penstock.protocols.http.decoding import DECODE_ERRORS
+from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
@@ -132,7 +133,7 @@ async def _any(
 ) -> tuple[Producer, OutMessage]:
     job = _job(target, body, rest.limits, trace)
     if len(job.messages) != 1:
-        raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
+        raise BodyError(ErrorKind.BAD_MESSAGE, "a request is one message")
     cached, prepared = await prepare(rest, job)
     return cached.producer, prepared.ready[0].out
 

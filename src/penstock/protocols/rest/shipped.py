@@ -19,7 +19,8 @@ from penstock.model.schema import SchemaType
 from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.http.answers import to_json
-from penstock.protocols.http.exchange import DECODE_ERRORS, Exchange
+from penstock.protocols.http.decoding import DECODE_ERRORS
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema

@@ -152,16 +152,17 @@ class StagesEndpoint:
         self._context = context
 
     async def __call__(self, exchange: Exchange) -> None:
+        operation = ""
         try:
-            handler, names = self._find(exchange)
+            operation, handler, names = self._find(exchange)
             caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
             at_once = handler in (open_topics, entries.publish)
             require(self._context.broker, Capability.ENTRIES if at_once else Capability.STAGED_PUBLISH)
             await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
         except Exception as error:
-            await exchange.fail(error, self._context, Dialect.REST)
+            await exchange.fail(error, self._context, Dialect.REST, operation)
 
-    def _find(self, exchange: Exchange) -> tuple[Handler, Names]:
+    def _find(self, exchange: Exchange) -> tuple[str, Handler, Names]:
         segments = segments_of(exchange.scope)
         try:
             return self._handlers.find(exchange.method, segments)

@@ -16,6 +16,14 @@ LINES: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
 ENTRIES: Final = "application/vnd.penstock.entries"
 
+# nginx and others that know its header pass on at once what they would gather; what compresses gathers, too.
+UNBUFFERED: Final = (b"x-accel-buffering", b"no")
+EVENTS_HEAD: Final = (
+    (b"content-type", EVENTS.encode()),
+    (b"cache-control", b"no-store, no-transform"),
+    UNBUFFERED,
+)
+
 HEARTBEAT_MS: Final = 15_000  # proxies take a connection for dead after 30 s or more of silence
 
 _BLOCK_BYTES: Final = 1 << 21  # one read of raw entries and one part of the answer
@@ -97,11 +105,11 @@ async def stream_messages(exchange: Exchange, poll: LongPoll, stream: Stream, ki
     """One message a line (LINES); or server-sent events (EVENTS), whose client goes on after its `Last-Event-ID`."""
     if kind == EVENTS:
         encode, heartbeat_ms = _events, HEARTBEAT_MS
-        await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
+        await exchange.head(200, *EVENTS_HEAD)
         await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
     else:
         encode, heartbeat_ms = _lines, None
-        await exchange.head(200, (b"content-type", LINES.encode()))
+        await exchange.head(200, (b"content-type", LINES.encode()), UNBUFFERED)
     answered = Answered(exchange)
     try:
         async for found in stream.parts(poll, answered, heartbeat_ms):

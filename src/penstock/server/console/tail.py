@@ -22,7 +22,7 @@ from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.rest.partition import Answered, Messages, log_of
 from penstock.protocols.rest.parts import Bounds
 from penstock.protocols.rest.services import Services
-from penstock.protocols.rest.streams import EVENTS, HEARTBEAT_MS
+from penstock.protocols.rest.streams import EVENTS, EVENTS_HEAD, HEARTBEAT_MS
 from penstock.protocols.values import Values
 from penstock.runtime.tasks import Tasks
 
@@ -147,7 +147,7 @@ async def tail(rest: Services, caller: Caller, exchange: Exchange, params: Param
     )
     async with LongPoll(rest.polls, exchange) as poll:
         poll.watch(caller, allowed)
-        await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
+        await exchange.head(200, *EVENTS_HEAD)
         await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
         answered = Answered(exchange)
         try:

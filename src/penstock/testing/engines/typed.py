@@ -5,15 +5,19 @@ import pytest
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
-from penstock.model.schema import BYTES_SCHEMA, STRING_SCHEMA, SchemaInfo, SchemaType
+from penstock.model.schema import ANY_JSON, BYTES_SCHEMA, STRING_SCHEMA, SchemaInfo, SchemaType
 
 from .bench import Bench, EngineTests, stored
 
 
-def avro(*fields: str) -> SchemaInfo:
+def optional(kind: SchemaType, *fields: str) -> SchemaInfo:
     """A record of optional texts: any of them may follow any other."""
     inner = ",".join(f'{{"name":"{name}","type":["null","string"],"default":null}}' for name in fields)
-    return SchemaInfo(SchemaType.AVRO, f'{{"type":"record","name":"R","fields":[{inner}]}}'.encode(), "R")
+    return SchemaInfo(kind, f'{{"type":"record","name":"R","fields":[{inner}]}}'.encode(), "R")
+
+
+def avro(*fields: str) -> SchemaInfo:
+    return optional(SchemaType.AVRO, *fields)
 
 
 class TypedTests(EngineTests):
@@ -56,6 +60,18 @@ class TypedTests(EngineTests):
         with pytest.raises(PenstockError) as caught:
             await other.schema_version(demanding)
         assert caught.value.kind is ErrorKind.INCOMPATIBLE_SCHEMA
+
+    async def test_json_of_any_shape(self, bench: Bench) -> None:
+        producer = await bench.producer()
+        version = await producer.schema_version(ANY_JSON)
+        assert version is not None
+        values = (b'{"a":1}', b"[1]", b'"text"')
+        stored(await producer.publish([OutMessage(payload=v, schema_version=version) for v in values]))
+        await bench.broker.topics.learn(bench.topic)
+        newest = bench.broker.schemas.latest(bench.topic)
+        assert newest is not None
+        assert (newest.version, newest.schema.type) == (version, SchemaType.JSON)
+        assert await producer.schema_version(optional(SchemaType.JSON, "a")) == version + 1
 
     async def test_what_cannot_be_understood(self, bench: Bench) -> None:
         producer = await bench.producer()

@@ -11,7 +11,7 @@ from penstock.codec.lookup import codec_for
 from penstock.engines.kafka.schema_registry.client import Definition
 from penstock.engines.kafka.schema_registry.definitions import of_registry, to_registry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.schema import ANY_JSON, SchemaInfo, SchemaType
 
 TREE = {
     "type": "record",
@@ -71,8 +71,16 @@ def test_the_json_schema_takes_what_the_definition_takes(value: object, *, fits:
         assert codec.decode(codec.encode(value))["id"] == 1
 
 
+def test_json_of_any_shape_is_any_json_there() -> None:
+    outgoing = to_registry(ANY_JSON)
+    assert outgoing is not None
+    assert outgoing.record == "Any"
+    validator = jsonschema_rs.validator_for(outgoing.definition.text)
+    assert all(validator.is_valid(value) for value in (None, 1, "x", [1], {"a": {"b": 1}}))
+
+
 def test_definitions_come_back() -> None:
-    for data in (b"", msgspec.json.encode(TREE)):
+    for data in (b"", ANY_JSON.data, msgspec.json.encode(TREE)):
         back = of_registry(registered(SchemaInfo(SchemaType.JSON, data)), {})
         assert (back.type, back.data) == (SchemaType.JSON, data)
     avro = SchemaInfo(SchemaType.AVRO, msgspec.json.encode(TREE))

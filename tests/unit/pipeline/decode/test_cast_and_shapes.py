@@ -8,7 +8,7 @@ import pytest
 
 from penstock.codec import codec_for
 from penstock.codec.avro.parse import parse_tree
-from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.schema import ANY_JSON, SchemaInfo, SchemaType
 from penstock.pipeline.decode.cast import compile_cast
 from penstock.pipeline.decode.decoders import column_type, decoder_for
 from penstock.pipeline.decode.options import parse_ddl
@@ -165,3 +165,18 @@ def test_schemas_made_of_columns() -> None:
         avro_schema(SchemaType.AVRO, parse_ddl("`a b` int, c int"))
     with pytest.raises(PipelineError, match=r"value.m: map<int,int> has no type of Avro's"):
         avro_schema(SchemaType.AVRO, parse_ddl("m map<int,int>, c int"))
+
+
+def test_json_of_any_shape_is_read_by_a_definition_that_came_later() -> None:
+    tree = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    later = SchemaInfo(SchemaType.JSON, json.dumps(tree).encode())
+    payloads = pa.array([b'{"a":1}', b'{"a":2,"b":0}', b'["a"]'])
+    found, wrong = decode(decoder_for(ANY_JSON, later, column_type(later)), payloads)
+    assert (found.to_pylist()[:2], list(wrong)) == ([{"a": 1}, {"a": 2}], [2])
+
+
+def test_any_json_is_text_where_the_newest_schema_has_no_fields() -> None:
+    tree = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    earlier = SchemaInfo(SchemaType.JSON, json.dumps(tree).encode())
+    found, wrong = decode(decoder_for(earlier, ANY_JSON, column_type(ANY_JSON)), pa.array([b'{"a":1}']))
+    assert (found.to_pylist(), wrong) == (['{"a":1}'], {})

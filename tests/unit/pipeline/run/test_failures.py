@@ -59,6 +59,15 @@ def test_before_anything_is_written(spec: Spec) -> None:
     )
 
 
+def test_a_batch_that_may_be_a_repeat_may_be_in_a_sink(spec: Spec) -> None:
+    with pytest.raises(SinkFailed) as caught, of_batch(spec, 3, may_repeat=True):
+        raise PipelineError("wrong")
+    assert cause_of(caught.value).sentence == (
+        "wrong; this run wrote batch 3 to no sink; an earlier one, that ended within the batch, may have: "
+        + AGAIN
+    )
+
+
 def test_the_class_survives_as_text(spec: Spec) -> None:
     with pytest.raises(SinkFailed) as caught, of_batch(spec, 0) as sinks, sinks.writing("dead-letters"):
         raise ValueError("two\nlines")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.folder import Folder, Lock, in_use
+from penstock.pipeline.run.folder import Folder, Lock
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on
 
@@ -71,16 +71,16 @@ def test_what_is_forgotten_begins_anew(tmp_path: Path) -> None:
 
 def test_a_folder_is_used_by_one(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "p")
-    assert not in_use(folder)
+    assert not folder.in_use()
     assert not folder.home.exists(), "to look changes nothing"
     with Lock(folder):
-        assert in_use(folder)
+        assert folder.in_use()
         with (
             pytest.raises(PipelineError, match=r"p is in use by process \d+: the pipeline is running"),
             Lock(folder),
         ):
             pass
-    assert not in_use(folder)
+    assert not folder.in_use()
     with Lock(folder):
         pass
 
@@ -89,10 +89,10 @@ def test_a_child_that_has_the_lock_keeps_it(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "p")
     with Lock(folder) as lock:
         command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(lock.file,))
-    assert in_use(folder)
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=lock.files)
+    assert folder.in_use()
     child.communicate(timeout=60)
-    assert not in_use(folder)
+    assert not folder.in_use()
 
 
 def test_status_and_control(tmp_path: Path) -> None:

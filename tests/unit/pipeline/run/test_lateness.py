@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.run.lateness import watermark_ms
+from penstock.pipeline.run.lateness import interrupted, watermark_ms
 
 
 def checkpoint(folder: Path, *watermarks: int) -> None:
@@ -36,3 +36,14 @@ def test_a_checkpoint_that_was_deleted_and_made_again_has_its_own_watermarks(tmp
     assert watermark_ms(folder, 1) == 2_000
     (folder / "offsets" / "1").rename(folder / "offsets" / "0")
     assert watermark_ms(folder, 0) == 2_000
+
+
+def test_a_batch_that_was_begun_and_is_not_over_is_known(tmp_path: Path) -> None:
+    assert interrupted(tmp_path) is None
+    for folder, numbers in {"offsets": (9, 10), "commits": (9,)}.items():
+        (tmp_path / folder).mkdir()
+        for number in numbers:
+            (tmp_path / folder / str(number)).write_text("v1")
+    assert interrupted(tmp_path) == 10
+    (tmp_path / "commits" / "10").write_text("v1")
+    assert interrupted(tmp_path) is None

@@ -161,7 +161,6 @@ path = "abfss://c@account.example/lake"
     assert lookup_options(spec, spec.tables["local"])["path"] == "file:///names"
     made = table_options(spec, spec.sinks["lake"])
     assert made == {"path": "abfss://c@account.example/lake", "compact": "true"} | store
-    assert "state: s3://b/s is a URL; a pipeline's state lies" in refusal('state = "s3://b/s"' + LEAST)
 
 
 def test_a_start_by_partition() -> None:
@@ -308,15 +307,13 @@ def test_what_is_given_beside_the_file_wins(tmp_path: Path) -> None:
     assert spec.folder == tmp_path
 
 
-@pytest.mark.parametrize("given", ["s3://bucket/state", Path("s3://bucket/state")])
-def test_state_that_is_given_as_a_url_is_refused_as_in_the_file(tmp_path: Path, given: str | Path) -> None:
+@pytest.mark.parametrize("given", ["s3://bucket/state/", Path("s3://bucket/state")])
+def test_state_may_be_a_url(tmp_path: Path, given: str | Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(LEAST)
-    with pytest.raises(PipelineError) as refused:
-        load_spec(file, state=given)
-    assert refused.value.message == (
-        f"{file}: state: s3://bucket/state is a URL; a pipeline's state lies on a file system"
-    )
+    assert load_spec(file, state=given).home == "s3://bucket/state/p"
+    file.write_text('state = "file:///mine/of%20state"\n' + LEAST)
+    assert load_spec(file).home == Path("/mine/of state/p")
 
 
 def test_state_is_given_relative_to_where_the_user_is(

@@ -28,12 +28,16 @@ def found(method: str, path: str) -> Any:
 
 
 def test_a_path_is_found_with_what_its_names_stand_for() -> None:
-    assert found("POST", "/things/a/commit") == (commit, {"thing": "a"})
-    assert found("DELETE", "/things/a/b") == (delete, {"thing": "a", "part": "b"})
+    assert found("POST", "/things/a/commit") == ("/things/{thing}/commit", commit, {"thing": "a"})
+    assert found("DELETE", "/things/a/b") == ("/things/{thing}/{part}", delete, {"thing": "a", "part": "b"})
 
 
 def test_a_method_that_the_exact_path_lacks_is_looked_for_at_paths_with_names() -> None:
-    assert found("DELETE", "/things/a/commit") == (delete, {"thing": "a", "part": "commit"})
+    assert found("DELETE", "/things/a/commit") == (
+        "/things/{thing}/{part}",
+        delete,
+        {"thing": "a", "part": "commit"},
+    )
 
 
 def test_a_method_that_is_nowhere_is_refused_with_those_that_there_are() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.codec.key_value import key_value_parts
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.schema import BYTES_SCHEMA, STRING_SCHEMA, KeyValueEncoding, SchemaType
+from penstock.model.schema import ANY_JSON, BYTES_SCHEMA, STRING_SCHEMA, KeyValueEncoding, SchemaType
 from penstock.protocols.declarations import Declaration, declared
 
 RECORD: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
@@ -44,9 +44,10 @@ def test_types_that_need_no_definition() -> None:
     found = declared(Declaration(schema_type="local-date-time"))
     assert found is not None
     assert found.type is SchemaType.LOCAL_DATE_TIME
-    json = declared(Declaration(schema_type="json"))
+    assert declared(Declaration(schema_type="json")) == ANY_JSON
+    json = declared(Declaration(value_schema={"type": "JSON"}))
     assert json is not None
-    assert (json.type, json.data) == (SchemaType.JSON, b"")
+    assert (json.type, json.data) == (SchemaType.JSON, ANY_JSON.data)
 
 
 @pytest.mark.parametrize(

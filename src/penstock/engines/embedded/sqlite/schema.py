@@ -16,6 +16,7 @@ Entry ids of a log have no gaps from `first_entry` on, so that an offset or a ti
 look-ups of the row that holds an id, without an index to be written on every append.
 """
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -24,6 +25,8 @@ from typing import Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
+
+log = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x50454E53  # "PENS", in the file's header
 PAGE_BYTES: Final = 8192  # see docs/storage.md for what was measured
@@ -190,21 +193,28 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
 VERSION: Final = len(MIGRATIONS)
 
 
-def prepare(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
-    """Bring the file to the newest version, one transaction a step; an empty file is version 0.
-
-    Raises UNAVAILABLE for a file of a newer Penstock or of another program, and leaves it as it was.
-    """
+def check_version(connection: sqlite3.Connection, newest: int = VERSION) -> int:
+    """The version of the file, 0 for an empty one; raises UNAVAILABLE for a file of a newer Penstock or of another
+    program."""
     version = number(connection, "PRAGMA user_version")
     owner = number(connection, "PRAGMA application_id")
     empty = number(connection, "SELECT count(*) FROM sqlite_master") == 0
     if owner != APPLICATION_ID and not (empty and owner == 0):
         raise PenstockError(ErrorKind.UNAVAILABLE, "the file was not written by Penstock")
-    if version > len(migrations):
+    if version > newest:
         raise PenstockError(
             ErrorKind.UNAVAILABLE,
-            f"the file has version {version}, written by a newer Penstock; this one knows {len(migrations)}",
+            f"the file has version {version}, written by a newer Penstock; this one knows {newest}",
         )
+    return version
+
+
+def prepare(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Bring the file to the newest version, one transaction a step; an empty file is version 0.
+
+    Raises UNAVAILABLE for a file of a newer Penstock or of another program, and leaves it as it was.
+    """
+    version = check_version(connection, len(migrations))
     for step in range(version, len(migrations)):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -215,6 +225,8 @@ def prepare(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = 
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+    if 0 < version < len(migrations):
+        log.warning("upgraded the storage", extra={"from": version, "to": len(migrations)})
 
 
 def number(connection: sqlite3.Connection, query: str, *values: object) -> int:

@@ -31,9 +31,12 @@ _PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
 def json_schema(definition: str) -> str:
     """The JSON Schema of the values of a JSON schema, whose definition was checked."""
     shape: dict[str, Any] = {"$schema": DRAFT}
-    if definition.strip():
+    tree = msgspec.json.decode(definition) if definition.strip() else None
+    if tree is not None and not tree["fields"]:  # JSON of any shape
+        shape["title"] = tree["name"]
+    elif tree is not None:
         names: dict[str, Any] = {}
-        shape |= _shape(msgspec.json.decode(definition), "", names, 0)
+        shape |= _shape(tree, "", names, 0)
         if names:
             shape["definitions"] = names
     shape[OWN] = definition

@@ -1,4 +1,5 @@
-"""Bodies for the OpenAPI document's examples: each is taken as it stands, for the topic `hello` of public/default."""
+"""Bodies that are taken as they stand, for the topic `hello` of public/default: for the OpenAPI document, and for answers
+to bodies of another shape."""
 
 from typing import Any, Final
 
@@ -103,3 +104,8 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
     **{("POST", f"{_TOPIC}/{name}"): body for name, body in (_POLICIES | _OF_TOPICS).items()},
     **{("POST", f"{_NAMESPACE}/{name}"): body for name, body in (_POLICIES | _OF_NAMESPACES).items()},
 }
+
+
+def example_of(method: str, operation: str) -> Any:
+    """A body of an operation, by its declared path; None where there is none."""
+    return EXAMPLES.get((method, operation))

@@ -1,0 +1,29 @@
+"""`penstock api`: one request, for what has no command."""
+
+import sys
+from typing import Any
+
+import click
+
+from penstock.client.http import HttpClient
+
+from .actions import pairs, show
+from .connection import connected
+from .spelling import Choice
+
+
+@click.command("api")
+@click.argument("method", type=Choice("GET", "PUT", "POST", "DELETE", "PATCH"))
+@click.argument("path")
+@click.option("--query", "-q", metavar="NAME=VALUE", multiple=True, help="A parameter; may be repeated.")
+@click.option("--data", "-d", metavar="JSON", help="The body; - is stdin.")
+@connected
+def api_command(client: HttpClient, method: str, path: str, query: tuple[str, ...], data: str | None) -> None:
+    """Send one request to PATH of the server, as /admin/v2/clusters, and print its answer."""
+    if not path.startswith("/"):
+        raise click.UsageError(f"{path}: a path begins with /, as /admin/v2/clusters")
+    content = None if data is None else (sys.stdin.read() if data == "-" else data).encode()
+    headers: dict[str, Any] = {} if content is None else {"Content-Type": "application/json"}
+    params = pairs("--query", query)
+    answer, _ = client.fetch(method, path, params=params, content=content, headers=headers)
+    show(answer, f"{method} {path} is done", {"method": method, "path": path})

@@ -1,0 +1,1 @@
+"""`penstock bench`: how fast a server takes, delivers and answers messages, and how long each takes."""

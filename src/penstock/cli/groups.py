@@ -1,0 +1,59 @@
+"""A group of commands: it takes the shared options before its subcommand too, and answers a misspelt one with the nearest."""
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from .options import Shared, all_shared
+from .spelling import nearest
+from .words import ours
+
+
+class Group(click.Group):
+    """Hands shared options on, as if they had been written right after the subcommand's name.
+
+    What is written later wins. A shared option that the subcommand does not have is wrong usage.
+    """
+
+    shows_shared = False  # in its help
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*all_shared(hidden=not self.shows_shared), *self.params]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)  # the parser empties it
+        super().parse_args(ctx, args)
+        rest = len(ctx._protected_args) + len(ctx.args)
+        options = given[: len(given) - rest]
+        ctx.args = [*(one for one in options if one != "--"), *ctx.args]
+        return ctx.args
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, more = args[0], args[1:]
+        command = self.get_command(ctx, name)
+        if command is None:
+            command, first = self._in_our_words(ctx, name)
+            more = [*first, *more]
+        if command is None:
+            if ctx.resilient_parsing:
+                return None, None, more
+            raise click.UsageError(f"No such command {name!r}.{nearest(name, self.list_commands(ctx))}", ctx)
+        taken = {option.name for option in command.params if isinstance(option, Shared)}
+        for option in self.params:
+            given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+            if given and option.name not in taken:
+                raise click.UsageError(f"{ctx.command_path} {name} has no option {option.opts[-1]}", ctx)
+        return name, command, more
+
+    def _in_our_words(self, ctx: click.Context, word: str) -> tuple[click.Command | None, list[str]]:
+        """The command that pulsar-admin calls so, and its first arguments."""
+        root = ctx.find_root().command
+        path = ours("" if self is root else self.name or "", word)
+        command: click.Command | None = root if path else None
+        while isinstance(command, click.Group) and path:
+            command = command.get_command(ctx, path.pop(0))
+        return command, path

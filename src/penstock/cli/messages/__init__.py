@@ -1,0 +1,1 @@
+"""Messages in and out of topics: `produce`, `read`, `consume` and `request`."""

@@ -1,0 +1,143 @@
+"""Pieces of input to requests: while one is on its way the next is read, and none overtakes another."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from penstock.cli import output
+from penstock.cli.progress import Progress
+from penstock.client.http import HttpClient, RemoteError
+from penstock.client.paths import topic_path
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+
+from .formats import BadPiece, Message, Reading
+from .pieces import Pieces
+
+BATCH: Final = 1000  # messages a request, as one entry takes; each is durable before the next is sent
+BATCH_BYTES: Final = 1 << 20  # of input; a server takes somewhat more than one message of 5 MiB
+AHEAD: Final = 2  # requests that are read, or on their way
+
+_OF_MESSAGES: Final = (
+    ErrorKind.BAD_MESSAGE,
+    ErrorKind.TOO_LARGE,
+)  # of a request: why none of its messages is stored
+
+
+class Batch(NamedTuple):
+    """The messages of a request; `places` are those of their pieces."""
+
+    source: Pieces
+    places: list[int]
+    messages: list[Message]
+
+
+class Publishing:
+    """Publishes to a topic what a `Reading` makes of pieces. Bad pieces are named on stderr and counted in `failed`.
+
+    `request` are the fields of every request.
+    """
+
+    def __init__(
+        self, client: HttpClient, topic: TopicName, reading: Reading, request: Message, progress: Progress
+    ) -> None:
+        self._client = client
+        self._path = topic_path(topic)
+        self._reading = reading
+        self._request = request
+        self._progress = progress
+        self._show = _results()
+        self.failed = 0
+
+    @property
+    def published(self) -> int:
+        return self._progress.count
+
+    def run(self, sources: Iterator[Pieces]) -> None:
+        """Publish everything. Raises what no further message would get round; what was published before stays."""
+        waiting: deque[Future[None]] = deque()
+        with ThreadPoolExecutor(1) as sender:
+            try:
+                for source in sources:
+                    for batch in self._batches(source):
+                        waiting.append(sender.submit(self._send, batch))
+                        while len(waiting) >= AHEAD:
+                            waiting.popleft().result()
+                while waiting:
+                    waiting.popleft().result()
+            except BaseException:
+                sender.shutdown(cancel_futures=True)  # after what is on its way: its results are shown
+                raise
+
+    def _batches(self, source: Pieces) -> Iterator[Batch]:
+        batch, size = Batch(source, [], []), 0
+        for place, piece in enumerate(source.contents):
+            try:
+                message = self._reading.message(piece)
+            except BadPiece as error:
+                self._fail(source.named(place), str(error))
+                continue
+            if message is None:
+                continue
+            if batch.messages and (len(batch.messages) == BATCH or size + len(piece) > BATCH_BYTES):
+                yield batch
+                batch, size = Batch(source, [], []), 0
+            batch.places.append(place)
+            batch.messages.append(message)
+            size += len(piece)
+        if batch.messages:
+            yield batch
+
+    def _send(self, batch: Batch) -> None:
+        """In the sender's thread: one request and what became of its messages."""
+        body = msgspec.json.encode({**self._request, "messages": batch.messages})
+        try:
+            answer = self._client.call(
+                "POST", self._path, content=body, headers={"Content-Type": "application/json"}
+            )
+        except RemoteError as error:
+            if error.kind not in _OF_MESSAGES:
+                raise self._stopped(batch, error) from error
+            first, last = (batch.source.named(batch.places[end]) for end in (0, -1))
+            self._fail(first if first == last else f"{first} to {last}", error.message, len(batch.messages))
+            return
+        except PenstockError as error:
+            raise self._stopped(batch, error) from error
+        published: list[dict[str, Any]] = []
+        for place, result in zip(batch.places, answer["messageIds"], strict=True):
+            if result["error_code"]:
+                self._fail(batch.source.named(place), result["error"])
+            else:
+                published.append({"messageId": result["messageId"], "partition": result["partition"]})
+        self._progress.add(len(published))
+        try:
+            self._show(published)
+        except click.exceptions.Exit:  # the reader has seen enough; the rest is published all the same
+            self._show = _nothing
+
+    def _stopped(self, batch: Batch, error: PenstockError) -> PenstockError:
+        """Says how far it came, so that the rest can be published later."""
+        if not self.published:
+            return error
+        where = batch.source.named(batch.places[0])
+        return PenstockError(
+            error.kind, f"{error.message} (published: {self.published:,}, up to before {where})"
+        )
+
+    def _fail(self, where: str, why: str, count: int = 1) -> None:
+        self.failed += count
+        click.echo(f"penstock: {where}: {why}", err=True)
+
+
+def _results() -> Callable[[Sequence[Message]], None]:
+    """How this command prints what became of messages; asked in its own thread, which knows its options."""
+    if output.for_people():
+        return _nothing
+    return output.lines()
+
+
+def _nothing(_: Sequence[Message]) -> None: ...

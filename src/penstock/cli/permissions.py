@@ -1,0 +1,70 @@
+"""`penstock permissions …`: which roles may do what in a namespace or with a topic."""
+
+import click
+
+from penstock.client.http import HttpClient
+from penstock.client.paths import quoted
+
+from . import output
+from .actions import sure, yes_option
+from .connection import connected
+from .groups import Group
+from .spelling import Choice
+from .targets import Target, target_argument
+
+
+@click.group("permissions", cls=Group)
+def permissions_command() -> None:
+    """List, grant and revoke what roles may do.
+
+    TARGET is a namespace, as public/default, or a topic, as orders or public/default/orders.
+    """
+
+
+@permissions_command.command("list")
+@target_argument
+@connected
+def list_permissions(client: HttpClient, target: Target) -> None:
+    """List what roles may do with TARGET; of a topic, those of its namespace are among them."""
+    found = client.call("GET", f"{target.path}/permissions")
+    rows = [{"role": role, "actions": actions} for role, actions in found.items()]
+    output.rows(("role", "actions"), rows, f"{target.name} grants nothing")
+
+
+@permissions_command.command()
+@target_argument
+@click.argument("role", required=False)
+@click.argument("actions", nargs=-1, type=Choice("produce", "consume", "admin"))
+@click.option("--role", "named", hidden=True)
+@click.option("--actions", "listed", hidden=True)
+@connected
+def grant(
+    client: HttpClient,
+    target: Target,
+    role: str | None,
+    actions: tuple[str, ...],
+    named: str | None,
+    listed: str | None,
+) -> None:
+    """Let ROLE do ACTIONS with TARGET, and no others: produce, consume, admin."""
+    who, what = role or named, [*actions, *(listed or "").replace(",", " ").split()]
+    if who is None or not what:
+        raise click.UsageError("who may do what? penstock permissions grant TARGET ROLE produce consume")
+    client.call("POST", f"{target.path}/permissions/{quoted(who)}", body=what)
+    output.done(f"{who} may {', '.join(what)} with {target.name}", target=target.name, role=who, actions=what)
+
+
+@permissions_command.command()
+@target_argument
+@click.argument("role", required=False)
+@click.option("--role", "named", hidden=True)
+@yes_option
+@connected
+def revoke(client: HttpClient, target: Target, role: str | None, named: str | None, yes: bool) -> None:
+    """Let ROLE do nothing more with TARGET; connections that relied on it are closed."""
+    who = role or named
+    if who is None:
+        raise click.UsageError("whose? penstock permissions revoke TARGET ROLE")
+    sure(yes, f"take from {who} what it may do with {target.name}")
+    client.call("DELETE", f"{target.path}/permissions/{quoted(who)}")
+    output.done(f"{who} is granted nothing by {target.name}", target=target.name, role=who)

@@ -1,0 +1,24 @@
+"""A word that is nearly right is answered with the right one."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` Did you mean …?` for a word that is nearly one of those known, else nothing."""
+    found = get_close_matches(word.lower(), list(known), n=3)
+    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+class Choice(click.Choice[str]):
+    """One of some words, in any case."""
+
+    def __init__(self, *choices: str) -> None:
+        super().__init__(choices, case_sensitive=False)
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        similar = nearest(str(value), {choice.lower(): choice for choice in self.choices})
+        return f"{super().get_invalid_choice_message(value, ctx)}{similar}"

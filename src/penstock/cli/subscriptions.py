@@ -1,0 +1,244 @@
+"""`penstock subscriptions …`: which a topic has, where each stands, and how it is moved."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from penstock.client.http import HttpClient, RemoteError
+from penstock.client.paths import admin_path, subscription_admin_path
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
+
+from . import output
+from .actions import (
+    SUBSCRIPTION,
+    Action,
+    add_actions,
+    pairs,
+    subscription_argument,
+    sure,
+    yes_option,
+)
+from .connection import connected, topic_argument
+from .groups import Group
+from .messages_shown import shown
+from .quantities import DURATION, moment_ms, position
+
+ACTIONS: Final = (
+    Action(
+        "delete",
+        "DELETE",
+        "",
+        "Delete SUBSCRIPTION of TOPIC with its backlog.",
+        "deleted {}",
+        "delete the subscription {} with its backlog",
+        flags=(("--force", "force", "Also while consumers are connected: they are disconnected."),),
+    ),
+    Action(
+        "skip-all",
+        "POST",
+        "/skip_all",
+        "Count the whole backlog of SUBSCRIPTION as acknowledged.",
+        "skipped the backlog of {}",
+        "skip the whole backlog of {}",
+    ),
+    Action(
+        "analyze-backlog",
+        "POST",
+        "/analyzeBacklog",
+        "Count the entries and messages in the backlog of SUBSCRIPTION.",
+    ),
+)
+MESSAGE_COLUMNS: Final = ("messageId", "publishTime", "key", "properties", "payload", "payloadBase64")
+COLUMNS: Final = ("subscription", "type", "backlog", "unacknowledged", "delayed", "rate_out", "consumers")
+
+
+@click.group("subscriptions", cls=Group)
+def subscriptions_command() -> None:
+    """List, create, move and delete subscriptions."""
+
+
+add_actions(subscriptions_command, SUBSCRIPTION, ACTIONS)
+
+
+@subscriptions_command.command("list")
+@topic_argument
+@click.option(
+    "--names", "only_names", is_flag=True, help="Only their names: for who may consume, and not administer."
+)
+@connected
+def list_subscriptions(client: HttpClient, topic: TopicName, only_names: bool) -> None:
+    """List the subscriptions of TOPIC, with their backlogs and consumers."""
+    if only_names:
+        found = client.call("GET", f"{admin_path(topic)}/subscriptions")
+        rows = [{"subscription": name} for name in found]
+    else:
+        rows = described(client.call("GET", f"{admin_path(topic)}/stats")["subscriptions"])
+    output.rows(COLUMNS[:1] if only_names else COLUMNS, rows, f"{topic} has no subscriptions")
+
+
+def described(subscriptions: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each subscription of a topic's statistics."""
+    return [
+        {
+            "subscription": name,
+            "type": one["type"],
+            "backlog": one["msgBacklog"],
+            "unacknowledged": one["unackedMessages"],
+            "delayed": one["msgDelayed"],
+            "rate_out": one["msgRateOut"],
+            "consumers": [consumer["consumerName"] for consumer in one["consumers"]],
+        }
+        for name, one in subscriptions.items()
+    ]
+
+
+@subscriptions_command.command()
+@topic_argument
+@subscription_argument
+@click.option(
+    "--from", "--messageId", "-m", "start", default="latest", show_default=True, metavar="WHERE",
+    help="earliest, latest, a message id (after it), or LEDGER:ENTRY (at it).",
+)  # fmt: skip
+@connected
+def create(client: HttpClient, topic: TopicName, subscription: str, start: str) -> None:
+    """Create SUBSCRIPTION of TOPIC."""
+    client.call("PUT", subscription_admin_path(topic, subscription), body=position(start))
+    output.done(f"created {subscription} of {topic}", topic=str(topic), subscription=subscription)
+
+
+@subscriptions_command.command()
+@topic_argument
+@subscription_argument
+@click.option(
+    "--to", "--time", "--messageId", "-t", "-m", "to", required=True, metavar="WHERE",
+    help="earliest, latest, a time (2026-01-31T08:00, or 2h ago as 2h), a message id (after it), LEDGER:ENTRY (at it).",
+)  # fmt: skip
+@yes_option
+@connected
+def reset(client: HttpClient, topic: TopicName, subscription: str, to: str, yes: bool) -> None:
+    """Let SUBSCRIPTION go on at another place: what lies after it is delivered again."""
+    path = f"{subscription_admin_path(topic, subscription)}/resetcursor"
+    sure(yes, f"move {subscription} of {topic} to {to}")
+    moment = moment_ms(to)
+    if moment is None:
+        client.call("POST", path, body=position(to))
+    else:
+        client.call("POST", f"{path}/{moment}")
+    output.done(
+        f"{subscription} of {topic} goes on at {to}", topic=str(topic), subscription=subscription, to=to
+    )
+
+
+@subscriptions_command.command()
+@topic_argument
+@subscription_argument
+@click.argument("count", type=click.IntRange(1), required=False)
+@click.option("--count", "-n", "number", type=click.IntRange(1), hidden=True)
+@connected
+def skip(
+    client: HttpClient, topic: TopicName, subscription: str, count: int | None, number: int | None
+) -> None:
+    """Count the next COUNT messages of the backlog as acknowledged; of a partition, where there are some."""
+    wanted = count or number
+    if wanted is None:
+        raise click.UsageError("how many? penstock subscriptions skip TOPIC SUBSCRIPTION COUNT")
+    client.call("POST", f"{subscription_admin_path(topic, subscription)}/skip/{wanted}")
+    output.done(
+        f"skipped {wanted:,} messages of {subscription} of {topic}",
+        topic=str(topic),
+        subscription=subscription,
+        skipped=wanted,
+    )
+
+
+@subscriptions_command.command()
+@topic_argument
+@click.argument("subscription", required=False)
+@click.option("--subscription", "-s", "named", hidden=True)
+@click.option(
+    "--older-than", "--expireTime", "-t", "age", type=DURATION, metavar="TIME", help="10m, 2h, 3d, 1w."
+)
+@click.option("--until", metavar="MESSAGE_ID", help="Up to a message and with it, instead.")
+@click.option("--all", "every", is_flag=True, help="Of every subscription.")
+@yes_option
+@connected
+def expire(
+    client: HttpClient,
+    topic: TopicName,
+    subscription: str | None,
+    named: str | None,
+    age: int | None,
+    until: str | None,
+    every: bool,
+    yes: bool,
+) -> None:
+    """Count what is older as acknowledged, for SUBSCRIPTION or for all of TOPIC."""
+    subscription = subscription or named
+    if (age is None) == (until is None) or (subscription is None) != every or (every and until is not None):
+        raise click.UsageError("name --older-than or --until, and SUBSCRIPTION or --all (with --older-than)")
+    who = "every subscription" if subscription is None else subscription
+    sure(yes, f"expire messages of {who} of {topic}")
+    if subscription is None:
+        client.call("POST", f"{admin_path(topic)}/all_subscription/expireMessages/{age}")
+    else:
+        path = f"{subscription_admin_path(topic, subscription)}/expireMessages"
+        if until is None:
+            client.call("POST", f"{path}/{age}")
+        else:
+            client.call("POST", path, body=position(until))
+    output.done(f"expired messages of {who} of {topic}", topic=str(topic), subscription=subscription)
+
+
+@subscriptions_command.command()
+@topic_argument
+@subscription_argument
+@click.option(
+    "--count", "-n", type=click.IntRange(1), default=1, show_default=True, help="So many, of each partition."
+)
+@connected
+def peek(client: HttpClient, topic: TopicName, subscription: str, count: int) -> None:
+    """Show the next messages of a backlog, and leave them there."""
+    number = client.partitions(topic)
+    found = [
+        message
+        for one in ([topic.of_partition(partition) for partition in range(number)] if number else [topic])
+        for message in _peeked(client, subscription_admin_path(one, subscription), count)
+    ]
+    there = {name for message in found for name in message}
+    output.rows([name for name in MESSAGE_COLUMNS if name in there], found, f"{subscription} has no backlog")
+
+
+def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any]]:
+    for place in range(1, count + 1):
+        try:
+            yield shown(*client.fetch("GET", f"{path}/position/{place}"))
+        except RemoteError as error:
+            if error.kind is ErrorKind.MESSAGE_NOT_FOUND:
+                return
+            raise
+
+
+@subscriptions_command.command()
+@topic_argument
+@subscription_argument
+@click.option(
+    "--set",
+    "--property",
+    "-p",
+    "given",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Instead of all before; may be repeated.",
+)
+@click.option("--clear", is_flag=True, help="Remove them all.")
+@connected
+def properties(
+    client: HttpClient, topic: TopicName, subscription: str, given: tuple[str, ...], clear: bool
+) -> None:
+    """Show the properties of SUBSCRIPTION, or replace them."""
+    path = f"{subscription_admin_path(topic, subscription)}/properties"
+    if given or clear:
+        client.call("PUT", path, body=pairs("--set", given))
+    output.record(client.call("GET", path))

@@ -1,0 +1,37 @@
+"""What policies and permissions are of: a namespace (`tenant/namespace`) or a topic (anything else)."""
+
+from typing import Any, NamedTuple, Self
+
+import click
+
+from penstock.client.paths import admin_path, namespace_path
+from penstock.model.names import NamespaceName, TopicName
+
+
+class Target(NamedTuple):
+    """A namespace or a topic, by its path of the admin API."""
+
+    path: str
+    name: str
+    topic: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`public/default` is a namespace; `orders`, `public/default/orders` and `persistent://…` are topics."""
+        if text.count("/") == 1:
+            namespace = NamespaceName.parse(text)
+            return cls(namespace_path(namespace), str(namespace), False)
+        topic = TopicName.parse(text)
+        return cls(admin_path(topic), str(topic), True)
+
+
+class TargetType(click.ParamType[Target]):
+    """A namespace or a topic."""
+
+    name = "target"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
+        return value if isinstance(value, Target) else Target.parse(str(value))
+
+
+target_argument = click.argument("target", type=TargetType())

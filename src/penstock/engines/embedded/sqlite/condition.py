@@ -1,0 +1,53 @@
+"""Whether a server could use a data folder: what is looked at before it is opened, without changing it."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .connection import open_reader, translate
+from .schema import VERSION, check_version
+
+_USE: Final = os.R_OK | os.W_OK | os.X_OK
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Of a folder that can be used."""
+
+    version: int | None  # of the storage in it; None: there is none yet
+    newest: int = VERSION  # what a start makes of it
+
+
+def look(folder: Path, file_name: str) -> Condition:
+    """What a server would find in `folder`; raises UNAVAILABLE where it could not use it, with the reason.
+
+    Another server may have the folder: whether one does is not looked at.
+    """
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise _unusable(folder, f"{there} is no folder")
+    if not os.access(there, _USE):
+        raise _unusable(folder, f"{there} is not writable for user {os.geteuid()}")
+    file = folder / file_name
+    if not file.exists():
+        return Condition(None)
+    if not os.access(file, os.R_OK | os.W_OK):
+        raise _unusable(folder, f"{file} is not writable for user {os.geteuid()}")
+    try:
+        with closing(open_reader(file)) as connection:
+            return Condition(check_version(connection))
+    except sqlite3.Error as error:
+        raise _unusable(folder, translate(error).message) from None
+    except PenstockError as error:
+        raise _unusable(folder, error.message) from None
+
+
+def _unusable(folder: Path, reason: str) -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, f"data folder {folder} cannot be used: {reason}")

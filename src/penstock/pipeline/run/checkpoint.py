@@ -1,0 +1,124 @@
+"""A checkpoint in an object store: Spark's files on this machine, and a copy of each in the store.
+
+Spark itself writes and reads a folder of this machine. What it wrote is copied before a batch is computed, the batch's
+own file of offsets last, so that the store never has a batch of which it lacks something older. A copy has the epoch of
+the run that made it in its name: `offsets/7.3` is batch 7 as run 3 began it. The latest run's is what counts, so that what
+a run that was overtaken still copies replaces nothing.
+"""
+
+import re
+import shutil
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from penstock.pipeline.lake.store import Location
+
+AT_ONCE: Final = 8  # files that are copied
+_OFFSETS: Final = "offsets/"
+_COMMITS: Final = "commits/"
+_METADATA: Final = "/_metadata/"
+_PATH: Final = re.compile(rb'"file:/[^"]*/checkpoint/(state/)')
+
+Stamp = tuple[int, int]  # size, and time of change in ns
+
+
+class CheckpointCopy:
+    """The checkpoint in `local`, and below `folder` of a store. Raises OSError."""
+
+    def __init__(self, local: Path, store: Location, folder: str, epoch: int) -> None:
+        self._local = local
+        self._store = store
+        self._folder = folder
+        self._epoch = epoch
+        self._known: dict[str, tuple[Stamp, str]] = {}  # what the store has, and its name there
+        self._lock = threading.Lock()
+
+    def restore(self) -> None:
+        """Make `local` what the store has."""
+        shutil.rmtree(self._local, ignore_errors=True)
+        prefix = f"{self._folder}/"
+        there = [path.removeprefix(prefix) for path in self._store.files() if path.startswith(prefix)]
+        latest = counting(there)
+        with self._lock, ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
+            stamps = threads.map(lambda name: self._fetch(name, latest[name]), latest)
+            self._known = {name: (stamp, latest[name]) for name, stamp in zip(latest, stamps, strict=True)}
+
+    def save(self) -> None:
+        """Copy what is new, and delete what Spark has deleted."""
+        with self._lock:
+            now = self._look()
+            changed = [name for name, stamp in now.items() if self._stamp(name) != stamp]
+            with ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
+                for group in in_order(changed):
+                    list(threads.map(lambda name: self._put(name, now[name]), group))
+                list(threads.map(self._delete, [name for name in self._known if name not in now]))
+
+    def _look(self) -> dict[str, Stamp]:
+        found = {}
+        for path in self._local.rglob("*"):
+            try:
+                about = path.stat()
+            except FileNotFoundError:  # Spark deletes old files meanwhile
+                continue
+            if path.is_file() and not path.name.startswith(
+                "."
+            ):  # what Spark is still writing begins with a dot
+                found[str(path.relative_to(self._local))] = about.st_size, about.st_mtime_ns
+        return found
+
+    def _stamp(self, name: str) -> Stamp | None:
+        return self._known[name][0] if name in self._known else None
+
+    def _fetch(self, name: str, copy: str) -> Stamp:
+        path = self._local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(placed(self._local, name, self._store.read(f"{self._folder}/{copy}")))
+        about = path.stat()
+        return about.st_size, about.st_mtime_ns
+
+    def _put(self, name: str, stamp: Stamp) -> None:
+        try:
+            content = (self._local / name).read_bytes()
+        except FileNotFoundError:
+            return
+        copy = f"{name}.{self._epoch}"
+        self._store.write(f"{self._folder}/{copy}", content)
+        before = self._known.get(name, (stamp, copy))[1]
+        self._known[name] = stamp, copy
+        if before != copy:
+            self._store.remove(f"{self._folder}/{before}")
+
+    def _delete(self, name: str) -> None:
+        self._store.remove(f"{self._folder}/{self._known[name][1]}")
+        del self._known[name]
+
+
+def placed(local: Path, name: str, content: bytes) -> bytes:
+    """A file as this machine needs it: what Spark notes of an operator's state has full paths of files of the checkpoint."""
+    if _METADATA not in name:
+        return content
+    here = f'"file:{local}/'.encode()
+    return _PATH.sub(lambda found: here + found[1], content)
+
+
+def counting(copies: Iterable[str]) -> dict[str, str]:
+    """The files that there are, and of each the copy that counts: the latest run's."""
+    latest: dict[str, tuple[int, str]] = {}
+    for copy in copies:
+        name, _, epoch = copy.rpartition(".")
+        latest[name] = max(latest.get(name, (-1, "")), (int(epoch), copy))
+    return {name: copy for name, (_, copy) in latest.items()}
+
+
+def in_order(names: Iterable[str]) -> list[list[str]]:
+    """Groups of files, to be copied one group after the other: offsets last, by batch."""
+    others: list[str] = []
+    commits: list[str] = []
+    offsets: list[str] = []
+    for name in names:
+        kind = commits if name.startswith(_COMMITS) else offsets if name.startswith(_OFFSETS) else others
+        kind.append(name)
+    return [others, commits, *([name] for name in sorted(offsets, key=lambda name: int(Path(name).name)))]

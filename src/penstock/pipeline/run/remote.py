@@ -1,0 +1,271 @@
+"""A pipeline's state in an object store: the folder of `folder`, where objects are what files are there.
+
+<state>/<name>/lease          who runs the pipeline; written every few seconds as long as it runs
+               epochs/        which run may go on (`lake.epochs`), and which generation counts
+               <generation>/  owner.json and checkpoint/; a new one where the checkpoint was forgotten
+               status.json, control, redriven.json
+
+The lease tells people that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
+paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed: a run that
+was overtaken ends there, and has written nothing that the later run does not know of (`checkpoint`).
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.lake.epochs import Epochs, Overtaken
+from penstock.pipeline.lake.store import Location
+from penstock.pipeline.spec.spec import Spec
+
+from .checkpoint import CheckpointCopy
+from .folder import Folder, Held
+from .holder import Holder, dead, this_process
+
+BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
+LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
+
+
+class StoreFolder(Folder):
+    """A folder in an object store. `epoch`: that of the run whose process this is a part of; 0 for none."""
+
+    def __init__(self, home: str, options: Mapping[str, str], epoch: int = 0) -> None:
+        super().__init__(_here(home))
+        self.home = home
+        try:
+            self.store = Location.of(home, options)
+        except PipelineError as error:
+            said = error.message.replace("option path", "state").replace("the URL of a table", "its URL")
+            raise PipelineError(said) from None
+        self.epochs = Epochs(Location.of(f"{home}/epochs", options))
+        self.stopping = False  # an order to stop was seen
+        self._generation: int | None
+        self._copy: CheckpointCopy | None = None
+        self._local = True
+        self.taken(epoch)
+
+    def taken(self, epoch: int) -> None:
+        """The lease is held, under a new epoch: what was read before may be old."""
+        self.epoch = epoch
+        self._generation = None
+        self.checkpoint = self._here / str(epoch) / "checkpoint"
+
+    def locked(self) -> Held:
+        return Lease(self)
+
+    def in_use(self) -> bool:
+        holder = self.holder()
+        if holder is None or dead(holder):
+            return False
+        with self.store.reached("the state"):
+            return self.store.age_s("lease") < LEASE_S
+
+    def holder(self) -> Holder | None:
+        """Who says that the pipeline runs."""
+        return self.read("lease", Holder)
+
+    def own(self, spec: Spec, start: int | None = None) -> None:
+        self.confirm()
+        super().own(spec, start)
+
+    def forget(self) -> None:
+        gone = self._numbered()
+        # What a run that was overtaken still writes is in another generation then.
+        self._generation = gone + 1
+        self.epochs.confirm(self.epoch, self._generation)
+        self._clear(f"{gone}/")
+
+    def vacate(self) -> None:
+        if self.has("owner.json"):
+            return
+        for name in ("status.json", "control"):
+            self.remove(name)
+
+    def clean_scratch(self) -> Path:
+        shutil.rmtree(self._here, ignore_errors=True)
+        return self.scratch
+
+    def begin(self, *, local: bool) -> None:
+        """Copy the checkpoint to this machine."""
+        self._local = local
+        copy = CheckpointCopy(self.checkpoint, self.store, f"{self._numbered()}/checkpoint", self.epoch)
+        _make_private(self._here.parent)
+        with self.store.reached("the state"):
+            copy.restore()
+        self._copy = copy
+
+    def begin_batch(self, number: int) -> None:
+        """Copy what the batch begins from to the store; then see whether no later run has begun."""
+        assert self._copy is not None
+        if not self._local and (self.checkpoint / "state").exists():
+            raise PipelineError(
+                f"steps keep state, which a cluster's workers cannot write to a store: name a folder that all share as"
+                f" state in place of {self.home}"
+            )
+        with self.store.reached("the state"):
+            self._copy.save()
+        self.confirm()
+
+    def save(self) -> None:
+        if self._copy is not None:
+            with suppress(OSError, PenstockError):
+                self._copy.save()
+
+    def asked_to_stop(self) -> bool:
+        return self.stopping
+
+    def clear_control(self) -> None:
+        super().clear_control()
+        self.stopping = False
+
+    def has(self, name: str) -> bool:
+        with self.store.reached("the state"):
+            return self.store.has(self._path(name))
+
+    def replace(self, name: str, content: bytes) -> None:
+        with self.store.reached("the state"):
+            self.store.write(self._path(name), content)
+
+    def remove(self, name: str) -> None:
+        with self.store.reached("the state"):
+            self.store.remove(self._path(name))
+
+    def confirm(self) -> None:
+        try:
+            self.epochs.confirm(self.epoch)
+        except Overtaken:
+            raise PipelineError(
+                f"another run of this pipeline has taken over the state in {self.home}, and this one ends"
+            ) from None
+
+    def _content(self, name: str) -> bytes | None:
+        with self.store.reached("the state"):
+            try:
+                return self.store.read(self._path(name))
+            except FileNotFoundError:
+                return None
+
+    def _has_checkpoint(self) -> bool:
+        return self.has("checkpoint/metadata")
+
+    def _path(self, name: str) -> str:
+        """Where a file is: what belongs to the checkpoint is below its generation."""
+        of_checkpoint = name == "owner.json" or name.startswith("checkpoint/")
+        return f"{self._numbered()}/{name}" if of_checkpoint else name
+
+    def _numbered(self) -> int:
+        if self._generation is None:
+            self._generation = self.epochs.look().generation
+        return self._generation
+
+    def _clear(self, prefix: str) -> None:
+        with self.store.reached("the state"):
+            for path in self.store.files():
+                if path.startswith(prefix):
+                    self.store.remove(path)
+
+
+class Lease:
+    """The state of a pipeline in use: a context manager. Others see the end of a process by its silence."""
+
+    def __init__(self, folder: StoreFolder, beat_s: float = BEAT_S, lease_s: float = LEASE_S) -> None:
+        self._folder = folder
+        self._beat_s = beat_s
+        self._lease_s = lease_s
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        folder = self._folder
+        seen = folder.epochs.look()
+        if self._is_held():
+            raise self._in_use()
+        try:
+            folder.taken(folder.epochs.claim(seen))
+        except Overtaken:
+            raise self._in_use() from None
+        self._write()
+        self._over.clear()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread.start()
+        return self
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """A child holds the lease as long as its parent does."""
+        return ()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            shutil.rmtree(self._folder.checkpoint, ignore_errors=True)
+            with suppress(PenstockError):
+                if self._folder.epochs.look().epoch == self._folder.epoch:
+                    self._folder.remove("lease")
+
+    def _is_held(self) -> bool:
+        """Whether somebody writes the lease: no clock of another machine counts, only that it changes."""
+        first = self._folder.holder()
+        if first is None or dead(first):
+            return False
+        until = time.monotonic() + self._lease_s
+        while time.monotonic() < until:
+            time.sleep(min(1.0, self._beat_s))
+            now = self._folder.holder()
+            if now is None:
+                return False
+            if now != first:
+                return True
+        return False
+
+    def _in_use(self) -> PipelineError:
+        with suppress(PenstockError):
+            if (holder := self._folder.holder()) is not None:
+                who = f" by process {holder.pid} on {holder.host}"
+                return PipelineError(
+                    f"the state in {self._folder.home} is in use{who}: the pipeline is running"
+                )
+        return PipelineError(f"the state in {self._folder.home} is in use: the pipeline is running")
+
+    def _write(self) -> None:
+        self._folder.replace("lease", msgspec.json.encode(this_process()))
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._beat_s):
+            with suppress(PenstockError):  # the next batch finds out what has become of the store
+                self._write()
+                self._folder.stopping = self._folder.stopping or self._folder.has("control")
+
+
+def _here(home: str) -> Path:
+    """Where the files of Spark are on this machine."""
+    name = hashlib.sha256(home.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
+
+
+def _make_private(folder: Path) -> None:
+    """A folder of this user's alone, where other users may make folders too."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError as error:
+        raise PipelineError(f"the folder {folder} cannot be used: {error.strerror}") from None
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+        raise PipelineError(f"the folder {folder} is not this user's alone: remove it, or set TMPDIR")

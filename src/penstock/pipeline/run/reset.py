@@ -1,0 +1,58 @@
+"""Begins a pipeline again: forgets its checkpoint, and empties its tables."""
+
+from collections.abc import Mapping
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.spec import Spec
+
+from .folder import Folder
+from .state import folder_of
+
+
+def forget(spec: Spec) -> list[str]:
+    """Forget how far the pipeline has come, and empty its tables, each in one commit; returns what was done.
+
+    Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
+    """
+    folder = folder_of(spec)
+    with folder.locked():
+        _check_name(spec, folder)
+        folder.forget()
+        tables = [sink.path for sink in spec.sinks.values() if sink.path]
+        emptied = [f"emptied the table {path}" for path in tables if empty(path, spec.storage)]
+    return [f"forgot the checkpoint in {folder.home}", *emptied]
+
+
+def reset(spec: Spec, start_ms: int) -> None:
+    """Let the next run begin with the messages published at or after a time. Sinks keep what they have."""
+    folder = folder_of(spec)
+    with folder.locked():
+        _check_name(spec, folder)
+        folder.forget()
+        folder.own(spec, start_ms)
+
+
+def empty(path: str, storage: Mapping[str, str]) -> bool:
+    """Take all rows out of a table in one commit; False where there is none."""
+    from penstock.pipeline.lake.options import is_table, table_at
+    from penstock.pipeline.lake.store import Location
+    from penstock.pipeline.lake.values import Batch
+
+    folder = Location.of(path, storage)
+    if not is_table(folder):
+        return False
+    table = table_at(folder)
+    now = table.snapshot()
+    if now is None:
+        return False
+    table.commit(Batch(files=(), schema=now.schema, partition_by=tuple(now.partition_by), overwrite=True))
+    return True
+
+
+def _check_name(spec: Spec, folder: Folder) -> None:
+    """Other sources are a reason to begin again, another pipeline is none."""
+    owner = folder.owner()
+    if owner is None:
+        folder.check_owner(spec)
+    elif owner.pipeline != spec.name:
+        raise PipelineError(f"{folder.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}")

@@ -1,0 +1,93 @@
+"""Compressed bodies of requests (RFC 9110 8.4.1): gzip and deflate, within bounds of what they unfold to."""
+
+import asyncio
+import zlib
+from typing import Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .answers import RefusedError
+
+# Texts compress well, seldom beyond this; deflate itself can reach 1032.
+RATIO_MAX: Final = 200
+RATIO_FREE_BYTES: Final = 64 * 1024  # a short text of one letter is no bomb
+INLINE_BYTES: Final = 4 * 1024  # of compressed data; more is left to a thread, as it may hold up the loop
+
+_GZIP_WINDOW: Final = 31  # the largest, and a gzip header
+_ZLIB_WINDOW: Final = 15
+_RAW_WINDOW: Final = -15  # deflate without the header that RFC 1950 asks for, as some clients send it
+
+
+async def unfolded(header: str, body: bytes, bytes_max: int) -> bytes:
+    """As `unfold`, in a thread where that takes long."""
+    if len(body) > INLINE_BYTES:
+        return await asyncio.to_thread(unfold, header, body, bytes_max)
+    return unfold(header, body, bytes_max)
+
+
+def unfold(header: str, body: bytes, bytes_max: int) -> bytes:
+    """A body as it was before what its Content-Encoding names.
+
+    Raises BAD_MEDIA_TYPE for a coding that is not known, BAD_ENCODING for broken data, TOO_LARGE.
+    """
+    named = [one.strip().lower() for one in header.split(",")]
+    codings = [one for one in named if one not in ("", "identity")]
+    match codings:
+        case []:
+            return body
+        case ["gzip" | "x-gzip"]:
+            return gunzip(body, bytes_max)
+        case ["deflate"]:
+            return inflate(body, bytes_max)
+    raise RefusedError(
+        ErrorKind.BAD_MEDIA_TYPE,
+        f"Content-Encoding {', '.join(codings)[:80]!r} is not understood: gzip and deflate are, one of them",
+        {"accept-encoding": "gzip, deflate"},
+    )
+
+
+def gunzip(data: bytes, bytes_max: int) -> bytes:
+    """Decompress one gzip stream of possibly several members. Raises BAD_ENCODING, TOO_LARGE."""
+    allowed = _allowed(data, bytes_max)
+    parts: list[bytes] = []
+    size, rest = 0, data
+    while rest:
+        part, rest = _stream(rest, _GZIP_WINDOW, allowed - size, bytes_max, "gzip")
+        size += len(part)
+        parts.append(part)
+        rest = rest.lstrip(b"\0")  # padding, as gzip itself allows
+    if not parts:
+        raise PenstockError(ErrorKind.BAD_ENCODING, "the gzip data is empty")
+    return b"".join(parts)
+
+
+def inflate(data: bytes, bytes_max: int) -> bytes:
+    """Decompress what HTTP calls deflate: zlib's format, or without its header. Raises BAD_ENCODING, TOO_LARGE."""
+    allowed = _allowed(data, bytes_max)
+    with_header = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
+    window = _ZLIB_WINDOW if with_header else _RAW_WINDOW
+    found, rest = _stream(data, window, allowed, bytes_max, "deflate")
+    if rest:
+        raise PenstockError(ErrorKind.BAD_ENCODING, "something follows the deflate data")
+    return found
+
+
+def _allowed(data: bytes, bytes_max: int) -> int:
+    return min(bytes_max, RATIO_FREE_BYTES + RATIO_MAX * len(data))
+
+
+def _stream(data: bytes, window: int, allowed: int, bytes_max: int, name: str) -> tuple[bytes, bytes]:
+    """What the first stream in `data` unfolds to, at most `allowed` bytes, and what follows it."""
+    member = zlib.decompressobj(window)
+    try:
+        part = member.decompress(data, allowed + 1)
+    except zlib.error as error:
+        raise PenstockError(ErrorKind.BAD_ENCODING, f"the {name} data is broken: {error}") from None
+    if len(part) > allowed:
+        raise PenstockError(
+            ErrorKind.TOO_LARGE,
+            f"the {name} data unfolds to more than is taken: {bytes_max} bytes, and {RATIO_MAX} times its own size",
+        )
+    if not member.eof:
+        raise PenstockError(ErrorKind.BAD_ENCODING, f"the {name} data is cut short")
+    return part, member.unused_data

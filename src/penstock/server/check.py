@@ -1,0 +1,151 @@
+"""Whether a server could start with a configuration (`penstock serve --check`).
+
+Nothing is written, no port stays taken, no client is let in and no cluster is asked. What is done is what a start does
+first, by the same code: it reads certificates, keys and users, and makes the engine without starting it.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.engines.storage import FILE_NAME, look
+from penstock.model.errors import PenstockError
+from penstock.protocols.auth.settings import AuthConfigError
+
+from .app import build
+from .config import OFF, Config, StartError, host_and_port
+from .listeners import SOCKETS, TAKEN, TLS, bind, is_exposed
+from .tls import Certificates
+from .workers import check_workers
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What was looked at and is right, and what is not; sentences that name the setting."""
+
+    right: list[str]
+    wrong: list[str]
+
+
+def check(config: Config) -> Checked:
+    """Look at everything that a start of this process on this machine would need; blocks."""
+    checked = Checked([], [])
+    for part in _PARTS:
+        try:
+            checked.right.extend(part(config))
+        except (StartError, AuthConfigError) as error:
+            checked.wrong.append(str(error))
+        except PenstockError as error:
+            checked.wrong.append(error.message)
+    return checked
+
+
+def _workers(config: Config) -> Iterator[str]:
+    check_workers(config)
+    yield f"engine.workers: {config.engine.workers}"
+
+
+def _ways_in(config: Config) -> Iterator[str]:
+    if config.http.listen == OFF and config.http.tls_listen == OFF:
+        raise StartError("http.listen and http.tls_listen are both off: there is no way in")
+    names: dict[str, str] = {}
+    for section, key, _ in SOCKETS:
+        listen = getattr(getattr(config, section), key)
+        other = names.setdefault(listen, f"{section}.{key}")
+        if other != f"{section}.{key}" and listen != OFF and host_and_port(listen)[1]:
+            raise StartError(f"{other} and {section}.{key} are both {listen}")
+    yield from ()
+
+
+def _address(section: str, key: str) -> Callable[[Config], Iterator[str]]:
+    """What looks at one address."""
+
+    def look_at(config: Config) -> Iterator[str]:
+        name, listen = f"{section}.{key}", getattr(getattr(config, section), key)
+        if listen == OFF:
+            return
+        try:
+            bound, taken = _bind(listen)
+        except StartError as error:
+            raise StartError(f"{name}: {error}") from None
+        with bound:
+            exposed = is_exposed(name, listen, bound, config.auth)
+        said = ", whose port a running program has now" if taken else ""
+        yield f"{name}: {listen}{said}{', open to other machines without authentication' if exposed else ''}"
+
+    return look_at
+
+
+def _bind(listen: str) -> tuple[socket.socket, bool]:
+    """A socket of the address, and whether its port is taken, as by the server that runs: then it has another port."""
+    try:
+        return bind(listen), False
+    except StartError as error:
+        if not str(error).endswith(TAKEN):
+            raise
+        return bind(f"{listen.rpartition(':')[0]}:0"), True
+
+
+def _certificates(config: Config) -> Iterator[str]:
+    if all(
+        getattr(getattr(config, section), key) == OFF for section, key, scheme in SOCKETS if scheme in TLS
+    ):
+        return
+    certificates = Certificates(config.tls)
+    certificates.context()
+    yield f"tls.cert_file: {config.tls.cert_file}, with its key"
+
+
+def _engine_files(config: Config) -> Iterator[str]:
+    """Tokens and certificates of the server at the cluster, which are read when it connects."""
+    for key in config.engine.__struct_fields__:
+        name = getattr(config.engine, key)
+        if not config.engine.url or not key.endswith("_file") or not name:
+            continue
+        try:
+            Path(name).open("rb").close()
+        except OSError as error:
+            raise StartError(f"engine.{key}: {name}: {error.strerror}") from None
+        yield f"engine.{key}: {name}, which can be read"
+
+
+def _parts(config: Config) -> Iterator[str]:
+    """The engine, keys, users and permissions, as the application is built of them."""
+
+    async def made() -> None:
+        app = build(config)
+        if app.tracing is not None:
+            app.tracing.close()
+
+    asyncio.run(made())
+    yield f"engine.url: {config.engine.url}, which was not asked" if config.engine.url else "engine.url: none"
+    yield f"auth.enabled: {'true, with its keys, users and permissions' if config.auth.enabled else 'false'}"
+
+
+def _folder(config: Config) -> Iterator[str]:
+    if config.engine.url or config.data.store == "memory":
+        return
+    try:
+        found = look(config.data.folder, FILE_NAME)
+    except PenstockError as error:
+        raise StartError(f"data.folder: {error.message}") from None
+    said = f"whose storage has version {found.version}"
+    if found.version is None:
+        said = "where the storage is yet to be made"
+    elif found.version < found.newest:
+        said += f"; a start makes {found.newest} of it: back it up first"
+    yield f"data.folder: {config.data.folder}, {said}"
+
+
+_PARTS: Final[tuple[Callable[[Config], Iterator[str]], ...]] = (
+    _workers,
+    _ways_in,
+    *(_address(section, key) for section, key, _ in SOCKETS),
+    _certificates,
+    _engine_files,
+    _parts,
+    _folder,
+)

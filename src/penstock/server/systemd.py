@@ -1,0 +1,21 @@
+"""What the service manager is told, where one asks for it (`Type=notify`; sd_notify(3))."""
+
+import contextlib
+import os
+import socket
+from typing import Final
+
+READY: Final = "READY=1"
+STOPPING: Final = "STOPPING=1"
+
+
+def notify(state: str) -> None:
+    """Tell the service manager; nothing where there is none. A manager that does not listen is no error."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):  # a name in the abstract namespace
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(address)
+        sender.send(state.encode())

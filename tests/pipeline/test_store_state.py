@@ -1,0 +1,173 @@
+"""The state of a declared pipeline in an object store: one run at a time, which goes on from any machine."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+from tests.pipeline.declared import Bench
+from tests.pipeline.test_declared import COUNTS, STATEFUL, flight
+from tests.support.object_store import ObjectStore
+from tests.support.waiting import until
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.lake.epochs import Epochs, Overtaken, State
+from penstock.pipeline.lake.store import Location
+from penstock.pipeline.run.handle import Pipeline
+from penstock.pipeline.run.holder import this_process
+from penstock.pipeline.run.remote import Lease, StoreFolder
+from penstock.pipeline.run.reset import forget
+from penstock.pipeline.spec.parse import load_spec
+from penstock.pipeline.spec.spec import Spec
+from penstock.testing.server import running
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark's files of a checkpoint are on this machine."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def folder(store: ObjectStore) -> StoreFolder:
+    return StoreFolder(f"{store.folder()}/p", store.options)
+
+
+def again(folder: StoreFolder) -> StoreFolder:
+    """The same state, as another process sees it."""
+    return StoreFolder(str(folder.home), folder.store.options)
+
+
+def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: ObjectStore) -> None:
+    place = Location.of(store.folder(), store.options)
+    first, second = Epochs(place), Epochs(place)
+    assert first.look() == second.look() == State(0, 0)
+    assert first.claim(State(0, 0)) == 1
+    with pytest.raises(Overtaken):
+        second.claim(State(0, 0))
+    first.confirm(1, 7)
+    seen = second.look()
+    assert seen == State(1, 7)
+    first.confirm(1)
+    with pytest.raises(Overtaken):
+        second.claim(seen)  # the other has gone on since
+    assert second.claim(second.look()) == 2
+    for _ in range(2):
+        with pytest.raises(Overtaken):
+            first.confirm(1)
+    second.confirm(2)
+    assert Epochs(place).look() == State(2, 7)
+
+
+def test_a_lease_that_is_written_is_held(folder: StoreFolder) -> None:
+    with Lease(folder, beat_s=0.05) as lease:
+        assert folder.epoch == 1
+        assert lease.files == ()
+        assert again(folder).in_use()
+        with (
+            pytest.raises(PipelineError, match=rf"is in use by process {os.getpid()} on "),
+            again(folder).locked(),
+        ):
+            pass
+        assert not folder.asked_to_stop()
+        again(folder).ask_to_stop()
+        until(folder.asked_to_stop)
+        folder.clear_control()
+        assert not folder.asked_to_stop()
+        folder.confirm()
+    assert not again(folder).in_use()
+    assert folder.holder() is None
+
+
+def test_a_lease_that_nobody_writes_is_taken_over(folder: StoreFolder) -> None:
+    with Lease(folder, beat_s=1000):  # as of a process that is paused
+        late = again(folder)
+        with Lease(late, beat_s=0.05, lease_s=0.2):
+            late.confirm()
+            with pytest.raises(PipelineError, match="another run of this pipeline has taken over"):
+                folder.confirm()
+    assert late.holder() is None
+
+
+def test_a_process_of_this_machine_that_is_gone_holds_nothing(folder: StoreFolder) -> None:
+    gone = msgspec.structs.replace(this_process(), pid=2**22 + 1)  # above what Linux gives
+    folder.replace("lease", msgspec.json.encode(gone))
+    assert not folder.in_use()
+    with Lease(folder, lease_s=1000):
+        assert folder.in_use()
+
+
+def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:
+    with folder.locked():
+        folder.begin(local=False)
+        folder.begin_batch(0)
+        (folder.checkpoint / "state").mkdir(parents=True)
+        with pytest.raises(PipelineError, match="which a cluster's workers cannot write to a store"):
+            folder.begin_batch(1)
+        folder.begin(local=True)
+        (folder.checkpoint / "state").mkdir(parents=True)
+        folder.begin_batch(1)
+
+
+def test_a_folder_that_others_may_use_is_refused(folder: StoreFolder, tmp_path: Path) -> None:
+    (tmp_path / f"penstock-{os.getuid()}").mkdir(mode=0o755)
+    with pytest.raises(PipelineError, match="is not this user's alone"):
+        folder.begin(local=True)
+
+
+@pytest.mark.parametrize("url", ["hdfs://host/state", "s3://bucket?x=1", "s3://me:secret@bucket/s"])
+def test_a_url_of_no_store_is_refused(url: str) -> None:
+    with pytest.raises(PipelineError, match=r"^state: ") as refused:
+        StoreFolder(url, {})
+    assert "secret" not in str(refused.value)
+
+
+def of(bench: Bench, store: ObjectStore, state: str) -> Spec:
+    options = "\n".join(f'{name} = "{text}"' for name, text in store.options.items())
+    file = bench.file(f"{STATEFUL}[storage]\n{options}\n")
+    return load_spec(file, url=bench.url, state=state)
+
+
+def test_a_pipeline_goes_on_elsewhere_and_one_that_was_overtaken_ends(
+    spark: SparkSession, store: ObjectStore, tmp_path: Path
+) -> None:
+    state = store.folder()
+    with running() as server:
+        bench = Bench(tmp_path, server.url, spark)
+        (tmp_path / "counts.py").write_text(COUNTS)
+        for topic in ("in", "out", "dead"):
+            bench.create(topic)
+        spec = of(bench, store, state)
+        bench.publish("in", [flight("a", 1, 0), flight("b", 2, 0)])
+        assert Pipeline(spec, spark).start(once=True).await_termination(500)
+        here = StoreFolder(str(spec.home), store.options)
+        shutil.rmtree(here.checkpoint.parents[1])  # another machine has nothing of it
+        bench.publish("in", [flight("a", 3, 0)])
+        pipeline = Pipeline(spec, spark).start()
+        until(lambda: len(bench.messages("out")) == 3)
+        totals = [(m["value"]["k"], m["value"]["total"]) for m in bench.messages("out")]
+        assert sorted(totals[:2]) == [("a", 1), ("b", 2)]
+        assert totals[2] == ("a", 4), "the state is what it was"
+
+        assert here.in_use()
+        late = StoreFolder(str(spec.home), store.options)
+        late.epochs.claim(late.epochs.look())  # as a run that finds the lease silent
+        bench.publish("in", [flight("a", 5, 0)])
+        with pytest.raises(PipelineError, match="another run of this pipeline has taken over") as ended:
+            pipeline.await_termination(500)
+        assert "no sink has batch" in str(ended.value)
+        assert len(bench.messages("out")) == 3
+        here.remove("lease")
+        assert Pipeline(spec, spark).start(once=True).await_termination(500)
+        assert len(bench.messages("out")) == 4
+        assert bench.messages("out")[3]["value"]["total"] == 9
+        forget(spec)
+        assert Pipeline(spec, spark).start(once=True).await_termination(500)
+        assert sorted(message["value"]["total"] for message in bench.messages("out")[4:]) == [2, 9]
+        there = store.paths(str(spec.home))
+        assert not [path for path in there if path.startswith("0/")], (
+            "of a forgotten checkpoint nothing stays"
+        )

@@ -1,0 +1,47 @@
+"""What the shells complete: bash by its own function, installed where bash looks for it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PENSTOCK = f'"{sys.executable}" -m penstock'
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "penstock").write_text(f'#!/bin/sh\nexec {PENSTOCK} "$@"\n')
+    (programs / "penstock").chmod(0o755)
+    script = """
+    set -e
+    penstock context set production --url http://127.0.0.1:1 > /dev/null
+    file=$(penstock -o template={file} completion bash --install)
+    source "$file"
+    function tab { COMPREPLY=(); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock_completion "$1"; echo "${COMPREPLY[*]}"; }
+    tab penstock topi
+    tab penstock --url http://127.0.0.1:1 topics cr
+    tab penstock topics list --tok
+    tab penstock topics list --context pr
+    tab penstock -o t
+    complete -p penstock
+    """
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *found, registered = done.stdout.splitlines()
+    assert found == ["topics", "create", "--token --token-file", "production", "table template="]
+    assert "_penstock_completion penstock" in registered
+    assert (tmp_path / "data" / "bash-completion" / "completions" / "penstock").is_file()

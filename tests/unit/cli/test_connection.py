@@ -1,0 +1,125 @@
+"""Which server a command asks: options before and after the subcommand, the environment, contexts; and misspelt words."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import group
+
+URL, OTHER = "http://one:1", "http://two:2"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of settings that is ours, and nothing in the environment."""
+    for name in ("URL", "CONTEXT", "TOKEN", "TOKEN_FILE", "TLS_CA_FILE", "TLS_CERT_FILE", "TLS_KEY_FILE"):
+        monkeypatch.delenv(f"PENSTOCK_{name}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("click.get_app_dir", lambda name: str(tmp_path / name))
+    return tmp_path / "penstock"
+
+
+def run(*arguments: str, code: int = 0, text: str = "") -> Result:
+    done = CliRunner().invoke(group, arguments, input=text, prog_name="penstock")
+    assert done.exit_code == code, done.output
+    return done
+
+
+def asked(*arguments: str) -> dict[str, Any]:
+    """The server that `context show` says would be asked."""
+    found: dict[str, Any] = json.loads(run(*arguments).stdout)
+    return found
+
+
+def test_options_before_and_after_the_subcommand() -> None:
+    assert asked("context", "show") == {"url": "http://127.0.0.1:8080"}
+    for place in (0, 1, 2):
+        words = ["context", "show"]
+        words[place:place] = ["--url", URL, "--token-file=t"]
+        assert asked(*words) == {"url": URL, "token_file": "t"}
+    assert asked("--url", URL, "context", "--url", OTHER, "show")["url"] == OTHER
+    assert asked("--url", URL, "context", "show", "--url", OTHER)["url"] == OTHER
+    assert run("--output", "template={url}", "--url", URL, "context", "show").stdout == f"{URL}\n"
+    assert run("-o", "json", "context", "show", "-otable").stdout.split() == ["url", "http://127.0.0.1:8080"]
+
+
+def test_an_option_that_the_subcommand_does_not_have() -> None:
+    assert "penstock context list has no option --url" in run("--url", URL, "context", "list", code=2).stderr
+    done = run("-o", "json", "tokens", "create", "-s", "me", code=2)  # its -o is a file
+    assert "penstock tokens create has no option --output" in done.stderr
+
+
+def test_the_environment_and_contexts(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("context", "set", "prod", "--url", URL, "--token-file", "/p")
+    run("context", "set", "test", "--url", OTHER)
+    assert asked("context", "show") == {"url": URL, "token_file": "/p"}  # the first is in use
+    assert asked("context", "show", "--context", "test") == {"url": OTHER}
+    assert asked("--token-file", "/x", "context", "show") == {"url": URL, "token_file": "/x"}
+    assert asked("context", "show", "--url", OTHER) == {"url": OTHER}, "the token is for its own server"
+    assert asked("context", "show", "--url", OTHER, "--context", "prod") == {"url": OTHER, "token_file": "/p"}
+    monkeypatch.setenv("PENSTOCK_TOKEN", "secret")
+    assert asked("context", "show") == {"url": URL, "token_env": "PENSTOCK_TOKEN"}
+    assert asked("context", "show", "--context", "test") == {"url": OTHER}
+    monkeypatch.delenv("PENSTOCK_TOKEN")
+    run("context", "use", "test")
+    assert asked("context", "show") == {"url": OTHER}
+    monkeypatch.setenv("PENSTOCK_CONTEXT", "prod")
+    assert asked("context", "show")["url"] == URL
+    assert asked("context", "show", "--url", OTHER) == {"url": OTHER}
+    monkeypatch.setenv("PENSTOCK_URL", "http://three:3")
+    assert "which server is meant" in run("context", "show", code=2).stderr
+    monkeypatch.delenv("PENSTOCK_CONTEXT")
+    assert asked("context", "show") == {"url": "http://three:3"}
+    assert asked("context", "show", "--context", "prod") == {"url": URL, "token_file": "/p"}
+
+
+def test_a_token_is_kept_in_a_file_of_its_own(own_folder: Path) -> None:
+    run("context", "set", "prod", "--url", URL, "--token", "-", text="secret\n")
+    token, contexts = own_folder / "prod.token", own_folder / "contexts.json"
+    assert token.read_text() == "secret\n"
+    assert "secret" not in contexts.read_text()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (own_folder, token, contexts)] == [
+        0o700,
+        0o600,
+        0o600,
+    ]
+    assert asked("context", "show")["token_file"] == str(token)
+    run("context", "set", "prod", "--token-file", "/elsewhere")
+    assert not token.exists()
+    run("context", "set", "prod", "--token", "again")
+    run("context", "delete", "prod")
+    assert not token.exists()
+    assert asked("context", "show") == {"url": "http://127.0.0.1:8080"}
+
+
+def test_contexts_that_are_none(own_folder: Path) -> None:
+    run("context", "set", "prod", "--url", URL)
+    for words in (("use", "prd"), ("show", "prd"), ("delete", "prd"), ("show", "--context", "prd")):
+        assert "Did you mean 'prod'?" in run("context", *words, code=1).stderr
+    assert "new" in run("context", "set", "test", code=2).stderr
+    assert run("context", "set", "../x", "--url", URL, code=2)
+    assert isinstance(run("context", "set", "bad", "--url", "nowhere", code=1).exception, Exception)
+    assert [json.loads(line)["name"] for line in run("context", "list").stdout.splitlines()] == ["prod"]
+    (own_folder / "contexts.json").write_text("{")
+    assert "holds no contexts" in run("context", "show", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("topic", "list"), "topics"),
+        (("topics", "lst"), "list"),
+        (("context", "list", "--outptu", "json"), "--output"),
+        (("context", "list", "-o", "tabel"), "table"),
+        (("completion", "bsh"), "bash"),
+    ],
+)
+def test_words_that_are_nearly_right(words: tuple[str, ...], meant: str) -> None:
+    said = run(*words, code=2).stderr
+    assert "Did you mean" in said
+    assert meant in said

@@ -1,0 +1,55 @@
+"""Templates of `--output`: fields of the answer's JSON, and nothing else."""
+
+import click
+import pytest
+
+from penstock.cli.output import Format
+from penstock.cli.template import Template
+
+ANSWER = {"topic": "a", "n": 12345, "none": None, "yes": True, "in": {"x": [{"y": "z"}]}, "list": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{topic}: {n:>8,}|", "a:   12,345|"),
+        (r"{topic}\t{in.x[0].y}", "a\tz"),
+        ("{none}{yes} {list} {list[0]}", 'true ["b"] b'),
+        ("{none:>4d}|{none:>4}|{yes:d}", "    |    |true"),
+        ("{{{topic}}}", "{a}"),
+        ("plain", "plain"),
+    ],
+)
+def test_fields(template: str, line: str) -> None:
+    assert Template(template).filled(ANSWER) == line
+
+
+def test_a_field_that_is_not_there_is_empty_and_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    template = Template("<{topik}{in.x[7].y}{list.b}>")
+    assert [template.filled(ANSWER), template.filled(ANSWER)] == ["<>", "<>"]
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "topik" in said[0]
+    assert "topic, n" in said[0]
+
+
+@pytest.mark.parametrize("field", ["topic.__class__", "topic.upper", "in.keys", "list.append", "n.real"])
+def test_no_attribute_can_be_reached(field: str) -> None:
+    assert Template(f"{{{field}}}").filled(ANSWER) == ""
+
+
+def test_an_answer_that_is_no_object_is_value() -> None:
+    assert Template("{value}").filled(["x"]) == '["x"]'
+
+
+@pytest.mark.parametrize(
+    "text", ["template={topic", "template={}", "template=", "template", "jsn", "json=x", ""]
+)
+def test_formats_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Format.parse(text)
+
+
+def test_a_format_that_does_not_fit() -> None:
+    with pytest.raises(click.ClickException, match="does not fit"):
+        Template("{topic:d}").filled(ANSWER)

@@ -1,0 +1,56 @@
+"""From statistics to rates."""
+
+from typing import Any
+
+import pytest
+
+from penstock.cli.traffic import Sample, SubscriptionTraffic, traffic
+
+
+def statistics(in_: int, out: int, *, backlog: int = 0, consumers: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Of one log: counters as given, and 9 a second over the last minute."""
+    minute = {"msgRateIn": 9.0, "msgThroughputIn": 90.0, "msgRateOut": 9.0, "msgThroughputOut": 90.0}
+    counters = {
+        "msgInCounter": in_,
+        "bytesInCounter": 10 * in_,
+        "msgOutCounter": out,
+        "bytesOutCounter": 10 * out,
+    }
+    subscription = {
+        **minute,
+        **counters,
+        "type": "Shared",
+        "msgBacklog": backlog,
+        "unackedMessages": 1,
+        "consumers": [{"consumerName": name} for name in consumers],
+    }
+    return {**minute, **counters, "publishers": [{}], "subscriptions": {"s": subscription}}
+
+
+PARTITION = "persistent://public/default/t-partition-"
+
+
+def test_partitions_are_one_topic_and_rates_are_since_the_sample_before() -> None:
+    before = Sample(10.0, {f"{PARTITION}0": statistics(100, 50), f"{PARTITION}1": statistics(0, 0)})
+    parts = {
+        f"{PARTITION}0": statistics(120, 60, backlog=3, consumers=("a", "b")),
+        f"{PARTITION}1": statistics(20, 0, backlog=4, consumers=("a",)),
+    }
+    [found] = traffic(Sample(12.0, parts), before)
+    assert found.topic == "persistent://public/default/t"
+    assert (found.rate_in, found.bytes_in, found.rate_out, found.bytes_out) == (20.0, 200.0, 5.0, 50.0)
+    assert (found.backlog, found.producers, found.consumers) == (7, 2, 2)
+    assert found.subscriptions == [SubscriptionTraffic("s", "Shared", 5.0, 7, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        Sample(10.0, {}),  # the topic was not in use
+        Sample(10.0, {"persistent://public/default/t": statistics(500, 500)}),  # the server was started again
+    ],
+)
+def test_rates_without_a_sample_before_are_the_servers(before: Sample | None) -> None:
+    [found] = traffic(Sample(12.0, {"persistent://public/default/t": statistics(5, 5)}), before)
+    assert (found.rate_in, found.bytes_in, found.rate_out) == (9.0, 90.0, 9.0)

@@ -1,0 +1,97 @@
+"""The copy of a checkpoint: what is copied when, and which copy counts. A folder stands for the store."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.pipeline.lake.store import Location
+from penstock.pipeline.run.checkpoint import CheckpointCopy, counting, in_order, placed
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Location:
+    return Location.of(tmp_path / "store")
+
+
+def write(folder: Path, **contents: str) -> None:
+    for name, content in contents.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def read(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_offsets_come_last() -> None:
+    names = ["offsets/10", "metadata", "offsets/9", "commits/9", "state/0/1/10.delta"]
+    assert in_order(names) == [
+        ["metadata", "state/0/1/10.delta"],
+        ["commits/9"],
+        ["offsets/9"],
+        ["offsets/10"],
+    ]
+
+
+def test_the_latest_runs_copy_counts() -> None:
+    copies = ["offsets/7.9", "offsets/7.10", "metadata.2", "state/0/1.delta.3"]
+    assert counting(copies) == {
+        "offsets/7": "offsets/7.10",
+        "metadata": "metadata.2",
+        "state/0/1.delta": "state/0/1.delta.3",
+    }
+
+
+def test_a_checkpoint_goes_on_elsewhere(tmp_path: Path, store: Location) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    copy = CheckpointCopy(first, store, "0/checkpoint", 1)
+    copy.restore()
+    write(first, metadata="id", offsets__0="a", commits__0="", state__0__1="s")
+    (first / ".metadata.crc").write_text("crc")
+    copy.save()
+    write(first, offsets__1="b")
+    (first / "offsets" / "0").unlink()
+    copy.save()
+    again = CheckpointCopy(second, store, "0/checkpoint", 2)
+    again.restore()
+    assert read(second) == {"metadata": "id", "offsets/1": "b", "commits/0": "", "state/0/1": "s"}
+    assert sorted(store.files()) == [
+        f"0/checkpoint/{name}.1" for name in ("commits/0", "metadata", "offsets/1", "state/0/1")
+    ]
+
+
+def test_what_a_run_copies_that_was_overtaken_replaces_nothing(tmp_path: Path, store: Location) -> None:
+    old, new, last = (tmp_path / name for name in ("old", "new", "last"))
+    late = CheckpointCopy(old, store, "c", 1)
+    late.restore()
+    write(old, metadata="of the first", offsets__0="1")
+    now = CheckpointCopy(new, store, "c", 2)
+    now.restore()
+    write(new, metadata="of the second", offsets__0="2", state__v="2")
+    now.save()
+    late.save()
+    end = CheckpointCopy(last, store, "c", 3)
+    end.restore()
+    assert read(last) == {"metadata": "of the second", "offsets/0": "2", "state/v": "2"}
+
+
+def test_a_file_that_is_written_again_has_one_copy(tmp_path: Path, store: Location) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    copy = CheckpointCopy(first, store, "c", 1)
+    copy.restore()
+    write(first, state__v="1")
+    copy.save()
+    again = CheckpointCopy(second, store, "c", 2)
+    again.restore()
+    write(second, state__v="again")
+    again.save()
+    assert store.files() == ["c/state/v.2"]
+    assert store.read("c/state/v.2") == b"again"
+
+
+def test_paths_within_the_checkpoint_are_those_of_this_machine() -> None:
+    there = b'{"a":["file:/tmp/x/checkpoint/y/3/checkpoint/state/0/_stateSchema/s","file:/other"]}'
+    here = b'{"a":["file:/mine/state/0/_stateSchema/s","file:/other"]}'
+    assert placed(Path("/mine"), "state/0/_metadata/v2/0", there) == here
+    assert placed(Path("/mine"), "offsets/0", there) == there

@@ -1,0 +1,116 @@
+"""Compressed bodies: what they unfold to, within bounds, and what is counted as held meanwhile."""
+
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.holding import STATE_KEY, Holding
+from penstock.protocols.http.compression import INLINE_BYTES, RATIO_FREE_BYTES, RATIO_MAX, unfold, unfolded
+from penstock.protocols.load import Load
+from penstock.server.dispatch import AsgiExchange
+
+TEXT = b'{"messages": [{"value": "tea"}]}'
+MOST = 1_000_000
+
+
+def deflated(data: bytes, window: int) -> bytes:
+    made = zlib.compressobj(wbits=window)
+    return made.compress(data) + made.flush()
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("gzip", gzip.compress(TEXT)),
+        (" GZip ", gzip.compress(TEXT)),
+        ("x-gzip, identity", gzip.compress(TEXT)),
+        ("gzip", gzip.compress(TEXT[:9]) + gzip.compress(TEXT[9:]) + b"\0" * 7),
+        ("deflate", deflated(TEXT, 15)),
+        ("deflate", deflated(TEXT, -15)),
+        ("identity", TEXT),
+        ("", TEXT),
+    ],
+)
+def test_what_was_compressed(coding: str, body: bytes) -> None:
+    assert unfold(coding, body, len(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "gzip, deflate"])
+def test_other_codings_are_refused_with_those_that_there_are(coding: str) -> None:
+    with pytest.raises(PenstockError, match="gzip and deflate are") as caught:
+        unfold(coding, b"x", MOST)
+    assert caught.value.kind is ErrorKind.BAD_MEDIA_TYPE
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("gzip", b""),
+        ("gzip", b"\0\0"),
+        ("gzip", TEXT),
+        ("gzip", gzip.compress(TEXT)[:-1]),
+        ("gzip", gzip.compress(TEXT) + b"x"),
+        ("deflate", b""),
+        ("deflate", TEXT),
+        ("deflate", deflated(TEXT, 15)[:-1]),
+        ("deflate", deflated(TEXT, 15) + b"x"),
+    ],
+)
+def test_broken_data(coding: str, body: bytes) -> None:
+    with pytest.raises(PenstockError) as caught:
+        unfold(coding, body, MOST)
+    assert caught.value.kind is ErrorKind.BAD_ENCODING
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_the_bound_is_of_what_it_unfolds_to(pack: Any) -> None:
+    coding = "gzip" if pack is gzip.compress else "deflate"
+    whole = bytes(range(256)) * 40
+    assert unfold(coding, pack(whole), len(whole)) == whole
+    for body, most in ((pack(whole), len(whole) - 1), (pack(bytes(MOST)), MOST)):
+        with pytest.raises(PenstockError, match="unfolds to more") as caught:
+            unfold(coding, body, most)
+        assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+def test_members_share_the_bound() -> None:
+    member = gzip.compress(bytes(RATIO_FREE_BYTES))
+    assert len(member) * RATIO_MAX < RATIO_FREE_BYTES
+    with pytest.raises(PenstockError) as caught:
+        unfold("gzip", member * 3, MOST)
+    assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+async def test_large_ones_are_unfolded_in_a_thread() -> None:
+    whole = b"".join(b"%d" % number for number in range(20_000))
+    packed = gzip.compress(whole)
+    assert len(packed) > INLINE_BYTES
+    assert await unfolded("gzip", packed, MOST) == whole
+
+
+async def test_what_it_unfolds_to_counts_as_held_until_the_request_was_served() -> None:
+    load = Load(100, 100, 50_000, 1)
+    holding = Holding(load, "10.0.0.1")
+
+    def asked(size: int) -> AsgiExchange:
+        body = gzip.compress(bytes(size))
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body}
+
+        scope = {"method": "POST", "headers": [(b"content-encoding", b"gzip")], "state": {STATE_KEY: holding}}
+        return AsgiExchange(scope, receive, None)  # type: ignore[arg-type]
+
+    first, second = asked(40_000), asked(20_000)
+    assert len(await first.body(MOST)) == 40_000
+    assert load.held == 40_000
+    with pytest.raises(PenstockError) as caught:
+        await second.body(MOST)
+    assert caught.value.kind is ErrorKind.UNAVAILABLE
+    second.release()
+    first.release()
+    first.release()
+    assert load.held == 0

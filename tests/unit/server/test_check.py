@@ -1,0 +1,144 @@
+"""`penstock serve --check`: what is right, what is wrong, and that nothing is changed."""
+
+import json
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+import trustme
+from click.testing import CliRunner
+
+from penstock.cli.serve import serve_command
+from penstock.engines.embedded.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, prepare
+from penstock.engines.storage import FILE_NAME
+from penstock.server.check import Checked, check
+from penstock.server.sources import load
+
+LOCAL = {"http.listen": "127.0.0.1:0", "pulsar.listen": "off"}
+
+
+def checked(folder: Path, **settings: object) -> Checked:
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return check(load(flags={**LOCAL, "data.folder": str(folder), **named}))
+
+
+def certificate(tmp_path: Path, name: str) -> tuple[Path, Path]:
+    made = trustme.CA().issue_cert("localhost")
+    key, chain = tmp_path / f"{name}.key", tmp_path / f"{name}.pem"
+    made.private_key_pem.write_to_path(str(key))
+    made.cert_chain_pems[0].write_to_path(str(chain))
+    return chain, key
+
+
+def test_the_defaults_are_right_and_nothing_is_made(tmp_path: Path) -> None:
+    found = checked(tmp_path / "a" / "data")
+    assert found.wrong == []
+    assert "http.listen: 127.0.0.1:0" in found.right
+    assert f"data.folder: {tmp_path}/a/data, where the storage is yet to be made" in found.right
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_problem_is_told_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = checked(
+        tmp_path / "file" / "data",
+        engine__workers=2,
+        http__listen="0.0.0.0:0",
+        http__tls_listen="127.0.0.1:0",
+        auth__token_secret_key_file=str(tmp_path / "none"),
+    )
+    said = "\n".join(found.wrong)
+    for setting in (
+        "--engine URL",
+        "http.listen",
+        "tls.cert_file",
+        "auth.token_secret_key_file",
+        "data.folder",
+    ):
+        assert setting in said
+    assert len(found.wrong) == 5
+
+
+def test_a_port_that_the_running_server_has_is_no_problem(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listen = f"127.0.0.1:{server.getsockname()[1]}"
+        found = checked(tmp_path, http__listen=listen)
+    assert found.wrong == []
+    assert f"http.listen: {listen}, whose port a running program has now" in found.right
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"http__listen": "off"}, "http.listen and http.tls_listen are both off"),
+        ({"http__listen": "192.0.2.1:1"}, "http.listen: cannot listen on 192.0.2.1:1"),  # of no machine
+        (
+            {"http__listen": "127.0.0.1:9999", "pulsar__listen": "127.0.0.1:9999"},
+            "http.listen and pulsar.listen are both 127.0.0.1:9999",
+        ),
+        ({"engine__url": "pulsar://127.0.0.1:6650"}, "engine.admin_url is missing"),
+        (
+            {"engine__url": "kafka+ssl://127.0.0.1:9092", "engine__tls_trust_file": "/is/not"},
+            "engine.tls_trust_file: /is/not: No such file",
+        ),
+        ({"auth__enabled": True}, "auth.enabled needs a way to come in"),
+        ({"http__tls_listen": "127.0.0.1:0"}, "tls.cert_file is needed"),
+    ],
+)
+def test_a_start_that_would_fail(tmp_path: Path, settings: dict[str, object], said: str) -> None:
+    assert [said in problem for problem in checked(tmp_path, **settings).wrong] == [True]
+
+
+def test_a_certificate_needs_its_own_key(tmp_path: Path) -> None:
+    chain, key = certificate(tmp_path, "one")
+    _, other = certificate(tmp_path, "other")
+    tls = {"http__tls_listen": "127.0.0.1:0", "tls__cert_file": str(chain)}
+    assert f"tls.cert_file: {chain}, with its key" in checked(tmp_path, **tls, tls__key_file=str(key)).right
+    (problem,) = checked(tmp_path, **tls, tls__key_file=str(other)).wrong
+    assert problem.startswith("tls.cert_file, key_file or client_ca_file:")
+    assert "mismatch" in problem
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (VERSION, f"whose storage has version {VERSION}"),
+        (1, f"whose storage has version 1; a start makes {VERSION} of it: back it up first"),
+    ],
+)
+def test_the_version_of_the_storage(tmp_path: Path, version: int, said: str) -> None:
+    connection = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    prepare(connection, MIGRATIONS[:version])
+    connection.close()
+    before = (tmp_path / FILE_NAME).read_bytes()
+    found = checked(tmp_path)
+    assert (found.wrong, found.right[-1]) == ([], f"data.folder: {tmp_path}, {said}")
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+def test_a_newer_storage_and_what_is_none(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    connection = sqlite3.connect(file)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    (problem,) = checked(tmp_path).wrong
+    assert "data.folder" in problem
+    assert f"version {VERSION + 1}, written by a newer Penstock" in problem
+    file.write_bytes(b"a letter to the editor " * 1000)
+    (problem,) = checked(tmp_path).wrong
+    assert "data.folder" in problem
+    assert "not a database" in problem
+
+
+@pytest.mark.parametrize(("listen", "code"), [("127.0.0.1:0", 0), ("off", 1)])
+def test_the_command_answers_programs(tmp_path: Path, listen: str, code: int) -> None:
+    arguments = ["--check", "--http", listen, "--pulsar", "off", "--data", str(tmp_path)]
+    result = CliRunner().invoke(serve_command, arguments, standalone_mode=False)
+    assert result.return_value == code
+    said = json.loads(result.stdout)
+    assert said["valid"] is (code == 0)
+    assert f"data.folder: {tmp_path}, where the storage is yet to be made" in said["checked"]
+    assert result.stderr == "".join(f"penstock: {problem}\n" for problem in said["problems"])
+    assert len(said["problems"]) == code
