@@ -8,10 +8,13 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.shell import PENSTOCK, Shell, interruptible
 
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
 from penstock.testing.server import Address, running
 
 
@@ -26,38 +29,53 @@ def shell(server: Address) -> Shell:
     return Shell(server.url)
 
 
-def test_a_bad_line_is_named_and_the_others_are_published(shell: Shell) -> None:
+@pytest.fixture(scope="module")
+def client(server: Address) -> Iterator[HttpClient]:
+    with HttpClient(server.url) as client:
+        yield client
+
+
+def read(client: HttpClient, topic: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.read(TopicName.parse(topic), max_messages=10_000)["messages"]
+    return found
+
+
+def publish(client: HttpClient, topic: str, *values: str) -> None:
+    client.produce(TopicName.parse(topic), [{"value": value} for value in values])
+
+
+def test_a_bad_line_is_named_and_the_others_are_published(shell: Shell, client: HttpClient) -> None:
     done = shell.run("produce", "some-bad", stdin=b"a\nb\n\xff\xfe\nc\n", code=1)
-    assert [message["value"] for message in shell.lines("read", "some-bad")] == ["a", "b", "c"]
+    assert [message["value"] for message in read(client, "some-bad")] == ["a", "b", "c"]
     assert len(done.stdout.splitlines()) == 3
     assert done.stderr.startswith("penstock: line 3 of stdin: the value is not UTF-8")
     assert done.stderr.count("\n") == 1
 
 
-def test_what_a_server_refuses_is_named_by_its_line(shell: Shell, tmp_path: Path) -> None:
+def test_what_a_server_refuses_is_named_by_its_line(shell: Shell, client: HttpClient, tmp_path: Path) -> None:
     schema = tmp_path / "r.avsc"
     schema.write_text('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
     shell.run("schemas", "register", "refusing", str(schema))
     lines = '{"a": 1}\n{"a": "no"}\n{"a": 3}\n{\n'  # by the topic's schema, without an option
     done = shell.run("produce", "refusing", stdin=lines, code=1)
-    assert [message["value"] for message in shell.lines("read", "refusing")] == [{"a": 1}, {"a": 3}]
+    assert [message["value"] for message in read(client, "refusing")] == [{"a": 1}, {"a": 3}]
     assert "line 2 of stdin: value.a" in done.stderr
     assert "line 4 of stdin: the value is no JSON" in done.stderr
     alone = shell.run("produce", "refusing", '{"a": "no"}', code=1)
     assert "value 1: " in alone.stderr
 
 
-def shown(lines: list[dict[str, object]]) -> list[tuple[object, ...]]:
+def shown(lines: list[dict[str, Any]]) -> list[tuple[object, ...]]:
     return [tuple(line[name] for name in ("key", "value", "properties", "eventTime")) for line in lines]
 
 
-def test_read_piped_into_produce_is_a_copy(shell: Shell, tmp_path: Path) -> None:
+def test_read_piped_into_produce_is_a_copy(shell: Shell, client: HttpClient, tmp_path: Path) -> None:
     texts = '{"value": "v", "key": "k", "properties": {"a": "b"}, "eventTime": 5}\n{"value": null, "key": "k"}\n\n'
     shell.run("produce", "copied", "--format", "json", stdin=texts)
     printed = shell.run("read", "copied").stdout
-    assert shown(shell.lines("read", "copied")) == [("k", "v", {"a": "b"}, 5), ("k", None, {}, None)]
+    assert shown(read(client, "copied")) == [("k", "v", {"a": "b"}, 5), ("k", None, {}, None)]
     shell.run("produce", "copy", "--format", "json", stdin=printed)
-    assert shown(shell.lines("read", "copy")) == shown(shell.lines("read", "copied"))
+    assert shown(read(client, "copy")) == shown(read(client, "copied"))
     bare = bytes(range(256)).replace(b"\n", b"")
     shell.run("produce", "bare", "--encoding", "binary", stdin=bare + b"\n\xfe")
     shell.run("produce", "bare-copy", "--format", "json", stdin=shell.run("read", "bare").stdout)
@@ -66,9 +84,9 @@ def test_read_piped_into_produce_is_a_copy(shell: Shell, tmp_path: Path) -> None
     assert [line["schema_version"] for line in consumed] == [None, None]
 
 
-def test_keys_and_whole_files(shell: Shell, tmp_path: Path) -> None:
+def test_keys_and_whole_files(shell: Shell, client: HttpClient, tmp_path: Path) -> None:
     shell.run("produce", "keyed", "--format", "key-value", "--key-separator", "=", "a=1", "b=2=3")
-    assert [(line["key"], line["value"]) for line in shell.lines("read", "keyed")] == [
+    assert [(line["key"], line["value"]) for line in read(client, "keyed")] == [
         ("a", "1"),
         ("b", "2=3"),
     ]
@@ -106,10 +124,10 @@ def test_what_was_published_before_a_failure_is_told(shell: Shell) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_what_was_printed_is_acknowledged_when_a_consumer_is_ended(
-    shell: Shell, number: signal.Signals, code: int
+    shell: Shell, client: HttpClient, number: signal.Signals, code: int
 ) -> None:
     topic = f"ended-{number.name}"
-    shell.run("produce", topic, *"abc")
+    publish(client, topic, *"abc")
     consume = ["consume", topic, "-s", "s", "--from", "earliest"]
     process = subprocess.Popen(
         [*PENSTOCK, *consume, "--follow"],
@@ -131,8 +149,8 @@ def test_what_was_printed_is_acknowledged_when_a_consumer_is_ended(
     assert shell.lines(*consume, "--timeout", "100") == []
 
 
-def test_what_could_not_be_written_is_not_acknowledged(shell: Shell) -> None:
-    shell.run("produce", "unwritten", *"abc")
+def test_what_could_not_be_written_is_not_acknowledged(shell: Shell, client: HttpClient) -> None:
+    publish(client, "unwritten", *"abc")
     consume = ["consume", "unwritten", "-s", "s", "--from", "earliest"]
     reading, writing = os.pipe()
     os.close(reading)
@@ -140,3 +158,17 @@ def test_what_could_not_be_written_is_not_acknowledged(shell: Shell) -> None:
     os.close(writing)
     assert process.wait(60) == 0  # as `| head` that has seen enough
     assert [line["value"] for line in shell.lines(*consume)] == ["a", "b", "c"]
+
+
+def test_everything_is_published_although_nobody_reads_the_results(
+    shell: Shell, client: HttpClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text("".join(f"{number}\n" for number in range(2500)))
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*PENSTOCK, "produce", "unread", "--file", str(file)]
+    process = subprocess.Popen(command, stdout=writing, env=shell.environment)
+    os.close(writing)
+    assert process.wait(60) == 0
+    assert len(read(client, "unread")) == 2500

@@ -74,7 +74,8 @@ class PageRun:
             "HOME": str(folder),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_URL": server.url,
-            "XDG_CONFIG_HOME": str(folder / ".config"),
+            "XDG_CONFIG_HOME": str(folder / ".config"),  # contexts and completions are not the tester's
+            "XDG_DATA_HOME": str(folder / ".data"),
             "PYTHONUNBUFFERED": "1",
         }
 

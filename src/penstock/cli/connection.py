@@ -1,5 +1,7 @@
 """Which server a command asks, and as whom: its options, the environment, and the named contexts."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -11,11 +13,13 @@ from click.core import ParameterSource
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.errors import PenstockError
+from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 
 from . import contexts
 from .options import (
     TOKEN_VARIABLE,
+    completions,
     context_option,
     output_option,
     tls_options,
@@ -25,8 +29,12 @@ from .options import (
     with_options,
 )
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 P = ParamSpec("P")
 
+COMPLETION_S: Final = 2.0  # how long a person who pressed the tabulator waits for a server
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 # By option, the field of `Access` that it sets.
@@ -138,6 +146,19 @@ class TopicType(_TopicParameter):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicName:
         return value if isinstance(value, TopicName) else TopicName.parse(str(value))
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Topics of the namespace that the word names already; short names where it names none."""
+        domain, separator, rest = incomplete.partition("://")
+        parts = (rest if separator else incomplete).split("/")
+        namespace = "/".join(parts[:2]) if len(parts) > 2 else str(DEFAULT_NAMESPACE)
+        listed = answered(ctx, f"/admin/v2/{domain if separator else 'persistent'}/{namespace}")
+        names = sorted({str(TopicName.parse(name).base) for name in listed})
+        if not separator:  # as the word begins: tenant/namespace/topic, or topic
+            names = [name.split("/", 2 if len(parts) > 2 else 4)[-1] for name in names]
+        return completions(names, incomplete)
+
 
 class NamespaceType(click.ParamType[NamespaceName]):
     """`tenant/namespace`."""
@@ -146,6 +167,24 @@ class NamespaceType(click.ParamType[NamespaceName]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NamespaceName:
         return value if isinstance(value, NamespaceName) else NamespaceName.parse(str(value))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        tenant, separator, _ = incomplete.partition("/")
+        if separator:
+            return completions(answered(ctx, f"/admin/v2/namespaces/{tenant}"), incomplete)
+        return completions([f"{name}/" for name in answered(ctx, "/admin/v2/tenants")], incomplete)
+
+
+def answered(ctx: click.Context, path: str) -> list[str]:
+    """What the server of a command that is being typed answers; nothing where it does not answer soon."""
+    given = {name: ctx.params.get(name) for name in _ACCESS}
+    try:
+        with HttpClient(access(ctx, given, ctx.params.get("context")), timeout_s=COMPLETION_S) as client:
+            return list(client.call("GET", path))
+    except (PenstockError, click.ClickException):
+        return []
 
 
 topic_argument = click.argument("topic", type=TopicType())

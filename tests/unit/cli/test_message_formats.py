@@ -80,6 +80,7 @@ def test_what_read_prints() -> None:
         (b'{"value": [1,}', "malformed"),
         (b'{"value": null, "error": "no such field"}', "could not be decoded"),
         (b'{"value": "{\\"a", "valueSize": 100}', "was cut"),
+        (b'{"value": "v", "key": "AP8=", "keyIsBase64": true}', "its key is bytes"),
     ],
 )
 def test_lines_of_json_that_are_no_messages(line: bytes, why: str) -> None:

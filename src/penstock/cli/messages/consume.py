@@ -16,10 +16,8 @@ from .ending import Ending
 from .printing import decode, ids, printer
 from .read import FOLLOW_MS, encoding_option
 
-BATCH: Final = 2000  # messages a request
-WINDOW: Final = (
-    10 * BATCH
-)  # messages that are printed, their acknowledgements on their way, or not acknowledged
+BATCH: Final = 4000  # messages a request
+WINDOW: Final = 10 * BATCH  # messages that are out: printed, but not acknowledged yet, or not at all
 FIRST_MS: Final = 1000  # of a consumer that does not follow: what is there already comes within this
 
 

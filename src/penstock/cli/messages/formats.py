@@ -59,7 +59,7 @@ class ReadLine(
     publish_time: Any = None
     sequence_id: Any = None
     producer_name: Any = None
-    key_is_base64: Any = None
+    key_is_base64: bool = False
     replication_clusters: Any = None
     redelivery_count: Any = None
     request_timeout_ms: Any = None
@@ -128,6 +128,8 @@ class Reading:
             raise BadPiece(f"its value could not be decoded ({line.error}): read it with --encoding base64")
         if line.value_size is not None:
             raise BadPiece("its value was cut when it was read")
+        if line.key_is_base64:
+            raise BadPiece("its key is bytes, which only clients of the binary protocol can publish")
         made = {**self._shared, "value": line.value}
         if line.key != _NULL:
             made["key"] = line.key

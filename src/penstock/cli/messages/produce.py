@@ -92,11 +92,16 @@ def produce_command(
         publishing = Publishing(client, topic, reading, request, progress)
         try:
             publishing.run(pieces(values, files, whole=format == "whole"))
-        finally:
-            count = publishing.published
+        except KeyboardInterrupt:
+            _tell(publishing.published, topic)
+            raise
+    _tell(publishing.published, topic)
+    return 1 if publishing.failed else 0
+
+
+def _tell(count: int, topic: TopicName) -> None:
     if output.for_people():
         output.say(f"published {count:,} message{'' if count == 1 else 's'} to {topic}")
-    return 1 if publishing.failed else 0
 
 
 class Target(NamedTuple):

@@ -18,7 +18,7 @@ from penstock.model.names import TopicName
 from .formats import BadPiece, Message, Reading
 from .pieces import Pieces
 
-BATCH: Final = 2000  # messages a request; each is durable before the next is sent
+BATCH: Final = 1000  # messages a request, as one entry takes; each is durable before the next is sent
 BATCH_BYTES: Final = 1 << 20  # of input; a server takes somewhat more than one message of 5 MiB
 AHEAD: Final = 2  # requests that are read, or on their way
 
@@ -114,7 +114,10 @@ class Publishing:
             else:
                 published.append({"messageId": result["messageId"], "partition": result["partition"]})
         self._progress.add(len(published))
-        self._show(published)
+        try:
+            self._show(published)
+        except click.exceptions.Exit:  # the reader has seen enough; the rest is published all the same
+            self._show = _nothing
 
     def _stopped(self, batch: Batch, error: PenstockError) -> PenstockError:
         """Says how far it came, so that the rest can be published later."""
@@ -133,5 +136,8 @@ class Publishing:
 def _results() -> Callable[[Sequence[Message]], None]:
     """How this command prints what became of messages; asked in its own thread, which knows its options."""
     if output.for_people():
-        return lambda _: None
+        return _nothing
     return output.lines()
+
+
+def _nothing(_: Sequence[Message]) -> None: ...

@@ -13,7 +13,7 @@ from penstock.model.names import TopicName
 
 from .printing import decode, printer
 
-PAGE: Final = 2000  # messages a request
+PAGE: Final = 4000  # messages a request
 FOLLOW_MS: Final = 20_000  # of one long poll, well within the client's timeout
 ROUND_MS: Final = 500  # of one among several partitions: how long messages of the others may take
 
