@@ -62,6 +62,13 @@ def test_requests(shell: Shell, protocol: str) -> None:
     assert (found["messages"], found["errors"]) == (20, 0)
 
 
+def test_a_server_without_the_binary_endpoint() -> None:
+    with running(pulsar="off") as address:
+        said = Shell(address.url).run("bench", "publish", "--messages", "1", code=1).stderr
+    assert "--protocol websocket goes without" in said
+    assert said.count("\n") == 1
+
+
 def test_a_table_for_people(shell: Shell) -> None:
     assert "p99.9" in shell.run("bench", "request", "--messages", "5", "-o", "table").stdout
 

@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import click
+
 from penstock.cli.progress import Progress, watched
-from penstock.client.errors import PulsarException
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.client.errors import ConnectError, LookupError, PulsarException
 
 from .client import connected
 from .pace import Bounds, Pace
@@ -106,7 +107,10 @@ def _measure(name: str, plan: Plan, receivers: int, run: Run) -> int:
             asyncio.run(_interruptible(run(Payloads(load.size), pace), pace))
         except* PulsarException as failures:
             first = _first(failures)
-            raise PenstockError(ErrorKind.UNAVAILABLE, str(first) or type(first).__name__) from None
+            said = str(first) or type(first).__name__
+            if plan.wire == "pulsar" and isinstance(first, ConnectError | LookupError):
+                said += "; --protocol websocket goes without the binary endpoint"
+            raise click.ClickException(said) from None
     report(Setting(name, plan.wire, load.topic, load.size, load.producers, bounds.rate, receivers), pace)
     return INTERRUPTED if pace.stopped else 0
 
