@@ -58,6 +58,13 @@ $(BROKERS): tests/clusters/build/%/.built: scripts/%.sh scripts/brokers.sh $(STA
 	@scripts/$*.sh fetch
 	@touch $@
 
+# The oldest versions that pyproject.toml allows.
+OLDEST := tests/oldest/build/.built
+$(OLDEST): requirements/oldest.txt scripts/oldest.sh $(STAMPS)/python
+	@echo "Installing the oldest dependencies beside the locked ones …"
+	@scripts/oldest.sh fetch
+	@touch $@
+
 $(STAMPS)/toolchains: scripts/toolchains.sh
 	@scripts/toolchains.sh
 	@mkdir -p $(@D) && touch $@
@@ -93,7 +100,7 @@ $(STAMPS)/docs: requirements/docs.txt $(STAMPS)/system
 ## ---- checking it ------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup lint types layers $(CLIENTS) $(BROKERS) ## Everything CI checks: style, types, layers, all tests
+test: setup lint types layers $(CLIENTS) $(BROKERS) $(OLDEST) ## Everything CI checks: style, types, layers, all tests
 	@scripts/test.sh $(ARGS)
 
 .PHONY: clients
@@ -107,6 +114,14 @@ clusters: $(STAMPS)/project $(BROKERS) ## Only the tests before real brokers (Pu
 .PHONY: unit
 unit: $(STAMPS)/project ## Only the fast tests: no sockets, no Spark
 	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+.PHONY: oldest
+oldest: $(STAMPS)/project $(OLDEST) ## The fast tests on the oldest dependencies
+	@scripts/oldest.sh run $(BIN)/python -m pytest tests/unit $(ARGS)
+
+.PHONY: beside
+beside: $(STAMPS)/project ## Resolve Penstock beside popular packages (network, minutes)
+	@$(BIN)/python scripts/beside.py $(ARGS)
 
 .PHONY: lint
 lint: $(STAMPS)/project ## Check style
@@ -133,6 +148,10 @@ deploy-check: ## Check deploy/ with helm, the schemas of Kubernetes, promtool an
 .PHONY: container-check
 container-check: ## Build the container file on a Debian made for it, and run the image (root; minutes)
 	@scripts/container-check.sh
+
+.PHONY: systemd-check
+systemd-check: ## Start the systemd unit on a Debian that is booted for it (root; minutes)
+	@scripts/systemd-check.sh
 
 .PHONY: deep
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
@@ -168,8 +187,12 @@ lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest 
 	@scripts/lock.sh $(ARGS)
 	@cd tests/js && npm install --package-lock-only --silent
 
+.PHONY: dist
+dist: $(STAMPS)/project ## Build the wheel and the sdist into dist/, and check them (ARGS=--release: for publishing)
+	@scripts/dist.sh $(ARGS)
+
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build benchmarks/load/build build dist site .cache .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build tests/oldest/build benchmarks/load/build build dist site .cache .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -33,7 +33,7 @@ for lane in 1 2; do
   "${pytest[@]}" "tests/$name" -o cache_dir=".pytest_cache/$name" "$@" >"$logs/$name" 2>&1 </dev/null &
   running[lane]=$!
 done
-{ "${pytest[@]}" tests --ignore=tests/pipeline --ignore=tests/clusters "$@" 2>&1 </dev/null | tee -i "$logs/others"; } &
+{ "${pytest[@]}" tests examples/testing --ignore=tests/pipeline --ignore=tests/clusters "$@" 2>&1 </dev/null | tee -i "$logs/others"; } &
 running[0]=$!
 
 for lane in "${!LANES[@]}"; do

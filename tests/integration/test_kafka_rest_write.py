@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import hashlib
 import json
+import zlib
 from base64 import b64encode
 
 import pytest
@@ -113,6 +114,7 @@ async def test_gzip_and_digests() -> None:
         await server.post(b"x", content_encoding="gzip, gzip", status=415)
         await server.post(b"x", content_transfer_encoding="base64", status=415)
         await server.post(b"x", content_encoding="identity")
+        await server.post(zlib.compress(b"x"), content_encoding="deflate")
 
 
 async def test_bombs_are_too_large() -> None:

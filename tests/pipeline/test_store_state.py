@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -25,11 +25,15 @@ from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark's files of a checkpoint are on this machine."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 @pytest.fixture
-def folder(store: ObjectStore) -> Iterator[StoreFolder]:
-    found = StoreFolder(f"{store.folder()}/p", store.options)
-    yield found
-    found.clean_scratch()
+def folder(store: ObjectStore) -> StoreFolder:
+    return StoreFolder(f"{store.folder()}/p", store.options)
 
 
 def again(folder: StoreFolder) -> StoreFolder:
@@ -96,6 +100,31 @@ def test_a_process_of_this_machine_that_is_gone_holds_nothing(folder: StoreFolde
         assert folder.in_use()
 
 
+def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:
+    with folder.locked():
+        folder.begin(local=False)
+        folder.begin_batch(0)
+        (folder.checkpoint / "state").mkdir(parents=True)
+        with pytest.raises(PipelineError, match="which a cluster's workers cannot write to a store"):
+            folder.begin_batch(1)
+        folder.begin(local=True)
+        (folder.checkpoint / "state").mkdir(parents=True)
+        folder.begin_batch(1)
+
+
+def test_a_folder_that_others_may_use_is_refused(folder: StoreFolder, tmp_path: Path) -> None:
+    (tmp_path / f"penstock-{os.getuid()}").mkdir(mode=0o755)
+    with pytest.raises(PipelineError, match="is not this user's alone"):
+        folder.begin(local=True)
+
+
+@pytest.mark.parametrize("url", ["hdfs://host/state", "s3://bucket?x=1", "s3://me:secret@bucket/s"])
+def test_a_url_of_no_store_is_refused(url: str) -> None:
+    with pytest.raises(PipelineError, match=r"^state: ") as refused:
+        StoreFolder(url, {})
+    assert "secret" not in str(refused.value)
+
+
 def of(bench: Bench, store: ObjectStore, state: str) -> Spec:
     options = "\n".join(f'{name} = "{text}"' for name, text in store.options.items())
     file = bench.file(f"{STATEFUL}[storage]\n{options}\n")
@@ -142,4 +171,3 @@ def test_a_pipeline_goes_on_elsewhere_and_one_that_was_overtaken_ends(
         assert not [path for path in there if path.startswith("0/")], (
             "of a forgotten checkpoint nothing stays"
         )
-        here.clean_scratch()

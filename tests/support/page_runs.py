@@ -110,6 +110,8 @@ class PageRun:
             return self._pipeline(declared[1])
         if block.language in _SHELLS:
             return self._shell(block)
+        if block.language == "console":
+            return self._transcript(block)
         if block.language == "python":
             return self._python(block)
         if block.language == "sql":
@@ -157,6 +159,17 @@ class PageRun:
         said = written.read_text(errors="replace")
         assert code == 0, f"{block.name} ends with {code}\n{said}{errors.read_text(errors='replace')}"
         return said
+
+    def _transcript(self, block: Block) -> str:
+        """Commands behind `$`, and below each what it prints; lines may be broken otherwise."""
+        for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
+            end = next(n for n, line in enumerate(lines) if not line.endswith("\\")) + 1
+            command = Block(block.page, block.line, "sh", "\n".join(lines[:end]), before=block.before)
+            said = self._shell(command)
+            expected = "".join("".join(lines[end:]).split())
+            assert expected in "".join(said.split()), f"{block.name} does not print {expected}, but\n{said}"
+        return ""
 
     def _python(self, block: Block) -> str:
         if re.search(r"^def test_", block.text, re.MULTILINE):

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,13 +30,31 @@ _REMEDIES: Final = (
 )
 
 
+@dataclass(frozen=True)
+class Java:
+    """A Java by its own word: the version of Java, its home, and the build of this one."""
+
+    version: int
+    home: Path
+    build: str = ""
+
+
 def find_java() -> Path:
     """The folder to set JAVA_HOME to. Raises PipelineError when there is no usable Java."""
+    return _found()[0]
+
+
+def chosen_java() -> Java:
+    """The Java that runs there. Raises PipelineError when there is no usable one."""
+    return _found()[1]
+
+
+def _found() -> tuple[Path, Java]:
     return _find(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
 
 
 @cache
-def _find(java_home: str, path: str) -> Path:
+def _find(java_home: str, path: str) -> tuple[Path, Java]:
     tried: list[str] = []
     candidates = [("JAVA_HOME", Path(java_home) / "bin" / "java")] if java_home else []
     if on_path := shutil.which("java", path=path):
@@ -47,25 +66,28 @@ def _find(java_home: str, path: str) -> Path:
         probed = whole or probe(java)
         if probed is None:
             tried.append(f"that of {origin} does not start")
-        elif probed[0] < VERSION_MIN:
-            tried.append(f"that of {origin} is version {probed[0]}")
+        elif probed.version < VERSION_MIN:
+            tried.append(f"that of {origin} is version {probed.version}")
         else:
-            return probed[1] if whole else shim(java)
+            return (probed.home if whole else shim(java)), probed
     found = f" ({'; '.join(tried)})" if tried else ""
     raise PipelineError(f"Spark needs Java {VERSION_MIN} or later, and none is found{found}: {_REMEDIES}")
 
 
-def probe(java: Path, *arguments: str) -> tuple[int, Path] | None:
-    """The version and the home of a Java by its own word; None when it does not start."""
+def probe(java: Path, *arguments: str) -> Java | None:
+    """What a Java says of itself; None when it does not start."""
     command = [str(java), *arguments, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     said = done.stderr.decode(errors="replace")
-    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", said, re.MULTILINE)
-    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
-    return (int(version[1]), Path(home[1].strip())) if version and home else None
+    says = dict(re.findall(r"^\s*(java\.[a-z.]+) = (.+?)\s*$", said, re.MULTILINE))
+    number = re.match(r"(?:1\.)?(\d+)", says.get("java.specification.version", ""))
+    if number is None or "java.home" not in says:
+        return None
+    build = " ".join(says.get(key, "") for key in ("java.vendor", "java.runtime.version"))
+    return Java(int(number[1]), Path(says["java.home"]), build)
 
 
 @cache

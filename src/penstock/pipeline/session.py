@@ -3,8 +3,8 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -12,7 +12,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from .java import find_java
+from .class_data import class_data
+from .java import chosen_java, find_java
 from .python import fork_script
 from .versions import CHECKPOINTING, WRAPPED
 
@@ -23,6 +24,7 @@ HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 CLUSTER_SHUFFLE: Final = "16"
 
 _DAEMON: Final = "spark.python.use.daemon"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -44,6 +46,8 @@ _COMPILE: Final = " ".join(
     )
 )
 
+JAVA_OPTIONS: Final = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_COMPILE}"
+
 _CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -52,7 +56,7 @@ _CONF: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.python.filterPushdown.enabled": "true",  # else a source that could filter cannot be read at all
     "spark.driver.memory": HEAP,
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_COMPILE}",
+    _JAVA_OPTIONS: JAVA_OPTIONS,
     **WRAPPED,
 }
 
@@ -85,8 +89,11 @@ def session(
         python = _python(conf, None if submitted else scratch)
         changed["PYSPARK_PYTHON"] = changed["PYSPARK_DRIVER_PYTHON"] = python
     settings = settings_for(master, conf)
-    if scratch is not None and SparkContext._gateway is None and not submitted:
-        settings = _within(settings, scratch, conf)
+    if SparkContext._gateway is None and not submitted:  # the JVM is still to be started
+        if _JAVA_OPTIONS not in conf:
+            settings = with_java_options(settings, class_data(chosen_java()).using())
+        if scratch is not None:
+            settings = _within(settings, scratch, conf)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -140,12 +147,16 @@ def _within(settings: Mapping[str, str], scratch: Path, conf: Mapping[str, Any])
     """The settings with Spark's temporary files in a folder; this process's and its children's go there too."""
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(scratch)
-    java = settings.get("spark.driver.extraJavaOptions", "")
-    return {
-        **settings,
-        "spark.sql.warehouse.dir": str(conf.get("spark.sql.warehouse.dir", scratch / "warehouse")),
-        "spark.driver.extraJavaOptions": f'{java} "-Djava.io.tmpdir={scratch}"'.strip(),
+    warehouse = str(conf.get("spark.sql.warehouse.dir", scratch / "warehouse"))
+    return with_java_options(settings, [f"-Djava.io.tmpdir={scratch}"]) | {
+        "spark.sql.warehouse.dir": warehouse
     }
+
+
+def with_java_options(settings: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
+    """The settings with further options of the driver's JVM."""
+    words = [settings.get(_JAVA_OPTIONS, ""), *(f'"{option}"' for option in options)]
+    return {**settings, _JAVA_OPTIONS: " ".join(words).strip()}
 
 
 def threads(master: str) -> int:
@@ -175,6 +186,17 @@ def _launch(settings: Mapping[str, str]) -> None:
     finally:
         os.close(writing)  # the JVM has its own; ours would keep the relay waiting after its end
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def end_java(timeout_s: float) -> None:
+    """End the JVM, whose session is stopped, and wait for what it does at its end; after `timeout_s` it is killed."""
+    java: Any = SparkContext._gateway.proc  # type: ignore[union-attr]
+    with suppress(OSError):
+        java.stdin.close()  # its order to end
+    try:
+        java.wait(timeout_s)
+    finally:
+        java.kill()
 
 
 def _relay(lines: IO[bytes]) -> None:

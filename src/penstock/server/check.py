@@ -7,6 +7,7 @@ first, by the same code: it reads certificates, keys and users, and makes the en
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -98,6 +99,19 @@ def _certificates(config: Config) -> Iterator[str]:
     yield f"tls.cert_file: {config.tls.cert_file}, with its key"
 
 
+def _engine_files(config: Config) -> Iterator[str]:
+    """Tokens and certificates of the server at the cluster, which are read when it connects."""
+    for key in config.engine.__struct_fields__:
+        name = getattr(config.engine, key)
+        if not config.engine.url or not key.endswith("_file") or not name:
+            continue
+        try:
+            Path(name).open("rb").close()
+        except OSError as error:
+            raise StartError(f"engine.{key}: {name}: {error.strerror}") from None
+        yield f"engine.{key}: {name}, which can be read"
+
+
 def _parts(config: Config) -> Iterator[str]:
     """The engine, keys, users and permissions, as the application is built of them."""
 
@@ -131,6 +145,7 @@ _PARTS: Final[tuple[Callable[[Config], Iterator[str]], ...]] = (
     _ways_in,
     *(_address(section, key) for section, key, _ in SOCKETS),
     _certificates,
+    _engine_files,
     _parts,
     _folder,
 )

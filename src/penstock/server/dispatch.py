@@ -88,7 +88,8 @@ class Application:
         try:
             await self._answer(exchange, endpoint)
         finally:
-            exchange.release()
+            if exchange.unfolded_bytes:
+                exchange.release()
             requests.in_progress -= 1
             requests.count(name, exchange, perf_counter() - began)
             if span is not None:

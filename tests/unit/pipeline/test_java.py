@@ -15,6 +15,7 @@ def make(home: Path, version: str, vector: bool = True) -> Path:
     script.write_text(
         f'#!/bin/sh\n{refusal}echo "$@" >&2\n'
         f'echo "    java.specification.version = {version}\n    java.home = {home}" >&2\n'
+        f'echo "    java.runtime.version = {version}.0.1+2" >&2\n'
     )
     script.chmod(0o700)
     return script
@@ -55,7 +56,7 @@ def test_the_wheel_gets_a_shim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     home = java.find_java()
     assert home == tmp_path / "shim"
     probed = java.probe(home / "bin" / "java", "-Da=b c", "--add-modules=jdk.incubator.vector", "")
-    assert probed == (25, tmp_path / "it's")
+    assert probed == java.Java(25, tmp_path / "it's", " 25.0.1+2") == java.chosen_java()
 
 
 def test_none_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

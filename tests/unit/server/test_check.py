@@ -78,6 +78,10 @@ def test_a_port_that_the_running_server_has_is_no_problem(tmp_path: Path) -> Non
             "http.listen and pulsar.listen are both 127.0.0.1:9999",
         ),
         ({"engine__url": "pulsar://127.0.0.1:6650"}, "engine.admin_url is missing"),
+        (
+            {"engine__url": "kafka+ssl://127.0.0.1:9092", "engine__tls_trust_file": "/is/not"},
+            "engine.tls_trust_file: /is/not: No such file",
+        ),
         ({"auth__enabled": True}, "auth.enabled needs a way to come in"),
         ({"http__tls_listen": "127.0.0.1:0"}, "tls.cert_file is needed"),
     ],

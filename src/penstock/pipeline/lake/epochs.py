@@ -27,7 +27,7 @@ _EPOCH: Final = "epoch"  # part of every commit: two commits that name the same 
 _GENERATION: Final = "generation"
 
 # A commit that is older is of no use: who read the table before it is refused, whether its log is there or not.
-_SETTINGS: Final = {"delta.logRetentionDuration": "interval 1 hours"}
+_SETTINGS: Final = {"delta.logRetentionDuration": "interval 1 hours", "delta.checkpointInterval": "20"}
 
 
 class Overtaken(PipelineError):
@@ -47,27 +47,30 @@ class Epochs:
     def __init__(self, folder: Location) -> None:
         self._folder = folder
         self._table: DeltaTable | None = None
+        self._state = State(0, 0)  # of `_table`
 
     def look(self) -> State:
         """What the table remembers now. Creates nothing."""
         with self._folder.reached("the state"):
-            self._table = self._opened()
-            return self._state()
+            self._open()
+            return self._state
 
     def claim(self, seen: State) -> int:
         """The next epoch, ours from now on. Raises Overtaken unless `look` has just returned `seen`."""
         with self._folder.reached("the state"):
-            self._table = self._table or self._created()
-            if self._state() != seen or not self._commits(seen.epoch + 1, None):
+            if self._table is None:
+                self._create()
+            if self._state != seen or not self._commits(seen.epoch + 1, None):
                 raise Overtaken("another process was faster")
             return seen.epoch + 1
 
     def confirm(self, epoch: int, generation: int | None = None) -> None:
         """Make sure that no later epoch was claimed, and set the generation. Raises Overtaken."""
         with self._folder.reached("the state"):
-            self._table = self._table or self._opened()
+            if self._table is None:
+                self._open()
             for _ in range(ATTEMPTS_MAX):
-                if self._table is None or self._state().epoch != epoch:
+                if self._table is None or self._state.epoch != epoch:
                     break
                 if self._commits(epoch, generation):
                     return
@@ -81,33 +84,41 @@ class Epochs:
         if generation is not None:
             marks.append(Transaction(_GENERATION, generation))
         properties = CommitProperties(app_transactions=marks, max_commit_retries=0)
+        before = self._table.version()
         try:
             self._table.create_write_transaction(
                 [], "append", self._table.schema(), [], commit_properties=properties
             )
         except DeltaError:  # CommitFailedError, or another where the log of what was committed since is gone
-            self._table = self._opened()
+            self._open()
             return False
         self._table.update_incremental()
+        if self._table.version() == before + 1:  # else somebody was at once behind us
+            kept = self._state.generation if generation is None else generation
+            self._state = State(epoch, kept)
+        else:
+            self._read()
         return True
 
-    def _state(self) -> State:
-        if self._table is None:
-            return State(0, 0)
-        epoch, generation = (self._table.transaction_version(name) for name in (_EPOCH, _GENERATION))
-        return State(epoch or 0, generation or 0)
+    def _open(self) -> None:
+        self._table = None
+        if self._folder.has("_delta_log"):
+            self._table = DeltaTable(self._folder.url, storage_options=self._folder.store())
+        self._read()
 
-    def _opened(self) -> DeltaTable | None:
-        if not self._folder.has("_delta_log"):
-            return None
-        return DeltaTable(self._folder.url, storage_options=self._folder.store())
-
-    def _created(self) -> DeltaTable:
-        columns = Schema([Field("none", PrimitiveType("long"))])
-        return DeltaTable.create(
+    def _create(self) -> None:
+        self._table = DeltaTable.create(
             self._folder.url,
-            columns,
+            Schema([Field("none", PrimitiveType("long"))]),
             mode="ignore",
             configuration=_SETTINGS,
             storage_options=self._folder.store(),
         )
+        self._read()
+
+    def _read(self) -> None:
+        """What the table remembers: a question that reads its log."""
+        self._state = State(0, 0)
+        if self._table is not None:
+            epoch, generation = (self._table.transaction_version(name) for name in (_EPOCH, _GENERATION))
+            self._state = State(epoch or 0, generation or 0)

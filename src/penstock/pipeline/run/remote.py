@@ -13,6 +13,7 @@ was overtaken ends there, and has written nothing that the later run does not kn
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -101,6 +102,7 @@ class StoreFolder(Folder):
         """Copy the checkpoint to this machine."""
         self._local = local
         copy = CheckpointCopy(self.checkpoint, self.store, f"{self._numbered()}/checkpoint", self.epoch)
+        _make_private(self._here.parent)
         with self.store.reached("the state"):
             copy.restore()
         self._copy = copy
@@ -256,3 +258,14 @@ def _here(home: str) -> Path:
     """Where the files of Spark are on this machine."""
     name = hashlib.sha256(home.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
+
+
+def _make_private(folder: Path) -> None:
+    """A folder of this user's alone, where other users may make folders too."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError as error:
+        raise PipelineError(f"the folder {folder} cannot be used: {error.strerror}") from None
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+        raise PipelineError(f"the folder {folder} is not this user's alone: remove it, or set TMPDIR")

@@ -210,9 +210,9 @@ class Exchange:
 
     def release(self) -> None:
         """The request was served: its body is held no more."""
-        if self.unfolded_bytes and self.holding is not None:
-            self.holding.receive(-self.unfolded_bytes)
-            self.unfolded_bytes = 0
+        held, self.unfolded_bytes = self.unfolded_bytes, 0
+        if self.holding is not None:
+            self.holding.receive(-held)
 
     async def _rest(self, bytes_max: int) -> bytes:
         """A body that is to be waited for; raises TOO_LARGE, ClientGoneError."""

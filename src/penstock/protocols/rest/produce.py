@@ -39,7 +39,13 @@ _plain = msgspec.json.Decoder(PlainRequest)
 _values = msgspec.json.Decoder(ValueRequest)
 _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
-_PRODUCE: Final[dict[str, Any]] = {"request": ProduceRequest, "answer": ProduceAnswer, "errors": PRODUCING}
+_PRODUCE: Final[dict[str, Any]] = {
+    "description": "A value needs no schema. A topic without one becomes a topic of texts or of JSON by its first value; a"
+    " topic of JSON takes any value that its schema takes. All other topics need `schema_version` or `value_schema`.",
+    "request": ProduceRequest,
+    "answer": ProduceAnswer,
+    "errors": PRODUCING,
+}
 
 _BETWEEN: Final = b',{"messageId":"'
 

@@ -1,0 +1,156 @@
+"""`penstock pipeline prepare-java`: has Java keep Spark's classes as it has loaded them, for quicker starts.
+
+Java writes down what it loaded in a run. So one is made: a server of its own, some thousand messages, a declared pipeline
+with all that most pipelines have, and queries.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.pipeline import class_data
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.extras import need_extras
+from penstock.pipeline.java import chosen_java
+from penstock.testing.server import launch
+
+from . import output
+from .pipeline_group import pipeline_command
+
+MESSAGES: Final = 20_000
+BATCH: Final = 1_000
+WRITE_S: Final = 600.0  # Java needs 15 to 40 s of CPU to write it
+
+PIPELINE: Final = """
+name = "prepare"
+trigger = "available_now"
+dead_letters = "dead"
+[sources.s]
+topics = ["in"]
+[[steps]]
+name = "read"
+sql = '''
+SELECT f.word, f.number, to_timestamp(f.at) AS at, key, value, properties, topic, partition, offset
+FROM (SELECT *, from_json(CAST(value AS STRING), 'word STRING, number DOUBLE, at STRING') AS f FROM s)
+'''
+expect = [
+  { name = "readable", predicate = "word IS NOT NULL", action = "dead_letter" },
+  { name = "small", predicate = "number < 1e6", action = "warn" },
+]
+watermark = { column = "at", delay = "1 minute", late = "dead_letter" }
+[[steps]]
+name = "counted"
+sql = "SELECT window.start AS at, word, count(*) AS c, avg(number) AS mean FROM read GROUP BY window(at, '1 minute'), word"
+[sinks.topic]
+input = "counted"
+topic = "out"
+key = "word"
+[sinks.table]
+input = "counted"
+path = "table"
+"""
+QUERY: Final = """
+SELECT * FROM (SELECT word, sum(c) AS c FROM table GROUP BY word ORDER BY word) JOIN (SELECT count(*) AS n FROM out)
+"""
+
+
+@pipeline_command.command("prepare-java")
+@click.option("--remove", is_flag=True, help="Remove what this command has written, for every Java.")
+def prepare_java(remove: bool) -> None:
+    """Let Spark start with half of the CPU from now on, for 150 to 200 MB of disk.
+
+    Takes a minute or so. Java writes Spark's classes, as it has loaded them, to a file in the user's folder for caches
+    (`$XDG_CACHE_HOME/penstock/java`, else in ~/.cache). Every start on this Java and Spark uses it. After an upgrade of
+    either it is not used any more: call this again.
+    """
+    if remove:
+        files = list(class_data.folder().glob("*.classes"))
+        for file in files:
+            file.unlink()
+        output.done(f"removed {len(files)} files", removed=[str(file) for file in files])
+        return
+    need_extras(tables=True)
+    archive = class_data.class_data(chosen_java())
+    archive.file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.file.parent, prefix="new-") as name:
+        new = Path(name, "classes")
+        options = archive.writing(new)
+        click.echo("Spark runs a small pipeline, and Java writes what it loaded: about a minute …", err=True)
+        _run(Path(name), options)
+        if not new.is_file():
+            raise PipelineError(f"the Java in {archive.java.home} ended without writing its classes to {new}")
+        new.replace(archive.file)
+    for file in archive.older():
+        file.unlink()
+    size = archive.file.stat().st_size
+    output.done(
+        f"{archive.file} ({size / 1e6:.0f} MB) makes Spark start with less CPU; --remove removes it",
+        file=str(archive.file),
+        bytes=size,
+    )
+
+
+def _run(folder: Path, options: list[str]) -> None:
+    """Spark on a JVM with these options, to its end, in a process of its own: Java says much as it writes."""
+    command = [sys.executable, "-m", __name__, str(folder), *options]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise PipelineError(f"Spark could not be run: {said[-1]}")
+
+
+def main() -> None:
+    """`python -m penstock.cli.pipeline_java FOLDER OPTION…`"""
+    from penstock.pipeline.session import JAVA_OPTIONS, end_java, session, with_java_options
+
+    folder, key = Path(sys.argv[1]), "spark.driver.extraJavaOptions"
+    settings: dict[str, Any] = with_java_options({key: JAVA_OPTIONS}, sys.argv[2:])
+    with launch(folder / "data", "--set", "log.level=error") as server:
+        _publish(server.url)
+        spark = session("prepare-java", **settings)
+        try:
+            spark.sparkContext.setLogLevel("ERROR")
+            _load_classes(spark, server.url, folder)
+            spark.stop()
+        finally:
+            end_java(WRITE_S)
+
+
+def _publish(url: str) -> None:
+    topic = TopicName.parse("in")
+    with HttpClient(url) as client:
+        client.create_topic(topic, 2)
+        for first in range(0, MESSAGES, BATCH):
+            client.produce(topic, [_message(number) for number in range(first, first + BATCH)])
+
+
+def _message(number: int) -> dict[str, str]:
+    minute, second = divmod(number // 10, 60)
+    at = f"2026-01-31T{minute // 60:02}:{minute % 60:02}:{second:02}Z"
+    value = json.dumps({"word": f"word {number % 7}", "number": number / 3, "at": at})
+    return {"key": str(number % 7), "value": value if number % BATCH else "no JSON"}
+
+
+def _load_classes(spark: Any, url: str, folder: Path) -> None:
+    """What pipelines and queries do, so that their classes are loaded."""
+    from penstock.pipeline.run.handle import Pipeline
+    from penstock.pipeline.spec.parse import load_spec
+
+    file = folder / "prepare.toml"
+    file.write_text(PIPELINE, encoding="utf-8")
+    Pipeline(load_spec(file, url=url, state=folder / "state"), spark).start().await_termination()
+    reader = spark.read.format("penstock").option("url", url)
+    reader.option("subscribe", "out").load().createOrReplaceTempView("out")
+    spark.read.format("penstock_lake").load(str(folder / "table")).createOrReplaceTempView("table")
+    spark.sql(QUERY).collect()
+
+
+if __name__ == "__main__":
+    main()
