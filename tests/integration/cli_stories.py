@@ -46,7 +46,7 @@ def topics(penstock: Commands) -> None:
     assert set(penstock("topics stats wide --per-partition")[0]["partitions"]) == {
         f"persistent://public/default/wide-partition-{number}" for number in range(4)
     }
-    assert penstock("topics internal-stats flat")[0]["entriesAddedCounter"] == 1
+    assert penstock("topics internal-stats flat")[0]["entriesAddedCounter"] >= 1
     assert len(penstock("topics internal-stats wide")[0]["partitions"]) == 4
     penstock("topics internal-info flat")
     assert penstock("topics lookup flat")[0]["brokerUrl"].startswith("pulsar://")

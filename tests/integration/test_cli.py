@@ -146,6 +146,7 @@ def test_following_until_ctrl_c(shell: Shell, server: Address, command: list[str
         (["topics", "list", "nobody/none"], "namespace nobody/none does not exist"),
         (["topics", "list", "--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be reached"),
         (["topics", "list", "--url", "nonsense"], "'nonsense' is no address"),
+        (["topics", "list", "--url", "http://[::1"], "'http://[::1' is no address"),
         (["produce", "non-persistent://public/default/x", "v"], "over WebSocket"),
     ],
 )

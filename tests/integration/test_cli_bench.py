@@ -41,22 +41,36 @@ def test_a_topic_that_is_given_stays_and_keeps_what_was_published(shell: Shell) 
     assert "does not exist" in shell.run("bench", "publish", "nowhere", code=1).stderr
 
 
-def test_delivery_of_a_backlog_and_while_it_is_published(shell: Shell) -> None:
-    drained = one(shell, "consume", "--messages", "500", "--partitions", "2")
+@pytest.mark.parametrize("protocol", ["pulsar", "websocket"])
+def test_delivery_of_a_backlog_and_while_it_is_published(shell: Shell, protocol: str) -> None:
+    by = ["--protocol", protocol]
+    drained = one(shell, "consume", *by, "--messages", "500", "--partitions", "2")
     assert (drained["messages"], drained["latency_ms"]) == (500, None)
-    shell.run("topics", "create", "shared")
-    shell.run("produce", "shared", "of somebody else")
-    live = one(shell, "consume", "shared", "--messages", "50", "--rate", "500", "--consumers", "2")
+    topic = f"shared-{protocol}"
+    shell.run("produce", topic, "of somebody else")
+    live = one(
+        shell, "consume", topic, *by, "--keys", "2", "--messages", "50", "--rate", "500", "--consumers", "2"
+    )
     assert (live["messages"], live["consumers"]) == (50, 2)
     assert live["latency_ms"]["p50"] > 0
-    assert shell.lines("topics", "stats", "shared")[0]["subscriptions"] == {}
+    assert shell.lines("topics", "stats", topic)[0]["subscriptions"] == {}
 
 
-def test_requests(shell: Shell) -> None:
-    found = one(shell, "request", "--messages", "20", "--pending", "4")
+@pytest.mark.parametrize("protocol", ["pulsar", "websocket"])
+def test_requests(shell: Shell, protocol: str) -> None:
+    found = one(shell, "request", "--protocol", protocol, "--messages", "20", "--pending", "4")
     assert (found["messages"], found["errors"]) == (20, 0)
-    table = shell.run("bench", "request", "--messages", "5", "-o", "table").stdout
-    assert "p99.9" in table
+
+
+def test_a_server_without_the_binary_endpoint() -> None:
+    with running(pulsar="off") as address:
+        said = Shell(address.url).run("bench", "publish", "--messages", "1", code=1).stderr
+    assert "--protocol websocket goes without" in said
+    assert said.count("\n") == 1
+
+
+def test_a_table_for_people(shell: Shell) -> None:
+    assert "p99.9" in shell.run("bench", "request", "--messages", "5", "-o", "table").stdout
 
 
 def test_top_shows_what_is_in_use(shell: Shell) -> None:

@@ -28,6 +28,7 @@ from .options import (
     url_option,
     with_options,
 )
+from .typed import ParamType
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -132,13 +133,7 @@ def stored(name: str) -> dict[str, str]:
     return {field: value for field, value in fields.items() if value}
 
 
-if TYPE_CHECKING:
-    _TopicParameter = click.ParamType[TopicName]
-else:
-    _TopicParameter = click.ParamType  # generic since click 8.4
-
-
-class TopicType(_TopicParameter):
+class TopicType(ParamType[TopicName]):
     """A topic by its full or short name."""
 
     name = "topic"
@@ -160,7 +155,7 @@ class TopicType(_TopicParameter):
         return completions(names, incomplete)
 
 
-class NamespaceType(click.ParamType[NamespaceName]):
+class NamespaceType(ParamType[NamespaceName]):
     """`tenant/namespace`."""
 
     name = "namespace"

@@ -23,17 +23,15 @@ class Group(click.Group):
         self.params = [*all_shared(hidden=not self.shows_shared), *self.params]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)  # the parser empties it
-        super().parse_args(ctx, args)
-        rest = len(ctx._protected_args) + len(ctx.args)
-        options = given[: len(given) - rest]
-        ctx.args = [*(one for one in options if one != "--"), *ctx.args]
-        return ctx.args
+        ctx.meta[_given(ctx)] = list(args)  # the parser empties it
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, more = args[0], args[1:]
+        given: list[str] = ctx.meta[_given(ctx)]
+        options = [word for word in given[: len(given) - len(args)] if word != "--"]
+        name, more = args[0], [*options, *args[1:]]
         command = self.get_command(ctx, name)
         if command is None:
             command, first = self._in_our_words(ctx, name)
@@ -44,8 +42,8 @@ class Group(click.Group):
             raise click.UsageError(f"No such command {name!r}.{nearest(name, self.list_commands(ctx))}", ctx)
         taken = {option.name for option in command.params if isinstance(option, Shared)}
         for option in self.params:
-            given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-            if given and option.name not in taken:
+            source = ctx.get_parameter_source(option.name or "")
+            if source is ParameterSource.COMMANDLINE and option.name not in taken:
                 raise click.UsageError(f"{ctx.command_path} {name} has no option {option.opts[-1]}", ctx)
         return name, command, more
 
@@ -57,3 +55,8 @@ class Group(click.Group):
         while isinstance(command, click.Group) and path:
             command = command.get_command(ctx, path.pop(0))
         return command, path
+
+
+def _given(ctx: click.Context) -> str:
+    """Where the words that a group was given are kept."""
+    return f"{__name__} {ctx.command_path}"

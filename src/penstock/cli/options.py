@@ -9,6 +9,7 @@ import click
 
 from . import output
 from .spelling import nearest
+from .typed import ParamType
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,7 +23,7 @@ class Shared(click.Option):
     """An option that may stand before the subcommand, too: groups hand it on."""
 
 
-class FormatType(click.ParamType[output.Format]):
+class FormatType(ParamType[output.Format]):
     """`json`, `table` or `template=TEXT`."""
 
     name = "format"
@@ -41,7 +42,7 @@ class FormatType(click.ParamType[output.Format]):
         return completions((*output.FORMATS[:-1], f"{output.FORMATS[-1]}="), incomplete)
 
 
-class ContextName(click.ParamType[str]):
+class ContextName(ParamType[str]):
     """The name of a stored context."""
 
     name = "context"

@@ -8,6 +8,7 @@ import click
 from .options import Decorated
 from .quantities import DURATION, SIZE
 from .spelling import Choice
+from .typed import ParamType
 
 Options = dict[str, Any]
 
@@ -23,7 +24,7 @@ class Policy(NamedTuple):
     namespace: str
     topic: str
     help: str
-    type: click.ParamType[Any] = click.IntRange(0)
+    type: ParamType[Any] = click.IntRange(0)
     flags: tuple[str, ...] = ()
     options: tuple[Callable[[Decorated], Decorated], ...] = ()
     body: Callable[[Options], Any] = lambda given: given["value"]

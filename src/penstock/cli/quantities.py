@@ -7,13 +7,15 @@ from typing import Any, Final
 
 import click
 
+from .typed import ParamType
+
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DURATION: Final = re.compile(r"([0-9]{1,12})([smhdw]?)")
 _SIZE: Final = re.compile(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-class DurationType(click.ParamType[int]):
+class DurationType(ParamType[int]):
     """Seconds: a number of them, or one with a unit; -1 means without end."""
 
     name = "duration"
@@ -27,7 +29,7 @@ class DurationType(click.ParamType[int]):
         return int(found[1]) * _SECONDS[found[2] or "s"]
 
 
-class SizeType(click.ParamType[int]):
+class SizeType(ParamType[int]):
     """Bytes: a number of them, or one with a unit; -1 means without bound."""
 
     name = "size"
@@ -56,7 +58,7 @@ def moment_ms(text: str) -> int | None:
         return None
 
 
-class MomentType(click.ParamType[int]):
+class MomentType(ParamType[int]):
     """A time in ms since the epoch."""
 
     name = "time"

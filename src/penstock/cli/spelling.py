@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from . import typed
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """` Did you mean …?` for a word that is nearly one of those known, else nothing."""
@@ -13,12 +15,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
-class Choice(click.Choice[str]):
+class Choice(typed.Choice[str]):
     """One of some words, in any case."""
 
     def __init__(self, *choices: str) -> None:
         super().__init__(choices, case_sensitive=False)
 
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        similar = nearest(str(value), {choice.lower(): choice for choice in self.choices})
-        return f"{super().get_invalid_choice_message(value, ctx)}{similar}"
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            similar = nearest(str(value), {choice.lower(): choice for choice in self.choices})
+            self.fail(f"{error.message}{similar}", param, ctx)

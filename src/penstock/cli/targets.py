@@ -7,6 +7,8 @@ import click
 from penstock.client.paths import admin_path, namespace_path
 from penstock.model.names import NamespaceName, TopicName
 
+from .typed import ParamType
+
 
 class Target(NamedTuple):
     """A namespace or a topic, by its path of the admin API."""
@@ -25,7 +27,7 @@ class Target(NamedTuple):
         return cls(admin_path(topic), str(topic), True)
 
 
-class TargetType(click.ParamType[Target]):
+class TargetType(ParamType[Target]):
     """A namespace or a topic."""
 
     name = "target"

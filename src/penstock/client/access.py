@@ -35,7 +35,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     original_principal: str = ""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # a bracket that is not closed
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"{self.url!r} is no address like http://127.0.0.1:8080"

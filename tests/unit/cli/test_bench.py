@@ -87,7 +87,7 @@ def test_what_cannot_be_sent_in_time_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
     asyncio.run(run())
     assert (pace.count, pace.unsent) == (6, 14)  # 2 s, and 1 s for what was due just before the end
-    found = result(Setting("publish", "t", 100, 1, 10.0), pace)
+    found = result(Setting("publish", "pulsar", "t", 100, 1, 10.0), pace)
     assert (found["messages"], found["unsent"], found["seconds"]) == (6, 14, 3.0)
     assert found["messages_per_second"] == 2.0
 

@@ -2,13 +2,14 @@
 
 import json
 import stat
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
 
-from penstock.cli.main import group
+from penstock.cli.main import main
 
 URL, OTHER = "http://one:1", "http://two:2"
 
@@ -24,10 +25,19 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "penstock"
 
 
+class Result(NamedTuple):
+    stdout: str
+    stderr: str
+
+
 def run(*arguments: str, code: int = 0, text: str = "") -> Result:
-    done = CliRunner().invoke(group, arguments, input=text, prog_name="penstock")
-    assert done.exit_code == code, done.output
-    return done
+    said, wrong = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(said), redirect_stderr(wrong):
+        patched.setattr("sys.stdin", StringIO(text))
+        with pytest.raises(SystemExit) as end:
+            main(list(arguments))
+    assert end.value.code == code, wrong.getvalue()
+    return Result(said.getvalue(), wrong.getvalue())
 
 
 def asked(*arguments: str) -> dict[str, Any]:
@@ -97,13 +107,25 @@ def test_a_token_is_kept_in_a_file_of_its_own(own_folder: Path) -> None:
     assert asked("context", "show") == {"url": "http://127.0.0.1:8080"}
 
 
+def test_files_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("context", "set", "prod", "--url", URL, "--token-file", "t", "--tls-ca-file", "~/ca.pem")
+    assert asked("context", "show", "prod") == {
+        "url": URL,
+        "token_file": str(tmp_path / "t"),
+        "ca_file": str(tmp_path / "ca.pem"),
+    }
+    run("context", "set", "prod", "--token-file", "")
+    assert "token_file" not in asked("context", "show", "prod")
+
+
 def test_contexts_that_are_none(own_folder: Path) -> None:
     run("context", "set", "prod", "--url", URL)
     for words in (("use", "prd"), ("show", "prd"), ("delete", "prd"), ("show", "--context", "prd")):
         assert "Did you mean 'prod'?" in run("context", *words, code=1).stderr
     assert "new" in run("context", "set", "test", code=2).stderr
     assert run("context", "set", "../x", "--url", URL, code=2)
-    assert isinstance(run("context", "set", "bad", "--url", "nowhere", code=1).exception, Exception)
+    assert "is no address" in run("context", "set", "bad", "--url", "nowhere", code=1).stderr
     assert [json.loads(line)["name"] for line in run("context", "list").stdout.splitlines()] == ["prod"]
     (own_folder / "contexts.json").write_text("{")
     assert "holds no contexts" in run("context", "show", code=1).stderr

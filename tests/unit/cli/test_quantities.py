@@ -8,6 +8,7 @@ import pytest
 
 from penstock.cli.actions import sure
 from penstock.cli.quantities import DURATION, MOMENT, SIZE, position
+from penstock.cli.typed import ParamType
 
 
 @pytest.mark.parametrize(
@@ -27,14 +28,14 @@ from penstock.cli.quantities import DURATION, MOMENT, SIZE, position
         (MOMENT, "1970-01-01T00:00:01+00:00", 1000),
     ],
 )
-def test_quantities(kind: click.ParamType[int], text: str, value: int) -> None:
+def test_quantities(kind: ParamType[int], text: str, value: int) -> None:
     assert kind.convert(text, None, None) == value
 
 
 @pytest.mark.parametrize(
     ("kind", "text"), [(DURATION, "1x"), (DURATION, "-2"), (SIZE, "1X"), (MOMENT, "soon")]
 )
-def test_what_is_none(kind: click.ParamType[int], text: str) -> None:
+def test_what_is_none(kind: ParamType[int], text: str) -> None:
     with pytest.raises(click.BadParameter):
         kind.convert(text, None, None)
 

@@ -22,13 +22,20 @@ _consumers: Final = click.option("--consumers", type=click.IntRange(1, 1000), de
 def bench_command() -> None:
     """Measure how fast a server takes, delivers and answers messages.
 
-    Runs go through Pulsar's binary protocol, from one process. Without TOPIC a run makes one, and deletes it at the end.
+    Messages go by Pulsar's binary protocol or over WebSocket, from one process. Without TOPIC a run makes one, and deletes it at the end.
     """
 
 
 def _options(pending: int, rate: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What every run takes; `pending` is a default, and `rate` says what happens without one."""
     each = (
+        click.option(
+            "--protocol",
+            type=click.Choice(["pulsar", "websocket"]),
+            default="pulsar",
+            show_default=True,
+            help="By which messages go: Pulsar's binary one, or its WebSocket API.",
+        ),
         click.option("--messages", type=click.IntRange(1), help="End after so many."),
         click.option("--duration", metavar="S", type=click.FloatRange(0.1), help="End after so long. [10]"),
         click.option("--rate", metavar="N", type=click.FloatRange(0.1), help=f"Messages a second. [{rate}]"),

@@ -3,16 +3,18 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import click
 
 from penstock.cli.progress import Progress, watched
-from penstock.client.errors import PulsarException
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.client.errors import ConnectError, PulsarException
+from penstock.client.errors import LookupError as LookupFailed
 
-from .client import connected, consumers, producers
+from .client import connected
 from .pace import Bounds, Pace
+from .peers import beside
 from .plan import Plan
 from .report import Setting, report
 from .runs import Deliveries, Payloads, reply
@@ -32,7 +34,7 @@ def publish(plan: Plan) -> int:
     """From due to stored."""
 
     async def run(payloads: Payloads, pace: Pace) -> None:
-        async with connected(plan.access) as client, producers(client, plan.load) as senders:
+        async with connected(plan.access, plan.wire) as peers, peers.producers(plan.load) as senders:
             pace.begin()
             await publish_all(plan.load, senders, payloads, pace, pace.done)
             pace.finish()
@@ -45,31 +47,31 @@ def consume(plan: Plan, receivers: int) -> int:
 
     async def live(payloads: Payloads, pace: Pace) -> None:
         async with (
-            connected(plan.access) as client,
-            consumers(client, plan.load.topic, receivers) as taking,
-            producers(client, plan.load) as senders,
+            connected(plan.access, plan.wire) as peers,
+            peers.consumers(plan.load.topic, receivers) as taking,
+            peers.producers(plan.load) as senders,
         ):
             pace.begin()
             deliveries = Deliveries(payloads, pace, pace.done)
-            async with _beside([deliveries.take(one) for one in taking]):
+            async with beside([deliveries.take(one) for one in taking]):
                 await publish_all(plan.load, senders, payloads, pace, lambda _: None)
                 await deliveries.all_of(pace.taken - pace.errors)
                 pace.finish()
 
     async def backlog(payloads: Payloads, pace: Pace) -> None:
-        async with connected(plan.access) as client:
-            async with consumers(client, plan.load.topic, 1, keep=True):
+        async with connected(plan.access, plan.wire) as peers:
+            async with peers.consumers(plan.load.topic, 1, keep=True):
                 pass
             filling = Pace(
                 Bounds(messages=plan.bounds.messages or BACKLOG), Progress("published", shown=False)
             )
             load = plan.load._replace(batch=max(plan.load.batch, FILLING))
-            async with producers(client, load) as senders:
+            async with peers.producers(load) as senders:
                 await publish_all(load, senders, payloads, filling, lambda _: None)
             pace.begin()
-            async with consumers(client, plan.load.topic, receivers) as taking:
+            async with peers.consumers(plan.load.topic, receivers) as taking:
                 deliveries = Deliveries(payloads, pace, pace.arrived)
-                async with _beside([deliveries.take(one) for one in taking]):
+                async with beside([deliveries.take(one) for one in taking]):
                     left_s = plan.bounds.duration_s
                     until_s = None if left_s is None else time.perf_counter() + left_s
                     await deliveries.all_of(filling.taken - filling.errors, until_s)
@@ -86,12 +88,12 @@ def request(plan: Plan, receivers: int) -> int:
 
     async def run(payloads: Payloads, pace: Pace) -> None:
         async with (
-            connected(plan.access) as client,
-            consumers(client, plan.load.topic, receivers) as replying,
-            producers(client, plan.load) as senders,
+            connected(plan.access, plan.wire) as peers,
+            peers.consumers(plan.load.topic, receivers) as replying,
+            peers.producers(plan.load) as senders,
         ):
             pace.begin()
-            async with _beside([reply(one) for one in replying]):
+            async with beside([reply(one) for one in replying]):
                 await request_all(plan.load, senders, payloads, pace)
                 pace.finish()
 
@@ -106,8 +108,11 @@ def _measure(name: str, plan: Plan, receivers: int, run: Run) -> int:
             asyncio.run(_interruptible(run(Payloads(load.size), pace), pace))
         except* PulsarException as failures:
             first = _first(failures)
-            raise PenstockError(ErrorKind.UNAVAILABLE, str(first) or type(first).__name__) from None
-    report(Setting(name, load.topic, load.size, load.producers, bounds.rate, receivers), pace)
+            said = str(first) or type(first).__name__
+            if plan.wire == "pulsar" and isinstance(first, ConnectError | LookupFailed):
+                said += "; --protocol websocket goes without the binary endpoint"
+            raise click.ClickException(said) from None
+    report(Setting(name, plan.wire, load.topic, load.size, load.producers, bounds.rate, receivers), pace)
     return INTERRUPTED if pace.stopped else 0
 
 
@@ -122,18 +127,6 @@ async def _interruptible(run: Awaitable[None], pace: Pace) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     await run
-
-
-@asynccontextmanager
-async def _beside(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """What goes on until the context ends."""
-    async with asyncio.TaskGroup() as tasks:
-        made = [tasks.create_task(work) for work in works]
-        try:
-            yield
-        finally:
-            for task in made:
-                task.cancel()
 
 
 def _first(failures: BaseExceptionGroup[PulsarException]) -> BaseException:

@@ -11,8 +11,8 @@ from penstock.client.paths import admin_path
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 
-from .client import Load
 from .pace import Bounds
+from .peers import Load, Wire
 
 SECONDS: Final = 10.0  # of a run that is told no other end
 WARM_S: Final = 1.0
@@ -22,6 +22,7 @@ class Plan(NamedTuple):
     """What is to be measured."""
 
     access: Access
+    wire: Wire
     load: Load
     bounds: Bounds
 
@@ -38,7 +39,9 @@ class Plan(NamedTuple):
             duration_s = SECONDS
         if warm_s is None:
             warm_s = min(WARM_S, duration_s / 4) if messages is None else 0.0
-        return cls(access, load, Bounds(duration_s, messages, options.pop("rate"), warm_s))
+        return cls(
+            access, options.pop("protocol"), load, Bounds(duration_s, messages, options.pop("rate"), warm_s)
+        )
 
 
 @contextmanager

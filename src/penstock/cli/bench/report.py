@@ -14,6 +14,7 @@ class Setting(NamedTuple):
     """What was measured."""
 
     benchmark: str
+    protocol: str
     topic: str
     size: int
     producers: int
@@ -42,6 +43,7 @@ def result(setting: Setting, pace: Pace) -> dict[str, Any]:
     per_second = count / seconds if seconds > 0 else 0.0
     return {
         "benchmark": setting.benchmark,
+        "protocol": setting.protocol,
         "topic": setting.topic,
         "producers": setting.producers,
         "consumers": setting.consumers,

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from penstock.client.aio import Consumer, Producer
 from penstock.client.errors import PulsarException
 
-from .client import Load
 from .pace import Pace
+from .peers import Load, Receipt, Receiver, Sender
 
 STAMP_BYTES: Final = 16  # of a payload: which run it is of, and when it was due
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -44,7 +43,7 @@ class Payloads:
         return float(due_s) if run == self._run else None
 
 
-async def publish(load: Load, senders: list[Producer], payloads: Payloads, pace: Pace, done: Done) -> None:
+async def publish(load: Load, senders: list[Sender], payloads: Payloads, pace: Pace, done: Done) -> None:
     """Publish until the pace is over, and wait for the receipts; `done` is called for each with its time."""
     keys = itertools.cycle([f"key-{number}" for number in range(load.keys)]) if load.keys else None
     async with asyncio.TaskGroup() as tasks:
@@ -55,7 +54,7 @@ async def publish(load: Load, senders: list[Producer], payloads: Payloads, pace:
 class _Publisher:
     """Publishes through one producer, without waiting for receipts as long as few enough are missing."""
 
-    def __init__(self, sender: Producer, pending_max: int, pace: Pace, done: Done) -> None:
+    def __init__(self, sender: Sender, pending_max: int, pace: Pace, done: Done) -> None:
         self._sender = sender
         self._pending_max = pending_max
         self._pace = pace
@@ -79,7 +78,7 @@ class _Publisher:
                 await asyncio.sleep(0)
         await self._fewer_than(1)
 
-    def _callback(self, due_s: float) -> Any:
+    def _callback(self, due_s: float) -> Receipt:
         def settled(error: PulsarException | None, _: object) -> None:
             self._pending -= 1
             self._settled.set()
@@ -96,7 +95,7 @@ class _Publisher:
             await self._settled.wait()
 
 
-async def request(load: Load, senders: list[Producer], payloads: Payloads, pace: Pace) -> None:
+async def request(load: Load, senders: list[Sender], payloads: Payloads, pace: Pace) -> None:
     """Send requests until the pace is over."""
     async with asyncio.TaskGroup() as tasks:
         for sender in senders:
@@ -104,7 +103,7 @@ async def request(load: Load, senders: list[Producer], payloads: Payloads, pace:
                 tasks.create_task(_request(sender, payloads, pace))
 
 
-async def _request(sender: Producer, payloads: Payloads, pace: Pace) -> None:
+async def _request(sender: Sender, payloads: Payloads, pace: Pace) -> None:
     while (due_s := await pace.next()) is not None:
         pace.sending(due_s)
         try:
@@ -115,7 +114,7 @@ async def _request(sender: Producer, payloads: Payloads, pace: Pace) -> None:
             pace.done(due_s)
 
 
-async def reply(receiver: Consumer) -> None:
+async def reply(receiver: Receiver) -> None:
     """Answer requests with their own payloads, for ever."""
     while True:
         message = await receiver.receive()
@@ -134,7 +133,7 @@ class Deliveries:
         self._expected: int | None = None
         self._complete = asyncio.Event()
 
-    async def take(self, receiver: Consumer) -> None:
+    async def take(self, receiver: Receiver) -> None:
         """Receive for ever."""
         taken = 0
         while True:

@@ -1,0 +1,71 @@
+"""Producers and consumers: what a run asks of them, whatever the protocol."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from penstock.client.errors import PulsarException
+
+SEND_TIMEOUT_S: Final = 30.0  # of a message without a receipt: the longest that the end of a run takes
+CONNECT_S: Final = 10.0
+SUBSCRIPTION: Final = "penstock-bench"
+
+Wire = Literal["pulsar", "websocket"]
+Receipt = Callable[[PulsarException | None, Any], None]
+
+
+class Load(NamedTuple):
+    """What is sent, and by how many."""
+
+    topic: str
+    size: int
+    producers: int
+    pending: int  # messages, or requests, of one producer whose end is not known
+    keys: int = 0
+    batch: int = 1
+    batch_delay_ms: int = 1
+
+
+class Sender(Protocol):
+    """A producer."""
+
+    def send_async(self, content: Any, callback: Receipt, **options: Any) -> None:
+        """Publish a message; `callback` is called with what was wrong, and with its id."""
+
+    async def request(self, content: Any, timeout_ms: int) -> Any:
+        """Publish a request and wait for the reply."""
+
+
+class Receiver(Protocol):
+    """A consumer. Messages have `data()`, `is_request` and `request_expired`."""
+
+    async def receive(self) -> Any:
+        """Wait for a message."""
+
+    async def acknowledge(self, message: Any, reply: bytes | None = None) -> None:
+        """Acknowledge a message, or reply to a request."""
+
+
+class Peers(Protocol):
+    """What makes them."""
+
+    def producers(self, load: Load) -> AbstractAsyncContextManager[list[Sender]]:
+        """The producers of a run."""
+
+    def consumers(
+        self, topic: str, count: int, *, keep: bool = False
+    ) -> AbstractAsyncContextManager[list[Receiver]]:
+        """Consumers of one subscription, which begins now where it is new, and is deleted at the end unless `keep`."""
+
+
+@asynccontextmanager
+async def beside(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """What goes on until the context ends; what fails of it ends the context."""
+    async with asyncio.TaskGroup() as tasks:
+        made = [tasks.create_task(work) for work in works]
+        try:
+            yield
+        finally:
+            for task in made:
+                task.cancel()
