@@ -7,7 +7,7 @@
 - `penstock pipeline check` of a file with a mistake that is found without Spark
 
 The first two are run without and with what `penstock pipeline prepare-java` wrote, in turns, the latter only where it is
-there. Prints a table: median, least and most of the rounds. On a busy machine look at the CPU seconds alone.
+there. Prints each run to stderr and then a table: median, least and most of the rounds. On a busy machine look at the CPU seconds alone.
 """
 
 import os
@@ -78,7 +78,9 @@ def main() -> None:
             for what in (DEMO, *FILES):
                 for way, environment in ways.items():
                     if way == "no" or not what.startswith("check"):
-                        found.setdefault((what, way), []).append(measured(server.url, what, environment))
+                        one = measured(server.url, what, environment)
+                        print(f"{what}, prepared {way}: {one}", file=sys.stderr, flush=True)
+                        found.setdefault((what, way), []).append(one)
     print(f"{'':28} prepared {'wall':>21} {'CPU':>21}  said")
     for (what, way), each in found.items():
         wall, cpu = (spread([one[index] for one in each]) for index in (0, 1))  # type: ignore[misc]

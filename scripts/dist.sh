@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-python=$PWD/.venv/bin/python
+python=${PYTHON:-$PWD/.venv/bin/python}
 version=$("$python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')
 
 fail() {

@@ -2,15 +2,18 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from urllib.request import urlopen
 
 import pulsar
 import pytest
+from tests.support.tls import Pki
 
 import penstock
 from penstock.broker.settings import BrokerSettings
 from penstock.server.config import ConfigError
 from penstock.testing.calls import RefusedError
+from penstock.testing.credentials import Issuer
 from penstock.testing.server import Running, running
 
 ELSEWHERE = "acme/shop/orders"
@@ -157,6 +160,30 @@ def test_replies(penstock_server: Running) -> None:
     with pytest.raises(RefusedError) as caught:
         penstock_server.request("sums", [1], timeout_ms=1)
     assert caught.value.status == 504
+
+
+def test_replies_go_on_when_time_has_passed(penstock_server: Running) -> None:
+    with penstock_server.replying("echo", str):
+        assert penstock_server.request("echo", "a") == b"a"
+        penstock_server.advance(HOUR_MS)
+        assert penstock_server.request("echo", "b") == b"b"
+
+
+def test_calls_as_a_role_over_tls(tmp_path: Path) -> None:
+    issuer = Issuer()
+    with running(
+        auth=issuer.settings(super_users=("admin",)), tls=Pki(tmp_path).settings(), plain=False
+    ) as server:
+        with pytest.raises(RefusedError) as caught:
+            server.publish("orders", "tea")
+        assert caught.value.status == 401
+        server.token = issuer.token("guest")
+        with pytest.raises(RefusedError) as caught:
+            server.publish("orders", "tea")
+        assert caught.value.status == 403
+        server.token = issuer.token("admin")
+        server.publish("orders", "tea")
+        assert server.values("orders") == ["tea"]
 
 
 def test_time_passes_at_once(penstock_server: Running) -> None:

@@ -139,7 +139,7 @@ def test_user_code_that_is_not_there_or_fails(bench: Bench) -> None:
 
 def test_a_server_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
     spec = load_spec(bench.file(GOOD), url="http://127.0.0.1:1", state=tmp_path / "state")
-    with pytest.raises(PipelineError, match=r"^http://127\.0\.0\.1:1 cannot be reached: "):
+    with pytest.raises(PipelineError, match=r"^pipeline \w+: http://127\.0\.0\.1:1 cannot be reached: "):
         check(spec, bench.spark)
     assert not (tmp_path / "state").exists()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.shell_completion import ShellComplete
 
+from penstock.cli import connection
 from penstock.cli.main import group, main
 from penstock.client.http import HttpClient
 from penstock.protocols.admin.routes import OPERATIONS, Paths
@@ -31,6 +32,7 @@ class Commands:
             return fetch(client, method, path, **more)
 
         monkeypatch.setattr(HttpClient, "fetch", noted)
+        monkeypatch.setattr(connection, "COMPLETION_S", 100.0)  # a busy machine may take long
 
     def __call__(self, words: str, *more: str, code: int = 0) -> Answer:
         said, wrong = StringIO(), StringIO()

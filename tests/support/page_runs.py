@@ -70,7 +70,8 @@ class PageRun:
         self.opened: dict[int, Any] = {}  # clients and connections, also those whose name a later block takes
         self.groups: list[int] = []  # of processes; a block may leave some running
         self.environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")},
+            "HOME": str(folder),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_URL": server.url,
             "XDG_CONFIG_HOME": str(folder / ".config"),  # contexts and completions are not the tester's

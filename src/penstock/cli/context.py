@@ -1,6 +1,7 @@
 """`penstock context …`: names for servers, so that a command need not say where one is and who asks."""
 
 import sys
+from pathlib import Path
 from typing import Final
 
 import click
@@ -93,7 +94,7 @@ def set_context(name: str, token: str | None, in_use: bool, **given: str | None)
     if before is None and not given["url"]:
         raise click.UsageError(f"{name} is new: --url says where its server is")
     fields = msgspec.structs.asdict(before or Context(url=""))
-    fields |= {field: value for field, value in given.items() if value is not None}
+    fields |= {field: _kept(field, value) for field, value in given.items() if value is not None}
     Access(url=fields["url"])  # raises BAD_PARAMETER for what is no address
     if token is not None:
         text = sys.stdin.readline().strip() if token == STDIN else token
@@ -121,6 +122,11 @@ def delete(name: str) -> None:
     write(found)
     token_file(name).unlink(missing_ok=True)
     output.done(f"forgot {name}", deleted=name)
+
+
+def _kept(field: str, value: str) -> str:
+    """Files by their whole path: a context is used in other folders."""
+    return value if field == "url" or not value else str(Path(value).expanduser().absolute())
 
 
 def _fields(context: Context) -> dict[str, str | None]:

@@ -18,10 +18,11 @@ from penstock.model.names import TopicName
 from penstock.pipeline import class_data
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.extras import need_extras
-from penstock.pipeline.java import chosen_java
+from penstock.pipeline.java import chosen_java, probe
 from penstock.testing.server import launch
 
 from . import output
+from .options import output_option
 from .pipeline_group import pipeline_command
 
 MESSAGES: Final = 20_000
@@ -63,8 +64,9 @@ SELECT * FROM (SELECT word, sum(c) AS c FROM table GROUP BY word ORDER BY word) 
 
 @pipeline_command.command("prepare-java")
 @click.option("--remove", is_flag=True, help="Remove what this command has written, for every Java.")
+@output_option
 def prepare_java(remove: bool) -> None:
-    """Let Spark start with half of the CPU from now on, for 150 to 200 MB of disk.
+    """Let Spark start with less CPU from now on, for 180 to 210 MB of disk.
 
     Takes a minute or so. Java writes Spark's classes, as it has loaded them, to a file in the user's folder for caches
     (`$XDG_CACHE_HOME/penstock/java`, else in ~/.cache). Every start on this Java and Spark uses it. After an upgrade of
@@ -84,8 +86,10 @@ def prepare_java(remove: bool) -> None:
         options = archive.writing(new)
         click.echo("Spark runs a small pipeline, and Java writes what it loaded: about a minute …", err=True)
         _run(Path(name), options)
-        if not new.is_file():
-            raise PipelineError(f"the Java in {archive.java.home} ended without writing its classes to {new}")
+        made = class_data.ClassData(archive.java, new).using()
+        # A disk may be full.
+        if not made or probe(archive.java.home / "bin" / "java", *made) is None:
+            raise PipelineError(f"the Java in {archive.java.home} has not written its classes whole to {new}")
         new.replace(archive.file)
     for file in archive.older():
         file.unlink()

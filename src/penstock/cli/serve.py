@@ -13,6 +13,7 @@ from penstock.server.systemd import READY, notify
 from penstock.server.workers import check_workers, run_workers
 
 from . import output
+from .options import output_option
 
 
 @click.command("serve")
@@ -60,8 +61,12 @@ from . import output
     help="Any setting; may be repeated.",
 )
 @click.option(
-    "--check", "only_check", is_flag=True, help="Say whether a start would succeed, and start nothing."
+    "--check",
+    "only_check",
+    is_flag=True,
+    help="Say whether a start would succeed (in the form of -o), and start nothing.",
 )
+@output_option
 def serve_command(
     data: str | None,
     http: str | None,

@@ -10,6 +10,8 @@ import click
 from rich.console import Console
 
 from penstock.model.names import TopicName
+from penstock.pipeline.class_data import class_data
+from penstock.pipeline.java import chosen_java
 from penstock.testing.server import Address
 
 from .flights import COUNT, publish_trouble
@@ -51,6 +53,8 @@ def spark(
                 f"   {COUNT:,} messages read and grouped in {seconds:.1f} s, after {ready - started:.1f} s for Spark to"
                 " start",
             )
+            if not class_data(chosen_java()).file.is_file():
+                say(console, "   (`penstock pipeline prepare-java`, once, makes that quicker)")
             late, broken = publish_trouble(server.url, topic)
             second = pipeline.run(show_progress)
             rows = pipeline.query()

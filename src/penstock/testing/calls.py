@@ -22,7 +22,7 @@ from penstock.model.names import TopicName
 WITHIN_S: Final = 10.0  # a wait of a test; it fails then, and says what it waited for
 CALL_S: Final = 60.0  # a busy machine may take long
 POLL_S: Final = 0.01
-FETCH_MS: Final = 500  # a replier looks this often whether it is to end
+FETCH_MS: Final = 50  # a replier looks this often whether it is to end
 
 _NAMES: Final = itertools.count()
 
@@ -179,25 +179,36 @@ class Calls:
         """Within the block, reply to each message of a topic with what `answer` makes of its value; to one that it raises
         at, with the error's text as an error."""
         path = f"{_path(topic)}/subscription/{quote(subscription, safe='')}"
-        made = self.call("POST", path, {"subscription_type": "Shared", "initial_position": "earliest"})
-        fetching = urlsplit(made["base_uri"]).path
+        consumer = {"subscription_type": "Shared", "initial_position": "earliest"}
         ended = threading.Event()
 
-        def work() -> None:
+        def open_consumer() -> str:
+            return urlsplit(str(self.call("POST", path, consumer)["base_uri"])).path
+
+        def work(fetching: str) -> None:
             while not ended.is_set():
-                fetched = self.call("GET", f"{fetching}/messages", query={"timeout": FETCH_MS})
+                try:
+                    fetched = self.call("GET", f"{fetching}/messages", query={"timeout": FETCH_MS})
+                except RefusedError as error:
+                    if error.status != 404:
+                        raise
+                    fetching = open_consumer()  # it expired: the server's clock was put forward
+                    continue
                 replies = [_reply(message, answer) for message in fetched["messages"]]
                 if replies:
                     self.call("POST", f"{path}/cursor", {"messageIds": replies})
+            with contextlib.suppress(RefusedError):
+                self.call("DELETE", fetching)
 
-        thread = threading.Thread(target=work, name=f"replies of {topic}", daemon=True)
+        thread = threading.Thread(
+            target=work, args=(open_consumer(),), name=f"replies of {topic}", daemon=True
+        )
         thread.start()
         try:
             yield
         finally:
             ended.set()
             thread.join(CALL_S)
-            self.call("DELETE", fetching)
 
     # -- anything else
 

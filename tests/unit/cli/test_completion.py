@@ -38,7 +38,7 @@ def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
         "XDG_DATA_HOME": str(tmp_path / "data"),
     }
     done = subprocess.run(
-        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=100, check=False
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, done.stderr
     *found, registered = done.stdout.splitlines()

@@ -107,6 +107,18 @@ def test_a_token_is_kept_in_a_file_of_its_own(own_folder: Path) -> None:
     assert asked("context", "show") == {"url": "http://127.0.0.1:8080"}
 
 
+def test_files_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("context", "set", "prod", "--url", URL, "--token-file", "t", "--tls-ca-file", "~/ca.pem")
+    assert asked("context", "show", "prod") == {
+        "url": URL,
+        "token_file": str(tmp_path / "t"),
+        "ca_file": str(tmp_path / "ca.pem"),
+    }
+    run("context", "set", "prod", "--token-file", "")
+    assert "token_file" not in asked("context", "show", "prod")
+
+
 def test_contexts_that_are_none(own_folder: Path) -> None:
     run("context", "set", "prod", "--url", URL)
     for words in (("use", "prd"), ("show", "prd"), ("delete", "prd"), ("show", "--context", "prd")):

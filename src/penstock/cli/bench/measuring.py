@@ -9,8 +9,8 @@ from typing import Final
 import click
 
 from penstock.cli.progress import Progress, watched
-from penstock.client import errors
-from penstock.client.errors import PulsarException
+from penstock.client.errors import ConnectError, PulsarException
+from penstock.client.errors import LookupError as LookupFailed
 
 from .client import connected
 from .pace import Bounds, Pace
@@ -109,7 +109,7 @@ def _measure(name: str, plan: Plan, receivers: int, run: Run) -> int:
         except* PulsarException as failures:
             first = _first(failures)
             said = str(first) or type(first).__name__
-            if plan.wire == "pulsar" and isinstance(first, errors.ConnectError | errors.LookupError):
+            if plan.wire == "pulsar" and isinstance(first, ConnectError | LookupFailed):
                 said += "; --protocol websocket goes without the binary endpoint"
             raise click.ClickException(said) from None
     report(Setting(name, plan.wire, load.topic, load.size, load.producers, bounds.rate, receivers), pace)

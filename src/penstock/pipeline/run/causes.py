@@ -5,6 +5,7 @@ traceback. What matters is the last line of that traceback, and in whose code it
 """
 
 import errno
+import os
 import re
 from enum import Enum
 from typing import Final, NamedTuple
@@ -64,6 +65,7 @@ _QUERY: Final = re.compile(r"^== SQL.* ==\n(.*)\n( *)(\^+)", re.MULTILINE)
 _LIBRARIES: Final = ("/lib/python3", "/site-packages/", "/pyspark/", "/pyspark.zip/")
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\] (.*?)(?:: '(.*?)')?(?: -> '(.*?)')?$")
 _REFUSED: Final = (errno.EPERM, errno.EACCES, errno.EROFS)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _EXPECTATION: Final = re.compile(r"expectation '.*' of \w+ does not hold: .*")
 
 # Spark's names for state that the steps, or the schema of what they read, no longer fit.
@@ -195,6 +197,8 @@ def _of_system(name: str, said: str) -> Cause:
         return Cause(ErrorClass.UNKNOWN, f"{name}: {said}" if said else name)
     kind = ErrorClass.ACCESS if int(found[1]) in _REFUSED else ErrorClass.UNKNOWN
     place = f"{found[3]}: " if found[3] else ""
+    if int(found[1]) in _FULL:
+        return Cause(kind, f"{place}{os.strerror(int(found[1]))}")
     return Cause(kind, f"{place}{found[2]}" if place else f"{name}: {said}")
 
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.pipeline.errors import SinkFailed
-from penstock.pipeline.spec.spec import Source, Spec, Step
+from penstock.pipeline.spec.spec import Source, Spec, Step, source_topics
 
-from .causes import Cause, cause_of
+from .causes import Cause, ErrorClass, cause_of
 
 AGAIN = "the next run repeats the batch, and a sink that writes exactly once and has it changes nothing"
 
@@ -21,6 +21,11 @@ AGAIN = "the next run repeats the batch, and a sink that writes exactly once and
 _STOPPED: Final = re.compile(
     r": java\.(lang\.InterruptedException|io\.InterruptedIOException|nio\.channels\.ClosedByInterruptException)\b"
 )
+
+
+# A task that reads a topic, as `source.fetch` says it; and Spark's own use of a file.
+_READING: Final = re.compile(r"reading (\S+), partition \d+, ")
+_FILE: Final = re.compile(r"java\.n?io\.[\w.]+: (.+)")
 
 
 def is_stop(error: Exception) -> bool:
@@ -54,9 +59,14 @@ class BatchSinks:
     def failed(self, error: Exception) -> SinkFailed:
         """`error` with the batch's number, and what was written of it before."""
         cause = placed(self._spec, cause_of(error))
-        has, lack = _listed(self._written), _listed(set(self._begun) - set(self._written))
+        failed = set(self._begun) - set(self._written)
+        has, lack = _listed(self._written), f"{_listed(failed)} not"
+        if failed and cause.kind is ErrorClass.BROKER:  # the answer is missing, not the commit
+            lack = f"{', '.join(sorted(failed))} may have it"
         if has:
-            state = f"{has} batch {self._number}, {lack} not: {AGAIN}"
+            state = f"{has} batch {self._number}, {lack}: {AGAIN}"
+        elif failed and cause.kind is ErrorClass.BROKER:
+            state = f"of batch {self._number}, {lack}: {AGAIN}"
         elif self._may_repeat:
             state = (
                 f"this run wrote batch {self._number} to no sink; an earlier one, that ended within the batch, may"
@@ -112,6 +122,10 @@ def sink_place(spec: Spec, name: str) -> str:
 
 def placed(spec: Spec, cause: Cause) -> Cause:
     """The cause, its sentence beginning with the source or step whose code failed, where that is known."""
+    if found := _READING.match(cause.sentence):
+        names = [name for name, topics in source_topics(spec).items() if found[1] in topics.split(",")]
+        place = " or ".join(f"[sources.{name}]" for name in names)
+        return cause._replace(sentence=f"{place}: {cause.sentence}") if place else cause
     if not cause.code or cause.sentence.startswith("["):
         return cause
     sources = [f"[sources.{name}]" for name, source in spec.sources.items() if _says(source, cause.code)]
@@ -120,13 +134,26 @@ def placed(spec: Spec, cause: Cause) -> Cause:
         for step in spec.steps
         if _says(step, cause.code) or cause.code in step.sql or _made_by(spec, step, cause.code)
     ]
-    found = " or ".join(sources + steps)
-    return cause._replace(sentence=f"{found}: {cause.sentence}", code="") if found else cause
+    places = " or ".join(sources + steps)
+    return cause._replace(sentence=f"{places}: {cause.sentence}", code="") if places else cause
+
+
+def at_checkpoint(cause: Cause, home: object, written: int) -> Cause:
+    """The cause, where Spark itself failed at a file: outside of a batch that is its checkpoint's. `written`: the last batch
+    that is written, -1 where there is none."""
+    found = _FILE.match(cause.sentence)
+    if cause.kind is not ErrorClass.UNKNOWN or found is None:
+        return cause
+    has = f"every sink has the batches up to {written}" if written >= 0 else "no sink has a batch"
+    sentence = f"the checkpoint in {home} cannot be used: {found[1]}; {has}: the next run goes on there"
+    return cause._replace(sentence=sentence)
 
 
 def told(spec: Spec, cause: Cause) -> Cause:
     """The cause as a user gets it: with the pipeline's name, and the place."""
     cause = placed(spec, cause)
+    if cause.sentence.startswith((f"pipeline {spec.name}: ", f"{spec.file}: ")):
+        return cause
     return cause._replace(sentence=f"pipeline {spec.name}: {cause.sentence}")
 
 

@@ -52,6 +52,11 @@ class BatchWatermark:
         """A batch is written: what the next is compared with."""
         self._set(batch)
 
+    @property
+    def written(self) -> int:
+        """The last batch that is written; -1 before the first."""
+        return self._next - 1
+
     def _set(self, batch: int) -> None:
         self._row.setLong(0, watermark_ms(self._checkpoint, batch) * 1000)
         self._next = batch + 1

@@ -27,7 +27,7 @@ def preflight(spec: Spec) -> None:
         try:
             look(client)  # none: whether the server is there, and tells offsets
         except PenstockError as error:
-            raise PipelineError(error.message, error.kind) from None
+            raise PipelineError(f"pipeline {spec.name}: {error.message}", error.kind) from None
     stored = not isinstance(spec.home, Path)
     need_extras(tables=stored or bool(spec.tables) or any(sink.path for sink in spec.sinks.values()))
 
@@ -42,5 +42,5 @@ def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed
         if error.kind is ErrorKind.TOPIC_NOT_FOUND:
             raise PipelineError(f"{spec.file}: {place}: {error.message}", error.kind) from None
         if error.kind is ErrorKind.UNAVAILABLE:
-            raise PipelineError(error.message, error.kind) from None
+            raise PipelineError(f"pipeline {spec.name}: {error.message}", error.kind) from None
         raise PipelineError(f"{spec.file}: {place}: {topic.base}: {error.message}", error.kind) from None

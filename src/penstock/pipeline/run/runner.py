@@ -23,7 +23,7 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .causes import Cause, cause_of
-from .failures import told
+from .failures import at_checkpoint, told
 from .folder import Folder, Owner
 from .lateness import BatchWatermark
 from .outputs import collect_outputs
@@ -50,6 +50,7 @@ class Runner:
         self._stopping = threading.Event()
         self._changed = threading.Event()  # a batch is over, the query is over, or an order to stop came
         self._listener: _Listener | None = None
+        self._watermark: BatchWatermark | None = None
 
     def start(self, owner: Owner | None, *, once: bool) -> str:
         """Plan and start the query; returns its id. Raises PipelineError or what Spark raises."""
@@ -57,7 +58,7 @@ class Runner:
         spec = self._spec if start is None else _with_start(self._spec, start)
         _be_active(self._spark)
         self._folder.begin(local=str(self._spark.sparkContext.master).startswith("local"))
-        watermark = BatchWatermark(self._spark, self._folder.checkpoint)
+        self._watermark = watermark = BatchWatermark(self._spark, self._folder.checkpoint)
         views = build_views(spec, self._spark, watermark)
         outputs = collect_outputs(spec, views)
         check_streaming(spec, self._spark, outputs.frame)
@@ -105,7 +106,10 @@ class Runner:
         with suppress(Exception):  # of a JVM that is gone
             self._spark.streams.removeListener(listener)
         error = query.exception()
-        return None if error is None else told(self._spec, cause_of(error))
+        if error is None:
+            return None
+        written = -1 if self._watermark is None else self._watermark.written
+        return told(self._spec, at_checkpoint(cause_of(error), self._folder.home, written))
 
 
 class _Listener(StreamingQueryListener):

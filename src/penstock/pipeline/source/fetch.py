@@ -70,7 +70,7 @@ def fetch(
         except PenstockError as refused:
             if not refused.retriable:
                 raise
-            error = refused
+            error = PenstockError(refused.kind, f"reading {where}, from offset {at}: {refused.message}")
         try:
             wait_s = retries.wait_s(error, moved=at > before)
         except DataLoss:

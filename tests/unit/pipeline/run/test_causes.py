@@ -174,9 +174,9 @@ json.decoder.JSONDecodeError: Expecting value
             "/d/t: Permission denied",
         ),
         (
-            "OSError: [Errno 28] No space left on device",
+            "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device",
             ErrorClass.UNKNOWN,
-            "OSError: [Errno 28] No space left on device",
+            "No space left on device",
         ),
     ],
 )

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import PySparkException
 
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError, SinkFailed
 from penstock.pipeline.run.causes import Cause, ErrorClass, cause_of
-from penstock.pipeline.run.failures import AGAIN, of_batch, placed, told
+from penstock.pipeline.run.failures import AGAIN, at_checkpoint, of_batch, placed, told
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 
@@ -47,6 +48,31 @@ def test_what_of_a_batch_is_written(spec: Spec) -> None:
         "pipeline sales: [sinks.history] (table /home/me/h): /home/me/h/part-1: Permission denied;"
         f" results has batch 7, history has not: {AGAIN}"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "state"),
+    [
+        ("results", "results has batch 7, history may have it"),
+        ("history", "of batch 7, history may have it"),
+    ],
+)
+def test_a_commit_without_an_answer_may_have_been_made(spec: Spec, first: str, state: str) -> None:
+    away = PenstockError(ErrorKind.UNAVAILABLE, "it is away")
+
+    def write() -> None:
+        with of_batch(spec, 7) as sinks:
+            if first == "results":
+                with sinks.writing("results"):
+                    pass
+            with sinks.writing("history"):
+                raise away
+
+    with pytest.raises(SinkFailed) as caught:
+        write()
+    cause = cause_of(caught.value)
+    assert cause.kind is ErrorClass.BROKER
+    assert cause.sentence == f"[sinks.history] (table /home/me/h): it is away; {state}: {AGAIN}"
 
 
 def test_before_anything_is_written(spec: Spec) -> None:
@@ -114,3 +140,23 @@ def test_a_batch_that_is_stopped_is_no_failure_of_a_sink(spec: Spec, kind: str) 
     )
     with pytest.raises(SinkFailed), of_batch(spec, 1):
         raise other
+
+
+def test_a_source_that_cannot_be_read_is_named(spec: Spec) -> None:
+    away = "reading persistent://public/default/in, partition 0, from offset 20: http://h:1 cannot be reached: refused"
+    assert placed(spec, Cause(ErrorClass.BROKER, away)).sentence == f"[sources.s]: {away}"
+    other = away.replace("/in,", "/other,")
+    assert placed(spec, Cause(ErrorClass.BROKER, other)).sentence == other
+
+
+@pytest.mark.parametrize(
+    ("written", "has"), [(-1, "no sink has a batch"), (4, "every sink has the batches up to 4")]
+)
+def test_a_full_disk_under_the_checkpoint_says_what_is_written(spec: Spec, written: int, has: str) -> None:
+    full = Cause(ErrorClass.UNKNOWN, "java.io.IOException: No space left on device")
+    assert told(spec, at_checkpoint(full, "/s/sales", written)).sentence == (
+        f"pipeline sales: the checkpoint in /s/sales cannot be used: No space left on device; {has}: the next run goes"
+        " on there"
+    )
+    mine = Cause(ErrorClass.UNKNOWN, "ValueError: java.io.IOException: no")
+    assert at_checkpoint(mine, "/s/sales", written) == mine
