@@ -93,6 +93,9 @@ class PageRun:
     def run_all(self, page: Path) -> None:
         for block in run_of(page):
             self.run(block)
+        if list(self.folder.glob("test_line_*.py")):
+            tests = f"{sys.executable} -m pytest -q -p no:cacheprovider ."
+            self._shell(Block(name_of(page), 1, "sh", tests))
 
     def run(self, block: Block) -> None:
         """Fails where the block does, or does not print what its comments say."""
@@ -173,10 +176,9 @@ class PageRun:
         return ""
 
     def _python(self, block: Block) -> str:
-        if re.search(r"^def test_", block.text, re.MULTILINE):
-            (self.folder / "test_page.py").write_text(block.text)
-            pytest = f"{sys.executable} -m pytest -q -p no:cacheprovider test_page.py"
-            return self._shell(Block(block.page, block.line, "sh", pytest))
+        if re.search(r"^(async )?def test_", block.text, re.MULTILINE):
+            (self.folder / f"test_line_{block.line}.py").write_text(block.text)
+            return ""  # run with the others of the page: a start of pytest takes longer than most tests
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             for text in filter(None, (block.before, block.text)):
