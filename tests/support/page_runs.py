@@ -143,7 +143,7 @@ class PageRun:
 
     def _shell(self, block: Block) -> str:
         # Servers are only checked: the one of this page is there already.
-        text = block.text.replace("penstock serve ", "penstock serve --check ")
+        text = re.sub(r"\bpenstock serve\b", "penstock serve --check", block.text)
         script = "\n".join([*self.variables, block.before, text])
         self.variables += _ASSIGNED.findall(block.text)
         # Pipes would stay open as long as what runs on in the background.
