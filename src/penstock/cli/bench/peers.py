@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from penstock.client.errors import PulsarException
 
 SEND_TIMEOUT_S: Final = 30.0  # of a message without a receipt: the longest that the end of a run takes
-CONNECT_S: Final = 10.0
+CONNECT_S: Final = 30.0
 SUBSCRIPTION: Final = "penstock-bench"
 
 Wire = Literal["pulsar", "websocket"]

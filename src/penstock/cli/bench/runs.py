@@ -14,8 +14,8 @@ from .pace import Pace
 from .peers import Load, Receipt, Receiver, Sender
 
 STAMP_BYTES: Final = 16  # of a payload: which run it is of, and when it was due
-REQUEST_TIMEOUT_MS: Final = 10_000
-IDLE_S: Final = 5.0  # without a delivery when all is published: the rest will not come
+REQUEST_TIMEOUT_MS: Final = 30_000
+IDLE_S: Final = 30.0  # without a delivery when all is published: the rest will not come
 TURN: Final = 64  # messages that a producer sends before receipts and others have their turn
 
 Done = Callable[[float], None]  # called with the time at which a message was due
