@@ -27,6 +27,9 @@ _SHELLS: Final = ("sh", "bash")
 _CHECKED: Final = {"toml", "json", "yaml", "properties"}
 _ABSOLUTE: Final = ("/tables/", "/data/", "/ck/", "/backups", "/var/lib/penstock")
 _PIPELINE: Final = re.compile(r"penstock pipeline run --once (\S+)\n\Z")
+# What a reader waits for seconds may take longer where the machine is busy.
+_WAITS: Final = re.compile(r"(timeout(?:_millis|_ms)?=)\d{4}\b")
+_CONSUMES: Final = re.compile(r"penstock consume (?=.*--count)")
 _ASSIGNED: Final = re.compile(r"^[A-Za-z_]+=\S+$", re.MULTILINE)
 
 
@@ -131,7 +134,7 @@ class PageRun:
     def _there(self, text: str) -> str:
         for printed, there in self.printed.items():
             text = text.replace(printed, there)
-        return text
+        return _WAITS.sub(r"\g<1>20000", _CONSUMES.sub(r"\g<0>--timeout 20000 ", text))
 
     def _pipeline(self, file: str) -> str:
         """What the command would do, in the session that is there."""
@@ -143,7 +146,7 @@ class PageRun:
 
     def _shell(self, block: Block) -> str:
         # Servers are only checked: the one of this page is there already.
-        text = block.text.replace("penstock serve ", "penstock serve --check ")
+        text = re.sub(r"\bpenstock serve\b", "penstock serve --check", block.text)
         script = "\n".join([*self.variables, block.before, text])
         self.variables += _ASSIGNED.findall(block.text)
         # Pipes would stay open as long as what runs on in the background.
@@ -177,7 +180,7 @@ class PageRun:
 
     def _python(self, block: Block) -> str:
         if re.search(r"^(async )?def test_", block.text, re.MULTILINE):
-            (self.folder / f"test_line_{block.line}.py").write_text(block.text)
+            (self.folder / f"test_line_{block.line}.py").write_text(self._there(block.text))
             return ""  # run with the others of the page: a start of pytest takes longer than most tests
         output = io.StringIO()
         with contextlib.redirect_stdout(output):

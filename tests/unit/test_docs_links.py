@@ -60,3 +60,11 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_every_decision_is_in_their_index() -> None:
     index = (DOCS / "decisions" / "README.md").read_text()
     assert not [page.name for page in DOCS.glob("decisions/0*.md") if f"({page.name})" not in index]
+
+
+def test_the_site_asks_no_other_host() -> None:
+    project = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    assert project["theme"]["font"] is False  # else fonts come from a server of others
+    assert "analytics" not in project["extra"]
+    for script in project["extra"]["polyfills"]:
+        assert (DOCS / script["path"]).is_file()
