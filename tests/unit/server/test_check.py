@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from click.testing import CliRunner
+from tests.support.commands import runner
 
 from penstock.cli.serve import serve_command
 from penstock.engines.embedded.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, prepare
@@ -135,7 +135,7 @@ def test_a_newer_storage_and_what_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("listen", "code"), [("127.0.0.1:0", 0), ("off", 1)])
 def test_the_command_answers_programs(tmp_path: Path, listen: str, code: int) -> None:
     arguments = ["--check", "--http", listen, "--pulsar", "off", "--data", str(tmp_path)]
-    result = CliRunner().invoke(serve_command, arguments, standalone_mode=False)
+    result = runner().invoke(serve_command, arguments, standalone_mode=False)
     assert result.return_value == code
     said = json.loads(result.stdout)
     assert said["valid"] is (code == 0)
