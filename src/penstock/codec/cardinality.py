@@ -3,20 +3,26 @@
 protobuf 6.31 brought `is_repeated` and `is_required`, and later versions have no `label` any more.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
-_HAS_PROPERTIES: Final = hasattr(FieldDescriptor, "is_repeated")
+# Of a FieldDescriptor, whose stubs know `label` or the others, and at times of a class of the runtime.
+_Asked = Callable[[Any], bool]
 
-_Field = Any  # FieldDescriptor, whose stubs know `label` or the others, and at times a class of the runtime
+is_repeated: _Asked  # whether it is a list or a map
+is_required: _Asked  # whether it has to be there (proto2)
 
+if hasattr(FieldDescriptor, "is_repeated"):
+    is_repeated, is_required = attrgetter("is_repeated"), attrgetter("is_required")
+else:
+    _REPEATED: Final[int] = FieldDescriptor.LABEL_REPEATED
+    _REQUIRED: Final[int] = FieldDescriptor.LABEL_REQUIRED
 
-def is_repeated(field: _Field) -> bool:
-    """Whether it is a list or a map."""
-    return bool(field.is_repeated if _HAS_PROPERTIES else field.label == FieldDescriptor.LABEL_REPEATED)
+    def is_repeated(field: Any) -> bool:
+        return bool(field.label == _REPEATED)
 
-
-def is_required(field: _Field) -> bool:
-    """Whether it has to be there (proto2)."""
-    return bool(field.is_required if _HAS_PROPERTIES else field.label == FieldDescriptor.LABEL_REQUIRED)
+    def is_required(field: Any) -> bool:
+        return bool(field.label == _REQUIRED)

@@ -88,6 +88,13 @@ def test_definitions_come_back() -> None:
     assert (back.type, back.data) == (avro.type, avro.data)
 
 
+def test_a_record_may_be_the_type_of_a_type() -> None:
+    wrapped = registered(json_schema({"type": {"type": TREE}}))
+    bare = registered(json_schema(TREE))
+    shapes = [{**msgspec.json.decode(one.text), "x-pulsar-schema": ""} for one in (wrapped, bare)]
+    assert shapes[0] == shapes[1]
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "true", '{"type": "object"}', '{"x-pulsar-schema": 1}'])
 def test_another_json_schema_takes_any_json(text: str) -> None:
     found = of_registry(Definition("JSON", text), {})

@@ -32,6 +32,8 @@ def json_schema(definition: str) -> str:
     """The JSON Schema of the values of a JSON schema, whose definition was checked."""
     shape: dict[str, Any] = {"$schema": DRAFT}
     tree = msgspec.json.decode(definition) if definition.strip() else None
+    while isinstance(tree, dict) and isinstance(tree["type"], dict):  # a record within a record's type
+        tree = tree["type"]
     if tree is not None and not tree["fields"]:  # JSON of any shape
         shape["title"] = tree["name"]
     elif tree is not None:
