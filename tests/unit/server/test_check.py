@@ -3,6 +3,8 @@
 import json
 import socket
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,33 @@ def test_the_command_answers_programs(tmp_path: Path, listen: str, code: int) ->
     assert f"data.folder: {tmp_path}, where the storage is yet to be made" in said["checked"]
     assert result.stderr == "".join(f"penstock: {problem}\n" for problem in said["problems"])
     assert len(said["problems"]) == code
+
+
+def test_a_folder_that_this_user_may_not_look_into(tmp_path: Path) -> None:
+    """In a process of its own: root may look everywhere, and setuid is for good."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    tmp_path.chmod(0o711)
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from penstock.engines.storage import look; from penstock.model.errors import PenstockError\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try: look(Path(sys.argv[1]), 'penstock.db')\n"
+        "except PenstockError as error: print(error.message)"
+    )
+    data = closed / "a" / "data"
+    command = [sys.executable, "-c", code, str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"data folder {data} cannot be used: ")
+    assert " is not writable for user " in done.stdout
+
+
+def test_an_error_of_the_system_is_a_problem_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("penstock.server.check.look", refuse)
+    assert checked(tmp_path).wrong == [f"[Errno 13] Permission denied: '{tmp_path}'"]

@@ -28,15 +28,16 @@ def look(folder: Path, file_name: str) -> Condition:
 
     Another server may have the folder: whether one does is not looked at.
     """
+    # By os.path: before Python 3.14 Path raises for what is below a folder that this user may not look into.
     there = folder
-    while not there.exists() and there != there.parent:
+    while not os.path.exists(there) and there != there.parent:  # noqa: PTH110
         there = there.parent
-    if not there.is_dir():
+    if not os.path.isdir(there):  # noqa: PTH112
         raise _unusable(folder, f"{there} is no folder")
     if not os.access(there, _USE):
         raise _unusable(folder, f"{there} is not writable for user {os.geteuid()}")
     file = folder / file_name
-    if not file.exists():
+    if not os.path.exists(file):  # noqa: PTH110
         return Condition(None)
     if not os.access(file, os.R_OK | os.W_OK):
         raise _unusable(folder, f"{file} is not writable for user {os.geteuid()}")
