@@ -12,6 +12,7 @@ import trustme
 from tests.support.commands import runner
 
 from penstock.cli.serve import serve_command
+from penstock.engines.embedded.sqlite.connection import open_writer
 from penstock.engines.embedded.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, prepare
 from penstock.engines.storage import FILE_NAME
 from penstock.server.check import Checked, check
@@ -117,6 +118,30 @@ def test_the_version_of_the_storage(tmp_path: Path, version: int, said: str) -> 
     found = checked(tmp_path)
     assert (found.wrong, found.right[-1]) == ([], f"data.folder: {tmp_path}, {said}")
     assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+def test_a_stopped_servers_folder_stays_as_it_is(tmp_path: Path) -> None:
+    """Files of a write-ahead log that the check made would belong to the user who checks, and not to the one who serves."""
+    writer = open_writer(tmp_path / FILE_NAME)
+    prepare(writer)
+    writer.close()
+    assert checked(tmp_path).right[-1].endswith(f"has version {VERSION}")
+    assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_in_the_log_of_a_running_server_counts(tmp_path: Path, linked: bool) -> None:
+    folder, file = tmp_path, tmp_path / FILE_NAME
+    if linked:
+        folder, file = tmp_path / "data", tmp_path / "elsewhere.db"
+        folder.mkdir()
+        (folder / FILE_NAME).symlink_to(file)
+    writer = open_writer(file)
+    writer.execute("PRAGMA wal_autocheckpoint = 0")
+    prepare(writer)
+    found = checked(folder)
+    writer.close()
+    assert found.right[-1] == f"data.folder: {folder}, whose storage has version {VERSION}"
 
 
 def test_a_newer_storage_and_what_is_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import open_reader, translate
+from .folder import Files
 from .schema import VERSION, check_version
 
 _USE: Final = os.R_OK | os.W_OK | os.X_OK
@@ -41,8 +42,9 @@ def look(folder: Path, file_name: str) -> Condition:
         return Condition(None)
     if not os.access(file, os.R_OK | os.W_OK):
         raise _unusable(folder, f"{file} is not writable for user {os.geteuid()}")
+    written = Files(file.resolve(), None).wal_bytes  # the log lies beside the file that a link leads to
     try:
-        with closing(open_reader(file)) as connection:
+        with closing(open_reader(file, immutable=not written)) as connection:
             return Condition(check_version(connection))
     except sqlite3.Error as error:
         raise _unusable(folder, translate(error).message) from None
