@@ -159,6 +159,25 @@ def test_a_newer_storage_and_what_is_none(tmp_path: Path) -> None:
     assert "not a database" in problem
 
 
+@pytest.mark.parametrize(
+    ("name", "url", "admin_url"),
+    [
+        ("url", "pulsar://me:s3cret@127.0.0.1:1", "http://127.0.0.1:1"),
+        ("admin_url", "pulsar://127.0.0.1:1", "http://127.0.0.1:1,me:s3cret@127.0.0.1:1"),
+        ("url", "kafka://127.0.0.1:1,me:s3cret@127.0.0.1:1", ""),
+        ("url", "nats://me:s3cret@127.0.0.1:1", "http://127.0.0.1:1"),
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_shown(
+    tmp_path: Path, name: str, url: str, admin_url: str
+) -> None:
+    found = checked(tmp_path, engine__url=url, engine__admin_url=admin_url)
+    assert found.wrong == [
+        f"engine.{name} may have no user or password in it: they are engine.username and engine.password"
+    ]
+    assert "s3cret" not in "".join(found.right)
+
+
 @pytest.mark.parametrize(("listen", "code"), [("127.0.0.1:0", 0), ("off", 1)])
 def test_the_command_answers_programs(tmp_path: Path, listen: str, code: int) -> None:
     arguments = ["--check", "--http", listen, "--pulsar", "off", "--data", str(tmp_path)]
