@@ -51,6 +51,12 @@ def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: Ent
 
 def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
     """The engine before the cluster that `cluster.url` means, not yet started; raises BAD_PARAMETER."""
+    for name in ("url", "admin_url"):
+        if "@" in getattr(cluster, name):  # URLs are shown and logged; this one is not repeated
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"engine.{name} may have no user or password in it: they are engine.username and engine.password",
+            )
     kafka = cluster.url.startswith(("kafka://", "kafka+ssl://"))
     return (open_kafka if kafka else open_pulsar)(cluster, settings, encoder)
 

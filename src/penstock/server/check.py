@@ -40,6 +40,8 @@ def check(config: Config) -> Checked:
             checked.wrong.append(str(error))
         except PenstockError as error:
             checked.wrong.append(error.message)
+        except OSError as error:  # of a file that nobody thought of: a sentence, and the other parts
+            checked.wrong.append(str(error))
     return checked
 
 

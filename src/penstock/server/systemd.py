@@ -5,13 +5,14 @@ import os
 import socket
 from typing import Final
 
+VARIABLE: Final = "NOTIFY_SOCKET"  # of the environment: where it listens
 READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 
 
 def notify(state: str) -> None:
     """Tell the service manager; nothing where there is none. A manager that does not listen is no error."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
+    address = os.environ.get(VARIABLE, "")
     if not address.startswith(("/", "@")):
         return
     if address.startswith("@"):  # a name in the abstract namespace

@@ -9,6 +9,7 @@ input does, so that none is left when the supervisor is killed.
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,7 +17,7 @@ from typing import Final
 from .config import OFF, Config, StartError
 from .listeners import SOCKETS, bind, is_exposed
 from .logs import configure
-from .systemd import STOPPING, notify
+from .systemd import STOPPING, VARIABLE, notify
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +64,11 @@ class Worker:
 
     async def _live(self) -> int:
         pipe = asyncio.subprocess.PIPE
+        # One worker is not the service: what the service manager is told is the supervisor's to say.
+        environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         # In a session of its own: Ctrl-C is the supervisor's to pass on.
         process = self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=pipe, stdout=pipe, start_new_session=True
+            *self._command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
         )
         if self._stopping.is_set():  # told so while it was started
             process.terminate()

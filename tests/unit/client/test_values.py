@@ -63,6 +63,13 @@ def test_what_is_no_service_url(text: str) -> None:
         parse_service_url(text)
 
 
+@pytest.mark.parametrize("text", ["pulsar://me:s3cret@h:6650", "pulsar://h,me:s3cret@h", "ftp://me:s3cret@h"])
+def test_a_password_in_a_service_url_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(penstock.InvalidUrl) as caught:
+        parse_service_url(text)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_keys_go_where_their_hash_says() -> None:
     router = Router(penstock.PartitionsRoutingMode.RoundRobinDistribution, Sending())
 

@@ -3,6 +3,8 @@
 import json
 import socket
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import trustme
 from tests.support.commands import runner
 
 from penstock.cli.serve import serve_command
+from penstock.engines.embedded.sqlite.connection import open_writer
 from penstock.engines.embedded.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, prepare
 from penstock.engines.storage import FILE_NAME
 from penstock.server.check import Checked, check
@@ -117,6 +120,30 @@ def test_the_version_of_the_storage(tmp_path: Path, version: int, said: str) -> 
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
+def test_a_stopped_servers_folder_stays_as_it_is(tmp_path: Path) -> None:
+    """Files of a write-ahead log that the check made would belong to the user who checks, and not to the one who serves."""
+    writer = open_writer(tmp_path / FILE_NAME)
+    prepare(writer)
+    writer.close()
+    assert checked(tmp_path).right[-1].endswith(f"has version {VERSION}")
+    assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_in_the_log_of_a_running_server_counts(tmp_path: Path, linked: bool) -> None:
+    folder, file = tmp_path, tmp_path / FILE_NAME
+    if linked:
+        folder, file = tmp_path / "data", tmp_path / "elsewhere.db"
+        folder.mkdir()
+        (folder / FILE_NAME).symlink_to(file)
+    writer = open_writer(file)
+    writer.execute("PRAGMA wal_autocheckpoint = 0")
+    prepare(writer)
+    found = checked(folder)
+    writer.close()
+    assert found.right[-1] == f"data.folder: {folder}, whose storage has version {VERSION}"
+
+
 def test_a_newer_storage_and_what_is_none(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     connection = sqlite3.connect(file)
@@ -132,6 +159,25 @@ def test_a_newer_storage_and_what_is_none(tmp_path: Path) -> None:
     assert "not a database" in problem
 
 
+@pytest.mark.parametrize(
+    ("name", "url", "admin_url"),
+    [
+        ("url", "pulsar://me:s3cret@127.0.0.1:1", "http://127.0.0.1:1"),
+        ("admin_url", "pulsar://127.0.0.1:1", "http://127.0.0.1:1,me:s3cret@127.0.0.1:1"),
+        ("url", "kafka://127.0.0.1:1,me:s3cret@127.0.0.1:1", ""),
+        ("url", "nats://me:s3cret@127.0.0.1:1", "http://127.0.0.1:1"),
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_shown(
+    tmp_path: Path, name: str, url: str, admin_url: str
+) -> None:
+    found = checked(tmp_path, engine__url=url, engine__admin_url=admin_url)
+    assert found.wrong == [
+        f"engine.{name} may have no user or password in it: they are engine.username and engine.password"
+    ]
+    assert "s3cret" not in "".join(found.right)
+
+
 @pytest.mark.parametrize(("listen", "code"), [("127.0.0.1:0", 0), ("off", 1)])
 def test_the_command_answers_programs(tmp_path: Path, listen: str, code: int) -> None:
     arguments = ["--check", "--http", listen, "--pulsar", "off", "--data", str(tmp_path)]
@@ -142,3 +188,33 @@ def test_the_command_answers_programs(tmp_path: Path, listen: str, code: int) ->
     assert f"data.folder: {tmp_path}, where the storage is yet to be made" in said["checked"]
     assert result.stderr == "".join(f"penstock: {problem}\n" for problem in said["problems"])
     assert len(said["problems"]) == code
+
+
+def test_a_folder_that_this_user_may_not_look_into(tmp_path: Path) -> None:
+    """In a process of its own: root may look everywhere, and setuid is for good."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    tmp_path.chmod(0o711)
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from penstock.engines.storage import look; from penstock.model.errors import PenstockError\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try: look(Path(sys.argv[1]), 'penstock.db')\n"
+        "except PenstockError as error: print(error.message)"
+    )
+    data = closed / "a" / "data"
+    command = [sys.executable, "-c", code, str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"data folder {data} cannot be used: ")
+    assert " is not writable for user " in done.stdout
+
+
+def test_an_error_of_the_system_is_a_problem_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("penstock.server.check.look", refuse)
+    assert checked(tmp_path).wrong == [f"[Errno 13] Permission denied: '{tmp_path}'"]

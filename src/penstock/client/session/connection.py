@@ -68,6 +68,8 @@ class ServiceUrl(NamedTuple):
 
 def parse_service_url(text: str) -> ServiceUrl:
     """Read a service URL. Raises InvalidUrl."""
+    if "@" in text:  # what is before it may be a password: it is not repeated
+        raise InvalidUrl("a service URL is like pulsar://127.0.0.1:6650, with no user or password in it")
     scheme, separator, rest = text.partition("://")
     hosts = rest.rstrip("/")
     if not separator or scheme not in _PORTS or not hosts:

@@ -11,6 +11,7 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import open_reader, translate
+from .folder import Files
 from .schema import VERSION, check_version
 
 _USE: Final = os.R_OK | os.W_OK | os.X_OK
@@ -28,20 +29,22 @@ def look(folder: Path, file_name: str) -> Condition:
 
     Another server may have the folder: whether one does is not looked at.
     """
+    # By os.path: before Python 3.14 Path raises for what is below a folder that this user may not look into.
     there = folder
-    while not there.exists() and there != there.parent:
+    while not os.path.exists(there) and there != there.parent:  # noqa: PTH110
         there = there.parent
-    if not there.is_dir():
+    if not os.path.isdir(there):  # noqa: PTH112
         raise _unusable(folder, f"{there} is no folder")
     if not os.access(there, _USE):
         raise _unusable(folder, f"{there} is not writable for user {os.geteuid()}")
     file = folder / file_name
-    if not file.exists():
+    if not os.path.exists(file):  # noqa: PTH110
         return Condition(None)
     if not os.access(file, os.R_OK | os.W_OK):
         raise _unusable(folder, f"{file} is not writable for user {os.geteuid()}")
+    written = Files(file.resolve(), None).wal_bytes  # the log lies beside the file that a link leads to
     try:
-        with closing(open_reader(file)) as connection:
+        with closing(open_reader(file, immutable=not written)) as connection:
             return Condition(check_version(connection))
     except sqlite3.Error as error:
         raise _unusable(folder, translate(error).message) from None

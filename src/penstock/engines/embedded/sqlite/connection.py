@@ -66,11 +66,15 @@ def open_writer(file: Path) -> sqlite3.Connection:
     )
 
 
-def open_reader(file: Path) -> sqlite3.Connection:
-    """A connection that cannot write. It may be closed by another thread than the one that uses it."""
+def open_reader(file: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """A connection that cannot write. It may be closed by another thread than the one that uses it.
+
+    Even so SQLite makes the files of the write-ahead log where they are missing, and leaves them there. With `immutable`
+    it makes none, and reads none: nothing may be in that log.
+    """
     return _configured(
         sqlite3.connect(
-            f"{file.absolute().as_uri()}?mode=ro",
+            f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}",
             uri=True,
             timeout=BUSY_TIMEOUT_S,
             isolation_level=None,

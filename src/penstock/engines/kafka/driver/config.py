@@ -50,7 +50,9 @@ def _tls(settings: ClusterSettings) -> Properties:
 
 def _hosts(url: str) -> str:
     hosts = url.partition("://")[2].rstrip("/").split(",")
-    if not all(hosts) or any("/" in host or "@" in host for host in hosts):
+    if "@" in url:  # what is before it may be a password: it is not repeated
+        raise _bad("engine.url may have no user or password in it")
+    if not all(hosts) or any("/" in host for host in hosts):
         raise _bad(f"engine.url: {url!r} is not kafka://host:port[,host:port]")
     return ",".join(host if _has_port(host) else f"{host}:{PORT}" for host in hosts)
 

@@ -65,3 +65,9 @@ def test_what_cannot_be_used_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(PenstockError) as caught:
         _of(**settings)
     assert caught.value.kind is ErrorKind.BAD_PARAMETER
+
+
+def test_a_password_in_the_url_is_not_repeated() -> None:
+    with pytest.raises(PenstockError) as caught:
+        _of(url="kafka://me:s3cret@a")
+    assert "s3cret" not in caught.value.message
