@@ -2,13 +2,21 @@
 
 import gzip
 import zlib
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.holding import STATE_KEY, Holding
-from penstock.protocols.http.compression import INLINE_BYTES, RATIO_FREE_BYTES, RATIO_MAX, unfold, unfolded
+from penstock.protocols.http.compression import (
+    FIRST_PIECE_BYTES,
+    INLINE_BYTES,
+    RATIO_FREE_BYTES,
+    RATIO_MAX,
+    unfold,
+    unfolded,
+)
 from penstock.protocols.load import Load
 from penstock.server.dispatch import AsgiExchange
 
@@ -82,6 +90,51 @@ def test_members_share_the_bound() -> None:
     with pytest.raises(PenstockError) as caught:
         unfold("gzip", member * 3, MOST)
     assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+def test_many_members() -> None:
+    members = [b"%d," % number for number in range(20_000)]
+    body = b"".join(gzip.compress(one, 1) + b"\0" * (number % 3) for number, one in enumerate(members))
+    assert unfold("gzip", body, MOST) == b"".join(members)
+
+
+def test_members_longer_than_a_piece() -> None:
+    noise = b"".join(sha256(b"%d" % number).digest() for number in range(1000))
+    for size in (0, FIRST_PIECE_BYTES - 30, FIRST_PIECE_BYTES, 3 * FIRST_PIECE_BYTES, len(noise)):
+        member = gzip.compress(noise[:size])
+        assert (
+            unfold("gzip", member + gzip.compress(TEXT) + member, MOST) == noise[:size] + TEXT + noise[:size]
+        )
+    with pytest.raises(PenstockError, match="unfolds to more"):
+        unfold("gzip", gzip.compress(noise), len(noise) - 1)
+    with pytest.raises(PenstockError, match="cut short"):
+        unfold("gzip", gzip.compress(TEXT) + gzip.compress(noise)[:-1], MOST)
+
+
+def test_a_member_is_not_given_the_rest_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decompressor copies what follows its stream: all of the rest for each member would be quadratic."""
+    given: list[int] = []
+
+    class Counting:
+        def __init__(self, window: int) -> None:
+            self._real = decompressobj(window)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            given.append(len(data))
+            return self._real.decompress(data, most)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+    decompressobj = zlib.decompressobj
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    body = gzip.compress(b"") * 1000
+    assert unfold("gzip", body, MOST) == b""
+    assert len(given) == 1000
+    assert max(given) <= FIRST_PIECE_BYTES
+    given.clear()
+    assert unfold("gzip", gzip.compress(TEXT * 1000, 0), MOST) == TEXT * 1000
+    assert len(given) < 10  # a long one takes few, as each may wait for the interpreter's lock
 
 
 async def test_large_ones_are_unfolded_in_a_thread() -> None:
