@@ -23,7 +23,7 @@ _RAW_WINDOW: Final = -15  # deflate without the header that RFC 1950 asks for, a
 
 async def unfolded(header: str, body: bytes, bytes_max: int) -> bytes:
     """As `unfold`, in a thread where that takes long."""
-    if len(body) > INLINE_BYTES:
+    if len(body) > INLINE_BYTES and _codings(header):
         return await asyncio.to_thread(unfold, header, body, bytes_max)
     return unfold(header, body, bytes_max)
 
@@ -33,8 +33,7 @@ def unfold(header: str, body: bytes, bytes_max: int) -> bytes:
 
     Raises BAD_MEDIA_TYPE for a coding that is not known, BAD_ENCODING for broken data, TOO_LARGE.
     """
-    named = [one.strip().lower() for one in header.split(",")]
-    codings = [one for one in named if one not in ("", "identity")]
+    codings = _codings(header)
     match codings:
         case []:
             return body
@@ -47,6 +46,12 @@ def unfold(header: str, body: bytes, bytes_max: int) -> bytes:
         f"Content-Encoding {', '.join(codings)[:80]!r} is not understood: gzip and deflate are, one of them",
         {"accept-encoding": "gzip, deflate"},
     )
+
+
+def _codings(header: str) -> list[str]:
+    """Those that change a body."""
+    named = [one.strip().lower() for one in header.split(",")]
+    return [one for one in named if one not in ("", "identity")]
 
 
 def gunzip(data: bytes, bytes_max: int) -> bytes:

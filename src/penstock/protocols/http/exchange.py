@@ -195,8 +195,10 @@ class Exchange:
         if len(body) > bytes_max:
             raise _too_large(bytes_max)
         if self.encoding is not None and not encoded:
-            body = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
-            self._hold(len(body))
+            found = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
+            if found is not body:
+                self._hold(len(found))
+            return found
         return body
 
     def _hold(self, size: int) -> None:

@@ -1,5 +1,6 @@
 """Compressed bodies: what they unfold to, within bounds, and what is counted as held meanwhile."""
 
+import asyncio
 import gzip
 import zlib
 from hashlib import sha256
@@ -144,20 +145,27 @@ async def test_large_ones_are_unfolded_in_a_thread() -> None:
     assert await unfolded("gzip", packed, MOST) == whole
 
 
+@pytest.mark.parametrize("coding", ["identity", "", " , Identity"])
+async def test_a_body_that_is_not_compressed_needs_no_thread(
+    coding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(asyncio, "to_thread")
+    body = bytes(INLINE_BYTES + 1)
+    assert await unfolded(coding, body, MOST) is body
+
+
+def asked(body: bytes, *codings: bytes, **scope: Any) -> AsgiExchange:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body}
+
+    headers = [(b"content-encoding", coding) for coding in codings]
+    return AsgiExchange({"method": "POST", "headers": headers, **scope}, receive, None)  # type: ignore[arg-type]
+
+
 async def test_what_it_unfolds_to_counts_as_held_until_the_request_was_served() -> None:
     load = Load(100, 100, 50_000, 1)
-    holding = Holding(load, "10.0.0.1")
-
-    def asked(size: int) -> AsgiExchange:
-        body = gzip.compress(bytes(size))
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": body}
-
-        scope = {"method": "POST", "headers": [(b"content-encoding", b"gzip")], "state": {STATE_KEY: holding}}
-        return AsgiExchange(scope, receive, None)  # type: ignore[arg-type]
-
-    first, second = asked(40_000), asked(20_000)
+    state = {STATE_KEY: Holding(load, "10.0.0.1")}
+    first, second = (asked(gzip.compress(bytes(size)), b"gzip", state=state) for size in (40_000, 20_000))
     assert len(await first.body(MOST)) == 40_000
     assert load.held == 40_000
     with pytest.raises(PenstockError) as caught:
@@ -167,3 +175,11 @@ async def test_what_it_unfolds_to_counts_as_held_until_the_request_was_served() 
     first.release()
     first.release()
     assert load.held == 0
+
+
+@pytest.mark.parametrize("coding", [b"identity", b""])
+async def test_a_body_that_is_not_compressed_is_not_held_twice(coding: bytes) -> None:
+    load = Load(100, 100, 50_000, 1)
+    exchange = asked(bytes(10_000), coding, state={STATE_KEY: Holding(load, "10.0.0.1")})
+    assert len(await exchange.body(MOST)) == 10_000
+    assert (load.held, exchange.unfolded_bytes) == (0, 0)
