@@ -54,7 +54,7 @@ class Named(NamedTuple):
             elif name == b"authorization":
                 authorization = value
             elif name == b"content-encoding":
-                encoding = value
+                encoding = value if encoding is None else encoding + b", " + value  # one list (RFC 9110 5.3)
             elif name == b"traceparent":
                 traceable = True
         return cls(authorization, encoding, length, traceable)

@@ -183,3 +183,10 @@ async def test_a_body_that_is_not_compressed_is_not_held_twice(coding: bytes) ->
     exchange = asked(bytes(10_000), coding, state={STATE_KEY: Holding(load, "10.0.0.1")})
     assert len(await exchange.body(MOST)) == 10_000
     assert (load.held, exchange.unfolded_bytes) == (0, 0)
+
+
+async def test_several_lines_are_one_list_of_codings() -> None:
+    assert await asked(gzip.compress(TEXT), b"gzip", b"identity").body(MOST) == TEXT
+    with pytest.raises(PenstockError, match="'gzip, deflate' is not understood") as caught:
+        await asked(gzip.compress(TEXT), b"gzip", b"deflate").body(MOST)
+    assert caught.value.kind is ErrorKind.BAD_MEDIA_TYPE
