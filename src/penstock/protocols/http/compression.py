@@ -28,8 +28,8 @@ async def unfolded(header: str, body: bytes, bytes_max: int) -> bytes:
     return unfold(header, body, bytes_max)
 
 
-def unfold(header: str, body: bytes, bytes_max: int) -> bytes:
-    """A body as it was before what its Content-Encoding names.
+def unfold(header: str, body: bytes, bytes_max: int, left: int | None = None) -> bytes:
+    """A body as it was before what its Content-Encoding names; `left` is of `bytes_max` where others share that.
 
     Raises BAD_MEDIA_TYPE for a coding that is not known, BAD_ENCODING for broken data, TOO_LARGE.
     """
@@ -38,9 +38,9 @@ def unfold(header: str, body: bytes, bytes_max: int) -> bytes:
         case []:
             return body
         case ["gzip" | "x-gzip"]:
-            return gunzip(body, bytes_max)
+            return gunzip(body, bytes_max, left)
         case ["deflate"]:
-            return inflate(body, bytes_max)
+            return inflate(body, bytes_max, left)
     raise RefusedError(
         ErrorKind.BAD_MEDIA_TYPE,
         f"Content-Encoding {', '.join(codings)[:80]!r} is not understood: gzip and deflate are, one of them",
@@ -54,9 +54,9 @@ def _codings(header: str) -> list[str]:
     return [one for one in named if one not in ("", "identity")]
 
 
-def gunzip(data: bytes, bytes_max: int) -> bytes:
+def gunzip(data: bytes, bytes_max: int, left: int | None = None) -> bytes:
     """Decompress one gzip stream of possibly several members. Raises BAD_ENCODING, TOO_LARGE."""
-    allowed = _allowed(data, bytes_max)
+    allowed = _allowed(data, bytes_max if left is None else left)
     parts: list[bytes] = []
     size = at = 0
     while at < len(data):
@@ -70,9 +70,9 @@ def gunzip(data: bytes, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def inflate(data: bytes, bytes_max: int) -> bytes:
+def inflate(data: bytes, bytes_max: int, left: int | None = None) -> bytes:
     """Decompress what HTTP calls deflate: zlib's format, or without its header. Raises BAD_ENCODING, TOO_LARGE."""
-    allowed = _allowed(data, bytes_max)
+    allowed = _allowed(data, bytes_max if left is None else left)
     with_header = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
     window = _ZLIB_WINDOW if with_header else _RAW_WINDOW
     found, end = _stream(data, 0, window, allowed, bytes_max, "deflate")
@@ -81,8 +81,8 @@ def inflate(data: bytes, bytes_max: int) -> bytes:
     return found
 
 
-def _allowed(data: bytes, bytes_max: int) -> int:
-    return min(bytes_max, RATIO_FREE_BYTES + RATIO_MAX * len(data))
+def _allowed(data: bytes, left: int) -> int:
+    return min(left, RATIO_FREE_BYTES + RATIO_MAX * len(data))
 
 
 def _stream(data: bytes, at: int, window: int, allowed: int, bytes_max: int, name: str) -> tuple[bytes, int]:
@@ -104,7 +104,7 @@ def _stream(data: bytes, at: int, window: int, allowed: int, bytes_max: int, nam
         if size > allowed:
             raise PenstockError(
                 ErrorKind.TOO_LARGE,
-                f"the {name} data unfolds to more than is taken: {bytes_max} bytes, and {RATIO_MAX} times its own size",
+                f"the {name} data unfolds to more than is taken: {bytes_max} bytes in a request, and {RATIO_MAX} times its own size",
             )
         parts.append(part)
         at += len(piece) - len(member.unused_data)

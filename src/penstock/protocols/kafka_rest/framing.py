@@ -54,7 +54,7 @@ class Budget:
     """What is left of a request's bounds."""
 
     def __init__(self, bytes_max: int, messages_max: int) -> None:
-        self._bytes_left = bytes_max
+        self._bytes_max = self._bytes_left = bytes_max
         self._messages_max = self._messages_left = messages_max
 
     def message(self) -> None:
@@ -67,11 +67,11 @@ class Budget:
 
     def gunzip(self, data: bytes) -> bytes:
         """Decompress one gzip stream of possibly several members. Raises BAD_ENCODING, TOO_LARGE."""
-        return self._counted(gunzip(data, self._bytes_left))
+        return self._counted(gunzip(data, self._bytes_max, self._bytes_left))
 
     def unfold(self, header: str, body: bytes) -> bytes:
         """A body as it was before what its Content-Encoding names. Raises as `compression.unfold`."""
-        found = unfold(header, body, self._bytes_left)
+        found = unfold(header, body, self._bytes_max, self._bytes_left)
         return body if found is body else self._counted(found)
 
     def _counted(self, unfolded: bytes) -> bytes:
