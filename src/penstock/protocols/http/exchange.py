@@ -149,6 +149,12 @@ class Exchange:
         else:
             allowance.take(0, size)
 
+    def count_unfolded(self, more: int) -> None:
+        """Count in the allowance of its role by how much a compressed body grew."""
+        if more > 0 and SCOPE_KEY in self.scope:
+            allowance: Allowance = self.scope[SCOPE_KEY]
+            allowance.take(0, more)
+
     # -- the request
 
     def header(self, name: bytes) -> str | None:
@@ -197,6 +203,7 @@ class Exchange:
         if self.encoding is not None and not encoded:
             found = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
             if found is not body:
+                self.count_unfolded(len(found) - len(body))
                 self._hold(len(found))
             return found
         return body

@@ -19,7 +19,9 @@ from penstock.protocols.http.compression import (
     unfolded,
 )
 from penstock.protocols.load import Load
+from penstock.protocols.rates import SCOPE_KEY, Rates
 from penstock.server.dispatch import AsgiExchange
+from penstock.testing.clock import ManualClock
 
 TEXT = b'{"messages": [{"value": "tea"}]}'
 MOST = 1_000_000
@@ -190,3 +192,20 @@ async def test_several_lines_are_one_list_of_codings() -> None:
     with pytest.raises(PenstockError, match="'gzip, deflate' is not understood") as caught:
         await asked(gzip.compress(TEXT), b"gzip", b"deflate").body(MOST)
     assert caught.value.kind is ErrorKind.BAD_MEDIA_TYPE
+
+
+async def test_the_rate_of_a_role_counts_what_it_unfolds_to() -> None:
+    allowance = Rates(ManualClock(), 0, 1000, {}).of("shop")
+    assert allowance is not None
+    exchange = asked(gzip.compress(bytes(5500)), b"gzip", **{SCOPE_KEY: allowance})
+    assert len(await exchange.body(MOST)) == 5500
+    assert allowance.take(0, 0) == 4500  # ms to wait: the first second's bytes were due
+
+
+async def test_what_grows_by_compression_costs_what_was_sent() -> None:
+    allowance = Rates(ManualClock(), 0, 1000, {}).of("shop")
+    assert allowance is not None
+    body = gzip.compress(b"", mtime=0) * 100
+    exchange = asked(body, b"gzip", **{SCOPE_KEY: allowance})
+    assert await exchange.body(MOST) == b""
+    assert allowance.take(0, 0) == len(body) - 1000
