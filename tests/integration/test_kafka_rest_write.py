@@ -132,6 +132,13 @@ async def test_bombs_are_too_large() -> None:
         assert len(await stored(server)) == 30
 
 
+async def test_the_rate_of_a_role_counts_what_a_body_unfolds_to() -> None:
+    async with KafkaRestServer.open(limits=Limits(max_bytes_per_s=20_000)) as server:
+        await server.post(gzip.compress(b"ab" * 20_000), content_encoding="gzip")
+        refused = await server.post(b"x", status=429)
+        assert "max_bytes_per_s" in refused.json()["message"]
+
+
 async def test_one_message_that_is_too_large_refuses_all() -> None:
     async with KafkaRestServer.open(BrokerSettings(max_message_bytes=10)) as server:
         response = await server.post(framed(b"a", b"b" * 11), "application/x-kafka", status=413)

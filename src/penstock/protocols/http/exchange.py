@@ -54,7 +54,7 @@ class Named(NamedTuple):
             elif name == b"authorization":
                 authorization = value
             elif name == b"content-encoding":
-                encoding = value
+                encoding = value if encoding is None else encoding + b", " + value  # one list (RFC 9110 5.3)
             elif name == b"traceparent":
                 traceable = True
         return cls(authorization, encoding, length, traceable)
@@ -149,6 +149,12 @@ class Exchange:
         else:
             allowance.take(0, size)
 
+    def count_unfolded(self, more: int) -> None:
+        """Count in the allowance of its role by how much a compressed body grew."""
+        if more > 0 and SCOPE_KEY in self.scope:
+            allowance: Allowance = self.scope[SCOPE_KEY]
+            allowance.take(0, more)
+
     # -- the request
 
     def header(self, name: bytes) -> str | None:
@@ -195,8 +201,11 @@ class Exchange:
         if len(body) > bytes_max:
             raise _too_large(bytes_max)
         if self.encoding is not None and not encoded:
-            body = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
-            self._hold(len(body))
+            found = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
+            if found is not body:
+                self.count_unfolded(len(found) - len(body))
+                self._hold(len(found))
+            return found
         return body
 
     def _hold(self, size: int) -> None:

@@ -51,11 +51,12 @@ def payloads_in(frames: bytes) -> list[bytes]:
 
 
 class Budget:
-    """What is left of a request's bounds."""
+    """What is left of a request's bounds. `grown`: by how many bytes what was compressed is larger now."""
 
     def __init__(self, bytes_max: int, messages_max: int) -> None:
-        self._bytes_left = bytes_max
+        self._bytes_max = self._bytes_left = bytes_max
         self._messages_max = self._messages_left = messages_max
+        self.grown = 0
 
     def message(self) -> None:
         """Count a message; raises TOO_LARGE."""
@@ -67,15 +68,16 @@ class Budget:
 
     def gunzip(self, data: bytes) -> bytes:
         """Decompress one gzip stream of possibly several members. Raises BAD_ENCODING, TOO_LARGE."""
-        return self._counted(gunzip(data, self._bytes_left))
+        return self._counted(data, gunzip(data, self._bytes_max, self._bytes_left))
 
     def unfold(self, header: str, body: bytes) -> bytes:
         """A body as it was before what its Content-Encoding names. Raises as `compression.unfold`."""
-        found = unfold(header, body, self._bytes_left)
-        return body if found is body else self._counted(found)
+        found = unfold(header, body, self._bytes_max, self._bytes_left)
+        return body if found is body else self._counted(body, found)
 
-    def _counted(self, unfolded: bytes) -> bytes:
+    def _counted(self, packed: bytes, unfolded: bytes) -> bytes:
         self._bytes_left -= len(unfolded)
+        self.grown += len(unfolded) - len(packed)
         return unfolded
 
 

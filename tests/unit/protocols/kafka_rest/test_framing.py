@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import zlib
 from zlib import crc32
 
 import pytest
@@ -95,6 +96,27 @@ def test_gzip_is_held_to_a_size_and_a_ratio() -> None:
     one.gunzip(gzip.compress(bytes(60)))
     with pytest.raises(PenstockError):  # all of a request's streams together
         one.gunzip(gzip.compress(bytes(60)))
+
+
+def test_what_was_compressed_counts_by_how_much_it_grew() -> None:
+    one, packed, frames = budget(), gzip.compress(bytes(60)), frame(b"a" * 90)
+    assert one.unfold("gzip", packed) == bytes(60)
+    assert one.unfold("identity", packed) == packed
+    assert one.grown == 60 - len(packed)
+    one.gunzip(gzip.compress(frames))
+    assert one.grown == 60 - len(packed) + len(frames) - len(gzip.compress(frames))
+
+
+def test_the_bound_is_told_not_what_is_left_of_it() -> None:
+    one = budget(100)
+    one.unfold("deflate", zlib.compress(bytes(60)))
+    for unfold in (
+        lambda: one.gunzip(gzip.compress(bytes(60))),
+        lambda: one.unfold("gzip", gzip.compress(bytes(60))),
+        lambda: one.unfold("deflate", zlib.compress(bytes(60))),
+    ):
+        with pytest.raises(PenstockError, match="more than is taken: 100 bytes in a request"):
+            unfold()
 
 
 @pytest.mark.parametrize("data", [b"", b"plain", gzip.compress(b"abc")[:-3], gzip.compress(b"abc") + b"x"])
