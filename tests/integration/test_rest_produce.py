@@ -3,6 +3,7 @@
 import asyncio
 import json
 from base64 import b64encode
+from itertools import count as counting
 from typing import Any
 
 import httpx
@@ -47,6 +48,68 @@ async def test_texts_without_a_schema_are_strings() -> None:
         }
         assert await server.values() == ["a", "ü"]
         assert server.broker.schemas.get(NAME).schema.type.name == "STRING"
+
+
+NO_TEXT = "the topic's schema is STRING: a value that is no text needs a topic of its own"
+
+
+@pytest.mark.parametrize(
+    ("messages", "errors"),
+    [
+        ([{"value": {"x": 1}}, {"value": "text"}, {"value": 5}], [None] * 3),
+        ([{"value": "text"}, {"value": {"x": 1}}, {"value": "more"}], [None, NO_TEXT, None]),
+        ([{"value": {"x": 1}, "schema_type": "json"}, {"value": "text"}], [None] * 2),
+        ([{"value": "text", "schema_type": "string"}, {"value": 5}], [None, NO_TEXT]),
+        (
+            [{"value": 5, "value_schema": {"type": "INT32"}}, {"value": 5}],
+            [None, "the topic's schema is INT32: give schema_version or value_schema"],
+        ),
+    ],
+)
+async def test_the_first_value_of_a_request_decides_as_that_of_a_topic_does(
+    messages: list[dict[str, Any]], errors: list[str | None]
+) -> None:
+    async with RestServer.open() as server:
+        for _ in range(2):
+            answer = await server.post(TOPIC, {"messages": messages})
+            assert [slot["error"] for slot in answer["messageIds"]] == errors
+        stored = [one["value"] for one, error in zip(messages, errors, strict=True) if error is None]
+        assert await server.values() == stored * 2
+        assert len(server.broker.schemas.all(NAME)) == 1
+
+
+async def test_a_value_that_is_refused_decides_nothing() -> None:
+    async with RestServer.open() as server:
+        answer = await server.post(TOPIC, {"messages": [{"value": {}, "key": 5}, {"value": "text"}]})
+        assert [slot["error_code"] for slot in answer["messageIds"]] == [1, None]
+        assert server.broker.schemas.get(NAME).schema.type.name == "STRING"
+
+
+@pytest.mark.parametrize(
+    ("slow", "quick", "refusal"),
+    [("text", {"x": 1}, None), ({"x": 1}, "text", NO_TEXT)],
+    ids=["text", "json"],
+)
+async def test_of_two_first_requests_the_quicker_decides(
+    slow: Any, quick: Any, refusal: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RestServer.open() as server:
+        register = server.broker.schemas.get_or_create
+        calls, registered = counting(1), asyncio.Event()
+
+        async def get_or_create(*given: Any, **options: Any) -> int | None:
+            if next(calls) == 1:
+                await registered.wait()
+            version = await register(*given, **options)
+            registered.set()
+            return version
+
+        monkeypatch.setattr(server.broker.schemas, "get_or_create", get_or_create)
+        bodies = [msgspec.json.encode({"messages": [{"value": value}]}) for value in (slow, quick)]
+        answers = await asyncio.gather(*(server.client.post(TOPIC, content=body) for body in bodies))
+        assert [answer.status_code for answer in answers] == [422 if refusal else 200, 200]
+        assert answers[0].json().get("message") == refusal
+        assert await server.values() == ([quick] if refusal else [quick, slow])
 
 
 @pytest.mark.parametrize("count", [1, 2, 100, 300])

@@ -155,23 +155,29 @@ class TopicSchemas:
                 self.string = scheme
         return scheme
 
-    def unnamed(self, value: Any) -> BoundSchema:
+    def unnamed(self, value: Any, first: BoundSchema | None = None) -> BoundSchema:
         """The scheme of a value without a schema: JSON where the topic's schema is; where it has none, a text is STRING
         and anything else JSON of any shape (docs/decisions/0080).
 
+        `first` is what the same request is to register: it counts as the topic's where that has none.
         Raises NEEDS_VALUE_SCHEMA, NEEDS_KEY_VALUE_SCHEMA.
         """
         newest = self._refresh()
         if value is None:
             self._schemas.check_unversioned(self._topic)
             return BoundSchema(None, None)
-        if newest is None:
+        if newest is not None:
+            kind = newest.schema.type
+            if kind is SchemaType.JSON:
+                return self._of_version(newest.version)
+            if kind is SchemaType.STRING and isinstance(value, str):
+                return self._of_text(newest.schema)
+        elif first is not None and first.fresh is not None:
+            kind = first.fresh.type
+            if kind is SchemaType.JSON or (kind is SchemaType.STRING and isinstance(value, str)):
+                return first
+        else:
             return self._of_text(STRING_SCHEMA) if isinstance(value, str) else self.of(ANY_JSON)
-        kind = newest.schema.type
-        if kind is SchemaType.JSON:
-            return self._of_version(newest.version)
-        if kind is SchemaType.STRING and isinstance(value, str):
-            return self._of_text(newest.schema)
         if kind is SchemaType.STRING:
             raise PenstockError(
                 ErrorKind.NEEDS_VALUE_SCHEMA,

@@ -62,6 +62,8 @@ class Prepared(msgspec.Struct):
     ready: list[Ready] = []
     failed: dict[int, PenstockError] = {}
     own_versions: bool = False
+    first: BoundSchema | None = None  # of those that are to be registered
+    unnamed: bool = False  # whether a value without a schema is to bring its own
 
     def check(self) -> None:
         """Raise the one error of a request none of whose messages could be understood."""
@@ -104,7 +106,7 @@ async def publish(rest: Services, job: Job) -> Published:
     return Published(whole, versions, prepared.version(), prepared.own_versions)
 
 
-async def prepare(rest: Services, job: Job) -> tuple[CachedProducer, Prepared]:
+async def prepare(rest: Services, job: Job, *, again: bool = True) -> tuple[CachedProducer, Prepared]:
     """Everything before publishing: encode, then make the topic and register schemas as needed.
 
     What cannot be understood makes no topic and registers no schema.
@@ -128,6 +130,9 @@ async def prepare(rest: Services, job: Job) -> tuple[CachedProducer, Prepared]:
         try:
             await cached.topic_schemas.register(schema)
         except PenstockError as error:  # it may not follow another of this request
+            if again and prepared.unnamed and error.kind is ErrorKind.INCOMPATIBLE_SCHEMA:
+                # Or another request was quicker, and decided what values without a schema are here.
+                return await prepare(rest, job, again=False)
             prepared.fail(schema, error)
             continue
         for one in prepared.ready:
@@ -155,7 +160,8 @@ async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, par
             if message.value is msgspec.UNSET:
                 raise BodyError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
             if schema is None:
-                schema = topic_schemas.unnamed(None if encoded else message.value)
+                schema = topic_schemas.unnamed(None if encoded else message.value, done.first)
+                done.unnamed = done.unnamed or schema.fresh is not None
             encode = BoundSchema.encode_base64 if encoded else job.encode
             out = encode(schema, message.value, message.key)
             _fill(out, message, job.target.partition, now, rest.limits)
@@ -172,6 +178,8 @@ async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, par
             done.failed[index] = error
         else:
             done.ready.append(Ready(out, schema, index))
+            if done.first is None and schema.fresh is not None:
+                done.first = schema
     return done
 
 
