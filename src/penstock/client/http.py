@@ -105,8 +105,9 @@ class HttpClient:
 
         if self._session is None:
             self._session = httpx.Client(
-                timeout=self.timeout_s, verify=self._tls or False
-            )  # None: plain HTTP
+                timeout=self.timeout_s,
+                verify=self._tls or not self.url.startswith("http://"),  # plain HTTP reads no certificates
+            )
         given = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             response = self._session.request(
