@@ -73,6 +73,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def headers(self) -> dict[str, str]:
         """What goes with every request."""
         token = self.bearer()
+        if not token.isascii():
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "the token is none: it has letters beyond ASCII")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if self.original_principal:
             headers["X-Original-Principal"] = self.original_principal
