@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Decorated = Callable[..., Any]
 
+URL_VARIABLE: Final = "PENSTOCK_URL"
 TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"  # noqa: S105 - a variable's name
 
 
