@@ -10,6 +10,7 @@ import msgspec
 from penstock.client.access import Access, without_password
 
 from . import output
+from .actions import sure, yes_option
 from .connection import by_reference
 from .contexts import (
     Context,
@@ -122,11 +123,13 @@ def set_context(name: str, token: str | None, in_use: bool, **given: str | None)
 
 @context_command.command()
 @_name
+@yes_option
 @output_option
-def delete(name: str) -> None:
+def delete(name: str, yes: bool) -> None:
     """Forget a context, and its token where that was given as text."""
     found = read()
     found.named(name)
+    sure(yes, f"forget {name} and the token that is kept for it")
     del found.contexts[name]
     if found.current == name:
         found.current = ""

@@ -102,7 +102,7 @@ def test_a_token_is_kept_in_a_file_of_its_own(own_folder: Path) -> None:
     run("context", "set", "prod", "--token-file", "/elsewhere")
     assert not token.exists()
     run("context", "set", "prod", "--token", "again")
-    run("context", "delete", "prod")
+    run("context", "delete", "prod", "--yes")
     assert not token.exists()
     assert asked("context", "show") == {"url": "http://127.0.0.1:8080"}
 
@@ -190,3 +190,7 @@ def test_words_that_are_nearly_right(words: tuple[str, ...], meant: str) -> None
     said = run(*words, code=2).stderr
     assert "Did you mean" in said
     assert meant in said
+
+
+def test_a_template_with_a_brace_too_few_is_no_misspelt_word() -> None:
+    assert "Did you mean" not in run("context", "list", "-o", "template={a} {b", code=2).stderr
