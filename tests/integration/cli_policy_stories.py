@@ -182,5 +182,11 @@ def completions(penstock: Commands) -> None:
     assert penstock.completed("namespaces describe", "pub") == ["public/"]
     assert penstock.completed("namespaces describe", "public/") == ["public/default"]
     assert penstock.completed("namespaces describe", "nobody/") == []
+    for words in ("policies get retention", "permissions list"):
+        assert penstock.completed(words, "compl") == ["completed-a", "completed-b"]
+        assert penstock.completed(words, "pub") == ["public/"]
+        assert penstock.completed(words, "public/d") == ["public/default"]
+        assert penstock.completed(words, "public/default/completed-b") == ["public/default/completed-b"]
+        assert penstock.completed(words, full[:-1]) == [full[:-1] + "a", full]
     assert penstock.completed("policies get", "message") == ["message-ttl"]
     assert penstock.completed("--url http://127.0.0.1:1 topics describe", "comp") == []

@@ -6,7 +6,8 @@ from tests.support.cli import Commands
 def namespaces_and_tenants(penstock: Commands) -> None:
     penstock("tenants create acme --admin-role alice -r bob")
     assert penstock("tenants describe acme")[0]["adminRoles"] == ["alice", "bob"]
-    penstock("tenants update acme --admin-roles carol,dave")
+    updated = penstock("tenants update acme --admin-roles carol,dave")
+    assert updated == [{"tenant": "acme", "adminRoles": ["carol", "dave"]}]
     [row] = [row for row in penstock("tenants list") if row["tenant"] == "acme"]
     assert row["adminRoles"] == ["carol", "dave"]
     assert penstock("namespaces create acme/shop") == [{"namespace": "acme/shop"}]
@@ -87,7 +88,7 @@ def subscriptions(penstock: Commands) -> None:
         [row] = penstock("subscriptions list backlog")
         return int(row["backlog"])
 
-    penstock("subscriptions skip backlog all 4")
+    penstock("subscriptions skip backlog all 4 --yes")
     assert backlog() == 6
     assert penstock("subscriptions peek backlog all")[0]["payload"] == "m4"
     penstock("subscriptions skip-all backlog all")

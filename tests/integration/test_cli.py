@@ -169,7 +169,7 @@ def test_the_reader_of_a_pipe_may_go(shell: Shell) -> None:
     shell.run("produce", "piped", stdin="x\n" * 3000)
     command = f"{sys.executable} -m penstock read piped | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, env=shell.environment, timeout=30
+        ["bash", "-c", command], capture_output=True, text=True, env=shell.environment, timeout=90
     )
     assert done.returncode == 0
     assert done.stderr == ""

@@ -1,14 +1,16 @@
 """Operations of the admin API that need no more than a name, as a table; and asking before what cannot be undone."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
 import click
 
-from penstock.client.http import HttpClient
+from penstock.client.http import HttpClient, RemoteError
 from penstock.client.paths import admin_path, namespace_path, subscription_admin_path
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
 
 from . import output
 from .connection import connected, namespace_argument, topic_argument
@@ -133,6 +135,18 @@ def names(found: Sequence[Any], nothing: str, column: str = "name") -> None:
     rows = [one if isinstance(one, dict) else {column: one} for one in found]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     output.rows(columns or [column], rows, nothing)
+
+
+def of_each(topics: Iterable[str], ask: Callable[[TopicName], Any]) -> dict[str, Any]:
+    """What is answered of each topic by its name, without those that were deleted since they were listed."""
+    found = {}
+    for name in topics:
+        try:
+            found[name] = ask(TopicName.parse(name))
+        except RemoteError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                raise
+    return found
 
 
 def pairs(option: str, given: Sequence[str]) -> dict[str, str]:

@@ -22,7 +22,9 @@ def api_command(client: HttpClient, method: str, path: str, query: tuple[str, ..
     """Send one request to PATH of the server, as /admin/v2/clusters, and print its answer."""
     if not path.startswith("/"):
         raise click.UsageError(f"{path}: a path begins with /, as /admin/v2/clusters")
-    content = None if data is None else (sys.stdin.read() if data == "-" else data).encode()
+    # Arguments may hold bytes that are no text: they go as they are.
+    text = sys.stdin.read() if data == "-" else data
+    content = None if text is None else text.encode(errors="surrogateescape")
     headers: dict[str, Any] = {} if content is None else {"Content-Type": "application/json"}
     params = pairs("--query", query)
     answer, _ = client.fetch(method, path, params=params, content=content, headers=headers)

@@ -19,6 +19,7 @@ from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 from . import contexts
 from .options import (
     TOKEN_VARIABLE,
+    URL_VARIABLE,
     completions,
     context_option,
     output_option,
@@ -95,7 +96,7 @@ def access(ctx: click.Context, given: dict[str, Any], named: str | None) -> Acce
     """A command's options before the environment, and that before the context in use.
 
     A server's address and what lets one in belong together: a context is left out whole where another address is
-    given, and the environment is left out where `--context` names one. Raises UsageError, ClickException.
+    given, and the environment where `--context` names one or `--url` another address than its own. Raises UsageError, ClickException.
     """
     line, environment = (
         {
@@ -110,7 +111,8 @@ def access(ctx: click.Context, given: dict[str, Any], named: str | None) -> Acce
     if named and ctx.get_parameter_source("context") is ParameterSource.COMMANDLINE:
         layers = [stored(named), line]
     elif "url" in line:
-        layers = [environment, line]
+        own = os.environ.get(URL_VARIABLE) or line["url"]  # what the rest of the environment is for
+        layers = [environment, line] if own.rstrip("/") == line["url"].rstrip("/") else [line]
     elif named and "url" in environment:
         raise click.UsageError("PENSTOCK_URL and PENSTOCK_CONTEXT are both set: which server is meant?", ctx)
     elif "url" in environment:

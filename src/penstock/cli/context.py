@@ -7,9 +7,10 @@ from typing import Final
 import click
 import msgspec
 
-from penstock.client.access import Access
+from penstock.client.access import Access, without_password
 
 from . import output
+from .actions import sure, yes_option
 from .connection import by_reference
 from .contexts import (
     Context,
@@ -24,6 +25,8 @@ from .groups import Group
 from .options import ContextName, output_option
 
 _COLUMNS: Final = ("current", "name", "url", "token_file", "ca_file", "cert_file", "key_file")
+
+_LETS_IN: Final = ("token_file", "ca_file", "cert_file", "key_file")  # what belongs to an address
 
 STDIN: Final = "-"
 
@@ -55,7 +58,7 @@ def list_contexts() -> None:
 @by_reference
 def show(name: str | None, server: Access) -> None:
     """Show the context NAME, or which server a command with these options asks now."""
-    fields = _fields(read().named(name)) if name is not None else msgspec.structs.asdict(server)
+    fields = _fields(read().named(name) if name is not None else server)
     output.record({field: value for field, value in fields.items() if value})
 
 
@@ -68,7 +71,8 @@ def use(name: str) -> None:
     context = found.named(name)
     found.current = name
     write(found)
-    output.done(f"commands ask {context.url} now ({name})", current=name, url=context.url)
+    url = without_password(context.url)
+    output.done(f"commands ask {url} now ({name})", current=name, url=url)
 
 
 @context_command.command("set")
@@ -94,10 +98,15 @@ def set_context(name: str, token: str | None, in_use: bool, **given: str | None)
     if before is None and not given["url"]:
         raise click.UsageError(f"{name} is new: --url says where its server is")
     fields = msgspec.structs.asdict(before or Context(url=""))
-    fields |= {field: _kept(field, value) for field, value in given.items() if value is not None}
-    Access(url=fields["url"])  # raises BAD_PARAMETER for what is no address
+    chosen = {field: _kept(field, value) for field, value in given.items() if value is not None}
+    address = Access(url=chosen.get("url", fields["url"])).url  # raises BAD_PARAMETER for what is no address
+    moved = address != fields["url"].rstrip("/")
+    dropped = [field for field in _LETS_IN if moved and fields[field] and field not in chosen]
+    fields |= dict.fromkeys(dropped, "") | chosen
     if token is not None:
         text = sys.stdin.readline().strip() if token == STDIN else token
+        if token == STDIN and not text:
+            raise click.UsageError("stdin holds no token")
         fields["token_file"] = str(write_token(name, text)) if text else ""
     found.contexts[name] = Context(**fields)
     if in_use or not found.current:
@@ -105,17 +114,22 @@ def set_context(name: str, token: str | None, in_use: bool, **given: str | None)
     write(found)
     if fields["token_file"] != str(token_file(name)):
         token_file(name).unlink(missing_ok=True)
-    kept = f"; its token is in {fields['token_file']}, which only you may read" if token else ""
+    if left_out := [field for field in dropped if not fields[field]]:
+        output.say(f"left out, as given for another address: {', '.join(left_out)}")
+    own = token is not None and fields["token_file"]
+    kept = f"; its token is in {fields['token_file']}, which only you may read" if own else ""
     output.done(f"{name} is kept in {file()}{kept}", name=name, **_fields(found.contexts[name]))
 
 
 @context_command.command()
 @_name
+@yes_option
 @output_option
-def delete(name: str) -> None:
+def delete(name: str, yes: bool) -> None:
     """Forget a context, and its token where that was given as text."""
     found = read()
     found.named(name)
+    sure(yes, f"forget {name} and the token that is kept for it")
     del found.contexts[name]
     if found.current == name:
         found.current = ""
@@ -129,5 +143,7 @@ def _kept(field: str, value: str) -> str:
     return value if field == "url" or not value else str(Path(value).expanduser().absolute())
 
 
-def _fields(context: Context) -> dict[str, str | None]:
-    return {field: value or None for field, value in msgspec.structs.asdict(context).items()}
+def _fields(context: Context | Access) -> dict[str, str | None]:
+    """As they are shown."""
+    fields = {field: value or None for field, value in msgspec.structs.asdict(context).items()}
+    return fields | {"url": without_password(context.url)}

@@ -1,14 +1,18 @@
 """The command `penstock`. Each subcommand is imported when it is called: `serve` must not load a client."""
 
 import importlib
+import io
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
 from penstock import __version__
 
+from . import output
 from .groups import Group
 
 # By section of the help and by name: the module, and what the list of commands says.
@@ -121,6 +125,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from penstock.model.errors import PenstockError
 
+    _streams()
     try:
         result: Any = group.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.exceptions.Exit as end:
@@ -135,7 +140,21 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail(f"{error.message}; {hint}" if hint else error.message)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        output.abandon()
+        _fail(str(error))
+    except UnicodeError as error:
+        _fail(f"what was given is no text: {error}")
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _streams() -> None:
+    """Nothing instead of a standard stream that is closed; letters that the output's encoding lacks by their escapes."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _hint(error: Any) -> str:

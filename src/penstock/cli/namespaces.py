@@ -178,8 +178,8 @@ def list_tenants(client: HttpClient) -> None:
 @connected
 def create_tenant(client: HttpClient, tenant: str, roles: tuple[str, ...]) -> None:
     """Create TENANT."""
-    _put(client, "PUT", tenant, roles)
-    output.done(f"created {tenant}", tenant=tenant, adminRoles=list(roles))
+    every = _put(client, "PUT", tenant, roles)
+    output.done(f"created {tenant}", tenant=tenant, adminRoles=every)
 
 
 @tenants_command.command("update")
@@ -188,10 +188,11 @@ def create_tenant(client: HttpClient, tenant: str, roles: tuple[str, ...]) -> No
 @connected
 def update_tenant(client: HttpClient, tenant: str, roles: tuple[str, ...]) -> None:
     """Say which roles administer TENANT, instead of those before."""
-    _put(client, "POST", tenant, roles)
-    output.done(f"{', '.join(roles) or 'nobody'} administers {tenant}", tenant=tenant, adminRoles=list(roles))
+    every = _put(client, "POST", tenant, roles)
+    output.done(f"{', '.join(every) or 'nobody'} administers {tenant}", tenant=tenant, adminRoles=every)
 
 
-def _put(client: HttpClient, method: str, tenant: str, roles: tuple[str, ...]) -> None:
+def _put(client: HttpClient, method: str, tenant: str, roles: tuple[str, ...]) -> list[str]:
     every = [one for role in roles for one in role.split(",") if one]  # pulsar-admin's are one word
     client.call(method, f"{TENANTS}/{check_entity('tenant', tenant)}", body={"adminRoles": every})
+    return every

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Decorated = Callable[..., Any]
 
+URL_VARIABLE: Final = "PENSTOCK_URL"
 TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"  # noqa: S105 - a variable's name
 
 
@@ -34,7 +35,9 @@ class FormatType(ParamType[output.Format]):
         try:
             return output.Format.parse(str(value))
         except ValueError as error:
-            self.fail(f"{error}{nearest(str(value).partition('=')[0], output.FORMATS)}", param, ctx)
+            kind = str(value).partition("=")[0]
+            similar = "" if kind in output.FORMATS else nearest(kind, output.FORMATS)
+            self.fail(f"{error}{similar}", param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

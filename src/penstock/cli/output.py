@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHOSEN: Final = "penstock.output"  # where click's context has the format that was asked for
 FORMATS: Final = ("json", "table", "template")
+_LAST_MS: Final = 253_402_300_799_000  # of the last year that dates have, 9999
 WIDE: Final = 10_000  # columns of a table that no terminal bounds
 
 
@@ -74,14 +75,24 @@ def lines() -> Callable[[Sequence[Any]], None]:
 
 
 def write(text: str) -> None:
-    """A line of text; where the reader is gone (`| head` has seen enough), that is the end."""
+    """A line of text; where the reader is gone (`| head` has seen enough), that is the end. Raises ClickException."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # so that the interpreter does not complain that it cannot flush
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon()
         raise click.exceptions.Exit(0) from None
+    except OSError as error:
+        abandon()
+        raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+
+
+def abandon() -> None:
+    """Write nothing more to stdout, so that the interpreter does not complain that it cannot flush."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        pass  # it is no file
 
 
 def say(sentence: str) -> None:
@@ -152,7 +163,7 @@ def _cell(value: Any, name: str) -> Any:
     """What a table shows: text as it is, never as markup; times as people write them."""
     from rich.text import Text
 
-    if isinstance(value, int) and value > 0 and name.lower().endswith("timestamp"):
+    if isinstance(value, int) and 0 < value <= _LAST_MS and name.lower().endswith("timestamp"):
         return Text(datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "milliseconds"))
     if value is None:
         return Text("-", style="dim")

@@ -49,11 +49,11 @@ SIZE: Final = SizeType()
 
 def moment_ms(text: str) -> int | None:
     """A time in ms since the epoch: as ISO 8601, or how long ago (2h); None for what is neither."""
-    found = _DURATION.fullmatch(text)
+    found = _DURATION.fullmatch(text.lower())
     if found is not None and found[2]:
         return max(0, int((time.time() - int(found[1]) * _SECONDS[found[2]]) * 1000))
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         return None
 

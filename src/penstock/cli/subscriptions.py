@@ -136,14 +136,16 @@ def reset(client: HttpClient, topic: TopicName, subscription: str, to: str, yes:
 @subscription_argument
 @click.argument("count", type=click.IntRange(1), required=False)
 @click.option("--count", "-n", "number", type=click.IntRange(1), hidden=True)
+@yes_option
 @connected
 def skip(
-    client: HttpClient, topic: TopicName, subscription: str, count: int | None, number: int | None
+    client: HttpClient, topic: TopicName, subscription: str, count: int | None, number: int | None, yes: bool
 ) -> None:
     """Count the next COUNT messages of the backlog as acknowledged; of a partition, where there are some."""
     wanted = count or number
     if wanted is None:
         raise click.UsageError("how many? penstock subscriptions skip TOPIC SUBSCRIPTION COUNT")
+    sure(yes, f"skip {wanted:,} messages of {subscription} of {topic}")
     client.call("POST", f"{subscription_admin_path(topic, subscription)}/skip/{wanted}")
     output.done(
         f"skipped {wanted:,} messages of {subscription} of {topic}",

@@ -37,8 +37,10 @@ class Template:
             return self._fields.vformat(
                 self._text, (), answer if isinstance(answer, dict) else {"value": answer}
             )
-        except ValueError as error:
-            raise click.ClickException(f"the template {self._text!r} does not fit: {error}") from None
+        except (ValueError, OverflowError, MemoryError, TypeError) as error:
+            raise click.ClickException(
+                f"the template {self._text!r} does not fit: {str(error) or 'out of memory'}"
+            ) from None
 
 
 class _Fields(string.Formatter):

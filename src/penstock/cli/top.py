@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from penstock.client.access import without_password
 from penstock.client.http import HttpClient, RemoteError
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName
@@ -154,9 +155,7 @@ def _screen(found: Sequence[TopicTraffic], url: str, trouble: str, height: int) 
         sum(one.rate_out for one in found),
         sum(one.backlog for one in found),
     )
-    head = (
-        f"{url}  {time.strftime('%H:%M:%S')}  {len(found):,} topics  in {going_in:,.0f}/s  out {out:,.0f}/s"
-    )
+    head = f"{without_password(url)}  {time.strftime('%H:%M:%S')}  {len(found):,} topics  in {going_in:,.0f}/s  out {out:,.0f}/s"
     lines: list[RenderableType] = [Text(f"{head}  backlog {backlog:,}", style="bold")]
     lines.append(Text(trouble, style="red"))
     rows = list(_rows(found))[: max(1, height - 4)]

@@ -37,6 +37,7 @@ ACTIONS: Final = (
         "/trim",
         "Let go of the acknowledged messages of TOPIC that retention does not keep, now.",
         "trimmed {}",
+        "delete the acknowledged messages of {} that retention does not keep",
     ),
     Action("compact", "PUT", "/compaction", "Begin to compact TOPIC.", "{} is being compacted"),
     Action("compaction-status", "GET", "/compaction", "Say how the last compaction of TOPIC went."),

@@ -9,7 +9,7 @@ from penstock.client.paths import admin_path
 from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 
 from . import output
-from .actions import names, pairs, sure, yes_option
+from .actions import names, of_each, pairs, sure, yes_option
 from .connection import NamespaceType, connected, topic_argument
 from .groups import Group
 from .subscriptions import COLUMNS, described
@@ -38,7 +38,7 @@ def list_topics(client: HttpClient, name: NamespaceName, non_persistent: bool, p
     for topic in found:
         parsed = TopicName.parse(topic)
         counts[str(parsed.base)] = counts.get(str(parsed.base), 0) + (parsed.partition >= 0)
-    rows = [_summary(client, TopicName.parse(topic)) for topic in sorted(counts)]
+    rows = list(of_each(sorted(counts), lambda topic: _summary(client, topic)).values())
     columns = ("topic", "partitions", "messages", "bytes", "subscriptions", "schema")
     output.rows(columns, rows, f"{name} has no topics")
 

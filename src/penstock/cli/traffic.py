@@ -10,6 +10,8 @@ from penstock.client.http import HttpClient, RemoteError
 from penstock.client.paths import admin_path
 from penstock.model.names import NamespaceName, TopicName
 
+from .actions import of_each
+
 _FORBIDDEN: Final = 403
 
 Statistics = Mapping[str, Any]
@@ -59,8 +61,10 @@ def sample(client: HttpClient, namespace: NamespaceName | None) -> Sample:
             raise click.ClickException(
                 f"{error.message}; name a NAMESPACE whose topics you may see"
             ) from None
-        names = [TopicName.parse(name) for name in client.topics(namespace)]
-        return Sample(at_s, {str(name): client.call("GET", f"{admin_path(name)}/stats") for name in names})
+        return Sample(
+            at_s,
+            of_each(client.topics(namespace), lambda name: client.call("GET", f"{admin_path(name)}/stats")),
+        )
     chosen = found if namespace is None else {name: found[name] for name in found if name == str(namespace)}
     domains = [
         domain for bundles in chosen.values() for bundle in bundles.values() for domain in bundle.values()

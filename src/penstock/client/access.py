@@ -5,6 +5,7 @@ what is sent to its workers, holds one.
 """
 
 import os
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,9 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 
 TOKEN_BYTES_MAX: Final = 64 << 10
+
+# Also in what is no URL, as errors show it.
+_PASSWORD: Final = re.compile(r"^(\s*(?:[A-Za-z][-+.A-Za-z0-9]*://)?[^:/?#@]*):[^/?#]+@")
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +41,16 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-        except ValueError:  # a bracket that is not closed
+            _ = parts.port
+        except ValueError:  # a bracket that is not closed, a port that is no number
             parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            shown = without_password(self.url)
             raise PenstockError(
-                ErrorKind.BAD_PARAMETER, f"{self.url!r} is no address like http://127.0.0.1:8080"
+                ErrorKind.BAD_PARAMETER, f"{shown!r} is no address like http://127.0.0.1:8080"
             )
-        msgspec.structs.force_setattr(self, "url", self.url.rstrip("/"))
+        # With its scheme in small letters: that decides whether certificates are checked.
+        msgspec.structs.force_setattr(self, "url", parts.geturl().rstrip("/"))
 
     def bearer(self) -> str:
         """The token, or nothing. Raises UNAUTHENTICATED where the one that is named is not there."""
@@ -66,6 +73,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def headers(self) -> dict[str, str]:
         """What goes with every request."""
         token = self.bearer()
+        if not token.isascii():
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "the token is none: it has letters beyond ASCII")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if self.original_principal:
             headers["X-Original-Principal"] = self.original_principal
@@ -89,7 +98,4 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_password(url: str) -> str:
     """A URL as messages show it: of `user:password@`, the user is left."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    return url.replace(f"{parts.username}:{parts.password}@", f"{parts.username}:…@", 1)
+    return _PASSWORD.sub(r"\1:…@", url)

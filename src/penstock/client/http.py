@@ -88,7 +88,13 @@ class HttpClient:
     ) -> Any:
         """One request; `body` goes out as JSON. Returns the answer's JSON, None for an empty one."""
         answered = self.fetch(method, path, params=params, body=body, content=content, headers=headers)[0]
-        return json.loads(answered) if answered else None
+        try:
+            return json.loads(answered) if answered else None
+        except ValueError:
+            raise PenstockError(
+                ErrorKind.INTERNAL,
+                f"{without_password(self.url)} answers what is no JSON: is it a Penstock?",
+            ) from None
 
     def fetch(
         self,
@@ -105,8 +111,9 @@ class HttpClient:
 
         if self._session is None:
             self._session = httpx.Client(
-                timeout=self.timeout_s, verify=self._tls or False
-            )  # None: plain HTTP
+                timeout=self.timeout_s,
+                verify=self._tls or not self.url.startswith("http://"),  # plain HTTP reads no certificates
+            )
         given = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             response = self._session.request(
@@ -119,8 +126,12 @@ class HttpClient:
             )
         except httpx.HTTPError as error:
             raise unreachable(self.url, error) from error
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"the request cannot be sent: {error}") from None
         if response.status_code >= 400:
             raise refusal(response.status_code, response.content)
+        if not 200 <= response.status_code < 300:  # the token is for this server: nothing is asked elsewhere
+            raise redirection(response.status_code, response.content, response.headers.get("location", ""))
         return response.content, response.headers
 
     def topics(self, namespace: NamespaceName) -> list[str]:
@@ -175,6 +186,17 @@ def refusal(status: int, body: bytes) -> RemoteError:
     except (ValueError, TypeError, KeyError):
         text = body[:200].decode(errors="replace").strip()
         return RemoteError(status, 0, f"HTTP status {status}" + (f": {text}" if text else ""))
+
+
+def redirection(status: int, body: bytes, location: str) -> RemoteError:
+    """What an answer that leads elsewhere says: the server's own words (MOVED), or those for what stands before it."""
+    found = refusal(status, body)
+    if found.code:
+        return found
+    where = f" to {without_password(location)}" if location else ""
+    return RemoteError(
+        status, 0, f"the answer is a redirection{where} (HTTP status {status}): is that the server's address?"
+    )
 
 
 def _kind_of(status: int) -> ErrorKind:

@@ -102,9 +102,54 @@ def test_a_token_is_kept_in_a_file_of_its_own(own_folder: Path) -> None:
     run("context", "set", "prod", "--token-file", "/elsewhere")
     assert not token.exists()
     run("context", "set", "prod", "--token", "again")
-    run("context", "delete", "prod")
+    run("context", "delete", "prod", "--yes")
     assert not token.exists()
     assert asked("context", "show") == {"url": "http://127.0.0.1:8080"}
+
+
+def test_a_token_of_the_environment_is_for_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TOKEN", "secret")
+    assert asked("context", "show", "--url", OTHER) == {"url": OTHER, "token_env": "PENSTOCK_TOKEN"}
+    monkeypatch.setenv("PENSTOCK_URL", URL)
+    assert asked("context", "show") == {"url": URL, "token_env": "PENSTOCK_TOKEN"}
+    assert asked("context", "show", "--url", f"{URL}/") == {"url": URL, "token_env": "PENSTOCK_TOKEN"}
+    assert asked("context", "show", "--url", OTHER) == {"url": OTHER}
+
+
+def test_a_context_with_another_address_keeps_no_token(own_folder: Path) -> None:
+    run("context", "set", "prod", "--url", URL, "--token", "secret", "--tls-ca-file", "/ca.pem")
+    assert "left out" not in run("context", "set", "prod", "--url", f"{URL}/").stderr
+    assert asked("context", "show", "prod")["token_file"] == str(own_folder / "prod.token")
+    done = run("context", "set", "prod", "--url", OTHER, "--tls-ca-file", "/other.pem")
+    assert "left out, as given for another address: token_file\n" in done.stderr
+    assert asked("context", "show", "prod") == {"url": OTHER, "ca_file": "/other.pem"}
+    assert not (own_folder / "prod.token").exists()
+    done = run("context", "set", "prod", "--url", URL, "--token", "again", "--tls-ca-file", "/ca.pem")
+    assert "left out" not in done.stderr
+
+
+def test_stdin_without_a_token_takes_none_away(own_folder: Path) -> None:
+    run("context", "set", "prod", "--url", URL, "--token", "secret")
+    assert "stdin holds no token" in run("context", "set", "prod", "--token", "-", code=2).stderr
+    assert (own_folder / "prod.token").read_text() == "secret\n"
+    assert "its token" not in run("context", "set", "prod", "--token", "", "-o", "table").stderr
+    assert not (own_folder / "prod.token").exists()
+
+
+def test_passwords_of_addresses_are_not_shown(own_folder: Path) -> None:
+    url = "http://me:secret@one:1"
+    said = [
+        run("context", "set", "prod", "--url", url),
+        run("context", "use", "prod"),
+        run("context", "use", "prod", "-o", "table"),
+        run("context", "list"),
+        run("context", "show"),
+        run("context", "show", "prod"),
+        run("context", "show", "--url", url),
+        run("context", "set", "bad", "--url", "http://me:secret@one:x", code=1),
+    ]
+    assert "me:…@one:1" in said[1].stdout
+    assert "secret" not in "".join(one.stdout + one.stderr for one in said)
 
 
 def test_files_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,3 +190,7 @@ def test_words_that_are_nearly_right(words: tuple[str, ...], meant: str) -> None
     said = run(*words, code=2).stderr
     assert "Did you mean" in said
     assert meant in said
+
+
+def test_a_template_with_a_brace_too_few_is_no_misspelt_word() -> None:
+    assert "Did you mean" not in run("context", "list", "-o", "template={a} {b", code=2).stderr

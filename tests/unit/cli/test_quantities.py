@@ -7,7 +7,8 @@ import click
 import pytest
 
 from penstock.cli.actions import sure
-from penstock.cli.quantities import DURATION, MOMENT, SIZE, position
+from penstock.cli.messages.read import _place
+from penstock.cli.quantities import DURATION, MOMENT, SIZE, moment_ms, position
 from penstock.cli.typed import ParamType
 
 
@@ -93,3 +94,14 @@ def test_a_person_is_asked(answer: bool, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(click.ClickException, match="nothing was changed"):
             sure(False, "delete it")
     assert asked == ["This will delete it. Go on?"]
+
+
+def test_units_of_times_in_capitals() -> None:
+    assert moment_ms("2H") is not None
+
+
+def test_where_a_read_begins() -> None:
+    assert _place("17") == {"offset": 17}
+    assert _place("1970-01-01T00:00:01+00:00") == {"publish_time": 1000}
+    assert _place("1900-01-01T00:00:00+00:00") == {"publish_time": 0}
+    assert _place("0001-01-01") in ({"publish_time": 0}, {"message_id": "0001-01-01"})

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from penstock.cli.output import Format
+from penstock.cli.output import Format, _cell
 from penstock.cli.template import Template
 
 ANSWER = {"topic": "a", "n": 12345, "none": None, "yes": True, "in": {"x": [{"y": "z"}]}, "list": ["b"]}
@@ -53,3 +53,14 @@ def test_formats_that_are_none(text: str) -> None:
 def test_a_format_that_does_not_fit() -> None:
     with pytest.raises(click.ClickException, match="does not fit"):
         Template("{topic:d}").filled(ANSWER)
+
+
+@pytest.mark.parametrize("text", ["{a:c}", "{b:>99999999999999999}", "{c:d}"])
+def test_formats_that_do_not_fit(text: str) -> None:
+    with pytest.raises(click.ClickException, match=r"does not fit: .+"):
+        Template(text).filled({"a": 1 << 60, "b": "x", "c": "y"})
+
+
+def test_times_that_no_calendar_has() -> None:
+    assert str(_cell(253_402_300_799_000, "expires_timestamp")) == "9999-12-31 23:59:59.000+00:00"
+    assert str(_cell(253_402_300_800_000, "expires_timestamp")) == "253,402,300,800,000"

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.actions import of_each
 from penstock.cli.traffic import Sample, SubscriptionTraffic, traffic
+from penstock.client.http import RemoteError
+from penstock.model.names import TopicName
 
 
 def statistics(in_: int, out: int, *, backlog: int = 0, consumers: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -54,3 +57,16 @@ def test_partitions_are_one_topic_and_rates_are_since_the_sample_before() -> Non
 def test_rates_without_a_sample_before_are_the_servers(before: Sample | None) -> None:
     [found] = traffic(Sample(12.0, {"persistent://public/default/t": statistics(5, 5)}), before)
     assert (found.rate_in, found.bytes_in, found.rate_out) == (9.0, 90.0, 9.0)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_passed_over() -> None:
+    def ask(topic: TopicName) -> str:
+        if topic.local == "gone":
+            raise RemoteError(404, 40401, "it does not exist")
+        if topic.local == "secret":
+            raise RemoteError(403, 40301, "no")
+        return topic.local
+
+    assert of_each(["a", "gone", "b"], ask) == {"a": "a", "b": "b"}
+    with pytest.raises(RemoteError, match="no"):
+        of_each(["secret"], ask)

@@ -1,12 +1,12 @@
 """`penstock read`."""
 
-from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from penstock.cli.connection import connected, topic_argument
 from penstock.cli.progress import Progress, watched
+from penstock.cli.quantities import moment_ms
 from penstock.client.http import HttpClient
 from penstock.client.paths import partition_path
 from penstock.model.names import TopicName
@@ -80,8 +80,5 @@ def _place(start: str) -> dict[str, Any]:
     """Where to begin, as the request's parameters."""
     if start.isascii() and start.isdigit():
         return {"offset": int(start)}
-    try:
-        moment = datetime.fromisoformat(start)
-    except ValueError:
-        return {"message_id": start}
-    return {"publish_time": int(moment.timestamp() * 1000)}
+    moment = moment_ms(start)
+    return {"message_id": start} if moment is None else {"publish_time": moment}
