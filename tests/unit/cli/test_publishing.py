@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from penstock.cli.messages import publishing as module
 from penstock.cli.messages.formats import Reading
-from penstock.cli.messages.pieces import Pieces
+from penstock.cli.messages.pieces import Pieces, pieces
 from penstock.cli.messages.publishing import BATCH, Publishing
 from penstock.cli.progress import Progress
 from penstock.client.http import HttpClient, RemoteError, unreachable
@@ -101,3 +103,23 @@ def test_what_may_have_been_stored_is_told(
     said = f"whether line {first} of stdin to line {last} of stdin is stored is not known"
     assert (said in failed.value.message) == unknown
     assert ("published: 1,000" in failed.value.message) == (number == 1)
+
+
+def test_what_was_read_before_the_input_failed_is_published_and_counted() -> None:
+    def broken() -> Iterator[Pieces]:
+        yield from lines(3 * BATCH)
+        raise click.ClickException("x cannot be read")
+
+    server = Server({})
+    with pytest.raises(click.ClickException) as failed:
+        publishing(server).run(broken())
+    assert failed.value.format_message() == "x cannot be read (published: 3,000)"
+    assert len(server.stored) == 3 * BATCH
+
+
+def test_a_missing_file_is_told_before_anything_is_published(tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    good.write_text("a\n")
+    for bad in (tmp_path / "missing", tmp_path):
+        with pytest.raises(click.ClickException, match="cannot be read"):
+            pieces((), (str(good), str(bad)), whole=False)

@@ -32,7 +32,27 @@ class Pieces(NamedTuple):
 
 
 def pieces(values: Sequence[str], files: Sequence[str], *, whole: bool) -> Iterator[Pieces]:
-    """Each of `values`, then what is in `files`; stdin for `-`, and where there is neither."""
+    """Each of `values`, then what is in `files`; stdin for `-`, and where there is neither.
+
+    Raises at once for a file that cannot be read, before anything of the others is published.
+    """
+    for source in files:
+        if source != STDIN:
+            _check(source)
+    return _pieces(values, files, whole=whole)
+
+
+def _check(source: str) -> None:
+    """Raises for a file that cannot be read. A pipe is left alone: who writes to it would see its end."""
+    try:
+        pipe = Path(source).is_fifo()
+    except OSError as error:
+        raise _unreadable(source, error) from None
+    if not pipe:
+        _opened(source)[0].close()
+
+
+def _pieces(values: Sequence[str], files: Sequence[str], *, whole: bool) -> Iterator[Pieces]:
     sources = [*values, *files] or [STDIN]
     for number, source in enumerate(sources, 1):
         if source != STDIN and number <= len(values):
@@ -40,7 +60,10 @@ def pieces(values: Sequence[str], files: Sequence[str], *, whole: bool) -> Itera
             continue
         stream, name = _opened(source)
         with stream:
-            yield from _whole(stream, name) if whole else _lines(stream, name)
+            try:
+                yield from _whole(stream, name) if whole else _lines(stream, name)
+            except OSError as error:
+                raise _unreadable(source, error) from None
 
 
 def _opened(source: str) -> tuple[BinaryIO, str]:
@@ -49,7 +72,7 @@ def _opened(source: str) -> tuple[BinaryIO, str]:
     try:
         return Path(source).open("rb"), source.replace("{", "{{").replace("}", "}}")
     except OSError as error:
-        raise click.ClickException(f"{source} cannot be read: {error.strerror}") from None
+        raise _unreadable(source, error) from None
 
 
 def _whole(stream: BinaryIO, name: str) -> Iterator[Pieces]:
@@ -78,6 +101,10 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[Pieces]:
         number += len(lines)
     if begun:
         yield Pieces(what, number, [b"".join(begun).removesuffix(b"\r")])
+
+
+def _unreadable(source: str, error: OSError) -> click.ClickException:
+    return click.ClickException(f"{source} cannot be read: {error.strerror}")
 
 
 def _too_large(name: str) -> click.ClickException:

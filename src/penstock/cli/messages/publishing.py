@@ -81,6 +81,16 @@ class Publishing:
                             waiting.popleft().result()
                 while waiting:
                     waiting.popleft().result()
+            except Exception as error:
+                while (
+                    waiting
+                ):  # what was read before the input ended like this; after a request that failed nothing
+                    waiting.popleft().result()
+                if isinstance(error, click.ClickException) and self.published:
+                    raise click.ClickException(
+                        f"{error.format_message()} (published: {self.published:,})"
+                    ) from error
+                raise
             except BaseException:
                 sender.shutdown(cancel_futures=True)  # after what is on its way: its results are shown
                 raise
