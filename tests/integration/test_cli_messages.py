@@ -77,6 +77,7 @@ def test_read_piped_into_produce_is_a_copy(shell: Shell, client: HttpClient, tmp
     shell.run("produce", "copy", "--format", "json", stdin=printed)
     assert shown(read(client, "copy")) == shown(read(client, "copied"))
     bare = bytes(range(256)).replace(b"\n", b"")
+    bare += b"\r"
     shell.run("produce", "bare", "--encoding", "binary", stdin=bare + b"\n\xfe")
     shell.run("produce", "bare-copy", "--format", "json", stdin=shell.run("read", "bare").stdout)
     consumed = shell.lines("consume", "bare-copy", "-s", "s", "--from", "earliest", "--timeout", "100")
