@@ -1,12 +1,12 @@
 """`penstock read`."""
 
-from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from penstock.cli.connection import connected, topic_argument
 from penstock.cli.progress import Progress, watched
+from penstock.cli.quantities import moment_ms
 from penstock.client.http import HttpClient
 from penstock.client.paths import partition_path
 from penstock.model.names import TopicName
@@ -31,7 +31,7 @@ encoding_option = click.option(
     "start",
     default="earliest",
     metavar="WHERE",
-    help="earliest (the default), latest, an offset, a message id (after it), or a time like 2013-01-01T05:00.",
+    help="earliest (the default), latest, an offset, a message id (after it), or a time: 2013-01-01T05:00 (UTC), or 2h (ago).",
 )
 @click.option("--partition", type=click.IntRange(0), help="One of them; all by default, one after the other.")
 @click.option("--count", type=click.IntRange(1), help="So many messages at most.")
@@ -80,8 +80,5 @@ def _place(start: str) -> dict[str, Any]:
     """Where to begin, as the request's parameters."""
     if start.isascii() and start.isdigit():
         return {"offset": int(start)}
-    try:
-        moment = datetime.fromisoformat(start)
-    except ValueError:
-        return {"message_id": start}
-    return {"publish_time": int(moment.timestamp() * 1000)}
+    moment = moment_ms(start)
+    return {"message_id": start} if moment is None else {"publish_time": moment}
