@@ -6,6 +6,7 @@ during it (what is left out otherwise is called coordinated omission).
 """
 
 import asyncio
+import signal
 import time
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ class Pace:
         self._bounds = bounds
         self._progress = progress
         self.stopped = False
+        self.signal: int = signal.SIGINT  # that stopped it
         self._taken = 0
         self.latencies = Latencies()
         self.lateness = Latencies()
@@ -58,9 +60,10 @@ class Pace:
         """Messages whose sending was begun."""
         return self._taken
 
-    def stop(self) -> None:
-        """Send nothing more."""
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Send nothing more, for a signal."""
         self.stopped = True
+        self.signal = number
 
     @property
     def over(self) -> bool:
