@@ -62,12 +62,12 @@ def consume(plan: Plan, receivers: int) -> int:
         async with connected(plan.access, plan.wire) as peers:
             async with peers.consumers(plan.load.topic, 1, keep=True):
                 pass
-            filling = Pace(
-                Bounds(messages=plan.bounds.messages or BACKLOG), Progress("published", shown=False)
-            )
+            bounds = Bounds(plan.bounds.duration_s, plan.bounds.messages or BACKLOG)
+            filling = Pace(bounds, Progress("published", shown=False), part_of=pace)
             load = plan.load._replace(batch=max(plan.load.batch, FILLING))
             async with peers.producers(load) as senders:
                 await publish_all(load, senders, payloads, filling, lambda _: None)
+            pace.errors, pace.error = filling.errors, filling.error
             pace.begin()
             async with peers.consumers(plan.load.topic, receivers) as taking:
                 deliveries = Deliveries(payloads, pace, pace.arrived)
@@ -79,7 +79,7 @@ def consume(plan: Plan, receivers: int) -> int:
 
     if plan.bounds.rate:
         return _measure("consume", plan, receivers, live)
-    # The bounds are of the draining; messages were due long before it.
+    # The draining has the bounds once more; messages were due long before it.
     return _measure("consume", plan._replace(bounds=plan.bounds._replace(warm_s=0.0)), receivers, backlog)
 
 

@@ -27,11 +27,15 @@ class Bounds(NamedTuple):
 
 
 class Pace:
-    """One run: hands out the times at which messages are to be sent, and counts what came of them."""
+    """One run: hands out the times at which messages are to be sent, and counts what came of them.
 
-    def __init__(self, bounds: Bounds, progress: Progress) -> None:
+    What stops the run that it is a part of stops it, too.
+    """
+
+    def __init__(self, bounds: Bounds, progress: Progress, part_of: "Pace | None" = None) -> None:
         self._bounds = bounds
         self._progress = progress
+        self._whole = part_of
         self.stopped = False
         self.signal: int = signal.SIGINT  # that stopped it
         self._taken = 0
@@ -69,6 +73,8 @@ class Pace:
     def over(self) -> bool:
         """Whether nothing more is to be sent."""
         bounds = self._bounds
+        if self._whole is not None and self._whole.stopped:
+            return True
         if self.stopped or (bounds.messages is not None and self._taken >= bounds.messages):
             return True
         if bounds.duration_s is None:
