@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from tests.support.shell import PENSTOCK, Shell, interruptible
 
+from penstock.cli.main import group
+from penstock.cli.messages import consume as consume_module
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.testing.server import Address, running
@@ -77,6 +79,7 @@ def test_read_piped_into_produce_is_a_copy(shell: Shell, client: HttpClient, tmp
     shell.run("produce", "copy", "--format", "json", stdin=printed)
     assert shown(read(client, "copy")) == shown(read(client, "copied"))
     bare = bytes(range(256)).replace(b"\n", b"")
+    bare += b"\r"
     shell.run("produce", "bare", "--encoding", "binary", stdin=bare + b"\n\xfe")
     shell.run("produce", "bare-copy", "--format", "json", stdin=shell.run("read", "bare").stdout)
     consumed = shell.lines("consume", "bare-copy", "-s", "s", "--from", "earliest", "--timeout", "100")
@@ -158,6 +161,25 @@ def test_what_could_not_be_written_is_not_acknowledged(shell: Shell, client: Htt
     os.close(writing)
     assert process.wait(60) == 0  # as `| head` that has seen enough
     assert [line["value"] for line in shell.lines(*consume)] == ["a", "b", "c"]
+
+
+def test_how_many_come_without_acknowledgements(
+    shell: Shell,
+    client: HttpClient,
+    server: Address,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    publish(client, "held", *"abc")
+    consume = ["consume", "held", "-s", "s", "--from", "earliest", "--no-ack"]
+    assert "40,000" in shell.run(*consume, "--count", "40001", code=2).stderr
+    monkeypatch.setattr(consume_module, "WINDOW", 2)
+    for counted, said in (([], "penstock: 2 messages are printed"), (["--count", "2"], "")):
+        group.main(["--url", server.url, *consume, *counted], standalone_mode=False)
+        shown = capsys.readouterr()
+        assert len(shown.out.splitlines()) == 2
+        assert shown.err.startswith(said)
+        assert bool(shown.err) == bool(said)
 
 
 def test_everything_is_published_although_nobody_reads_the_results(

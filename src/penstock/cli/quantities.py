@@ -2,7 +2,7 @@
 
 import re
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -48,12 +48,15 @@ SIZE: Final = SizeType()
 
 
 def moment_ms(text: str) -> int | None:
-    """A time in ms since the epoch: as ISO 8601, or how long ago (2h); None for what is neither."""
+    """A time in ms since the epoch: as ISO 8601, in UTC unless it says otherwise, or how long ago (2h); else None."""
     found = _DURATION.fullmatch(text.lower())
     if found is not None and found[2]:
         return max(0, int((time.time() - int(found[1]) * _SECONDS[found[2]]) * 1000))
     try:
-        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)  # as times are shown
+        return max(0, int(moment.timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         return None
 

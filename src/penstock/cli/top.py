@@ -14,6 +14,7 @@ from penstock.model.names import NamespaceName
 
 from . import output
 from .connection import NamespaceType, connected
+from .messages.ending import Ending
 from .traffic import Sample, TopicTraffic, sample, traffic
 
 if TYPE_CHECKING:
@@ -130,20 +131,17 @@ def _live(
 
     before: Sample | None = None
     trouble = ""
-    try:
-        with Live(screen=True, auto_refresh=False) as live:
-            while True:
-                shown = _screen(_chosen(now, before, sort, limit), client.url, trouble, live.console.height)
-                live.update(shown, refresh=True)
-                time.sleep(interval)
-                try:
-                    now, before, trouble = sample(client, namespace), now, ""
-                except RemoteError:
-                    raise  # a refusal does not pass
-                except PenstockError as error:
-                    trouble = error.message
-    except KeyboardInterrupt:
-        return
+    with Ending(), Live(screen=True, auto_refresh=False) as live:  # SIGTERM, too, gives the terminal back
+        while True:
+            shown = _screen(_chosen(now, before, sort, limit), client.url, trouble, live.console.height)
+            live.update(shown, refresh=True)
+            time.sleep(interval)
+            try:
+                now, before, trouble = sample(client, namespace), now, ""
+            except RemoteError:
+                raise  # a refusal does not pass
+            except PenstockError as error:
+                trouble = error.message
 
 
 def _screen(found: Sequence[TopicTraffic], url: str, trouble: str, height: int) -> "RenderableType":

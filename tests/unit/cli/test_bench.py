@@ -3,15 +3,21 @@
 import asyncio
 import random
 from types import SimpleNamespace
+from typing import Any
 
+import click
 import pytest
 
 from penstock.cli.bench import pace as module
+from penstock.cli.bench.command import bench_command
 from penstock.cli.bench.latencies import Latencies
 from penstock.cli.bench.pace import Bounds, Pace
+from penstock.cli.bench.peers import Load
 from penstock.cli.bench.report import Setting, result
 from penstock.cli.bench.runs import STAMP_BYTES, Payloads
+from penstock.cli.bench.websocket import WebSocketPeers
 from penstock.cli.progress import Progress
+from penstock.client.access import Access
 
 
 @pytest.mark.parametrize("most_us", [1, 200, 300, 5_000, 10_000_000])
@@ -107,6 +113,44 @@ def test_the_beginning_is_not_counted_and_a_stop_ends_it(monkeypatch: pytest.Mon
     asyncio.run(run())
     assert (pace.taken, pace.count, pace.seconds, pace.unsent) == (8, 4, 1.0, 0)
     assert pace.cpu_share == pytest.approx(0.25)
+
+
+def test_a_part_of_a_run_ends_with_it() -> None:
+    run = Pace(Bounds(), Progress("", shown=False))
+    part = Pace(Bounds(messages=10), Progress("", shown=False), part_of=run)
+    assert not part.over
+    run.stop()
+    assert part.over
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["publish", "t", "--partitions", "2"], "goes without TOPIC"),
+        (["consume", "--warm-up", "2"], "goes with --rate"),
+    ],
+)
+def test_options_that_would_do_nothing(given: list[str], why: str) -> None:
+    with pytest.raises(click.UsageError, match=why):
+        bench_command.main(given, standalone_mode=False)
+
+
+def test_how_long_a_socket_may_wait_to_fill_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def opened(peers: WebSocketPeers, role: str, topic: str, below: str, parameters: dict[str, Any]) -> Any:
+        asked.update(parameters)
+        raise ConnectionError
+
+    async def run() -> None:
+        load = Load("t", 100, 1, 1, batch=5, batch_delay_ms=7)
+        async with WebSocketPeers(Access(url="http://127.0.0.1:1")).producers(load):
+            pass
+
+    monkeypatch.setattr(WebSocketPeers, "_open", opened)
+    with pytest.raises(ConnectionError):
+        asyncio.run(run())
+    assert (asked["batchingMaxMessages"], asked["batchingMaxPublishDelay"]) == (5, 7)
 
 
 def test_payloads_know_their_run() -> None:

@@ -106,6 +106,9 @@ def test_lines_however_they_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (f"line 3 of {file}", b"two\xff"),
         (f"line 4 of {file}", b"no end"),
     ]
+    file.write_bytes(b"one\r\n\r\nno end\r")
+    found = lines_of(list(pieces((), (str(file),), whole=False, bare=True)))
+    assert [piece for _, piece in found] == [b"one\r", b"\r", b"no end\r"]
     file.write_bytes(b"")
     assert lines_of(list(pieces((), (str(file),), whole=False))) == []
     assert lines_of(list(pieces((), (str(file),), whole=True))) == [(str(file), b"")]

@@ -27,6 +27,8 @@ from penstock.cli.typed import ParamType
         (SIZE, "-1", -1),
         (MOMENT, "1000", 1000),
         (MOMENT, "1970-01-01T00:00:01+00:00", 1000),
+        (MOMENT, "1970-01-01T01:00:01+01:00", 1000),
+        (MOMENT, "0001-01-01", 0),
     ],
 )
 def test_quantities(kind: ParamType[int], text: str, value: int) -> None:
@@ -39,6 +41,22 @@ def test_quantities(kind: ParamType[int], text: str, value: int) -> None:
 def test_what_is_none(kind: ParamType[int], text: str) -> None:
     with pytest.raises(click.BadParameter):
         kind.convert(text, None, None)
+
+
+def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert MOMENT.convert("1970-01-02T00:00:01", None, None) == 86_401_000
+        assert _place("1970-01-02T00:00:01") == {"publish_time": 86_401_000}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [_place(text) for text in ("0001-01-01", "7", "earliest")] == [
+        {"publish_time": 0},
+        {"offset": 7},
+        {"message_id": "earliest"},
+    ]
 
 
 def test_how_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """`penstock bench …`."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -76,14 +76,22 @@ def _options(pending: int, rate: str) -> Callable[[Callable[..., Any]], Callable
     return decorate
 
 
-def _measured(run: Callable[..., int]) -> Callable[..., int]:
-    """Give a command a `Plan` of its options, on a topic that is there for the run."""
+def _measured(run: Callable[..., int], *, drains: bool = False) -> Callable[..., int]:
+    """Give a command a `Plan` of its options, on a topic that is there for the run.
+
+    One that `drains` a backlog where there is no rate counts all of it.
+    """
 
     @wraps(run)
     def command(client: HttpClient, topic: TopicName | None, **options: Any) -> int:
         from .plan import Plan, topic_of_run
 
-        with topic_of_run(client, topic, options.pop("partitions")) as name:
+        partitions = options.pop("partitions")
+        if topic is not None and partitions:
+            raise click.UsageError("--partitions is of a topic that the run makes: it goes without TOPIC")
+        if drains and options["warm_up"] and options["rate"] is None:
+            raise click.UsageError("--warm-up goes with --rate: of a backlog everything counts")
+        with topic_of_run(client, topic, partitions) as name:
             return run(Plan.of(client.access, str(name), options), **options)
 
     return command
@@ -107,7 +115,7 @@ def publish(plan: "Plan") -> int:
 @_options(pending=1000, rate="a backlog is drained")
 @_consumers
 @connected
-@_measured
+@partial(_measured, drains=True)
 def consume(plan: "Plan", consumers: int) -> int:
     """Receive and acknowledge.
 

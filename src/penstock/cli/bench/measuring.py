@@ -23,7 +23,7 @@ from .runs import request as request_all
 
 BACKLOG: Final = 100_000  # messages
 FILLING: Final = 100  # messages of a batch, where messages are published that are to be drained
-INTERRUPTED: Final = 130
+SIGNALLED: Final = 128  # shells add a signal's number to say that it ended a command
 
 _DONE: Final = {"publish": "published", "consume": "received", "request": "answered"}
 
@@ -62,12 +62,12 @@ def consume(plan: Plan, receivers: int) -> int:
         async with connected(plan.access, plan.wire) as peers:
             async with peers.consumers(plan.load.topic, 1, keep=True):
                 pass
-            filling = Pace(
-                Bounds(messages=plan.bounds.messages or BACKLOG), Progress("published", shown=False)
-            )
+            bounds = Bounds(plan.bounds.duration_s, plan.bounds.messages or BACKLOG)
+            filling = Pace(bounds, Progress("published", shown=False), part_of=pace)
             load = plan.load._replace(batch=max(plan.load.batch, FILLING))
             async with peers.producers(load) as senders:
                 await publish_all(load, senders, payloads, filling, lambda _: None)
+            pace.errors, pace.error = filling.errors, filling.error
             pace.begin()
             async with peers.consumers(plan.load.topic, receivers) as taking:
                 deliveries = Deliveries(payloads, pace, pace.arrived)
@@ -79,7 +79,7 @@ def consume(plan: Plan, receivers: int) -> int:
 
     if plan.bounds.rate:
         return _measure("consume", plan, receivers, live)
-    # The bounds are of the draining; messages were due long before it.
+    # The draining has the bounds once more; messages were due long before it.
     return _measure("consume", plan._replace(bounds=plan.bounds._replace(warm_s=0.0)), receivers, backlog)
 
 
@@ -113,7 +113,11 @@ def _measure(name: str, plan: Plan, receivers: int, run: Run) -> int:
                 said += "; --protocol websocket goes without the binary endpoint"
             raise click.ClickException(said) from None
     report(Setting(name, plan.wire, load.topic, load.size, load.producers, bounds.rate, receivers), pace)
-    return INTERRUPTED if pace.stopped else 0
+    if pace.stopped:
+        return SIGNALLED + pace.signal
+    if pace.errors and not pace.count:
+        raise click.ClickException(f"no message was {_DONE[name]}: {pace.error}")
+    return 0
 
 
 async def _interruptible(run: Awaitable[None], pace: Pace) -> None:
@@ -122,7 +126,7 @@ async def _interruptible(run: Awaitable[None], pace: Pace) -> None:
 
     def stop(number: signal.Signals) -> None:
         loop.remove_signal_handler(number)
-        pace.stop()
+        pace.stop(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)

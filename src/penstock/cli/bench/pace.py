@@ -6,6 +6,7 @@ during it (what is left out otherwise is called coordinated omission).
 """
 
 import asyncio
+import signal
 import time
 from typing import Final, NamedTuple
 
@@ -26,12 +27,17 @@ class Bounds(NamedTuple):
 
 
 class Pace:
-    """One run: hands out the times at which messages are to be sent, and counts what came of them."""
+    """One run: hands out the times at which messages are to be sent, and counts what came of them.
 
-    def __init__(self, bounds: Bounds, progress: Progress) -> None:
+    What stops the run that it is a part of stops it, too.
+    """
+
+    def __init__(self, bounds: Bounds, progress: Progress, part_of: "Pace | None" = None) -> None:
         self._bounds = bounds
         self._progress = progress
+        self._whole = part_of
         self.stopped = False
+        self.signal: int = signal.SIGINT  # that stopped it
         self._taken = 0
         self.latencies = Latencies()
         self.lateness = Latencies()
@@ -58,14 +64,17 @@ class Pace:
         """Messages whose sending was begun."""
         return self._taken
 
-    def stop(self) -> None:
-        """Send nothing more."""
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Send nothing more, for a signal."""
         self.stopped = True
+        self.signal = number
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to be sent."""
         bounds = self._bounds
+        if self._whole is not None and self._whole.stopped:
+            return True
         if self.stopped or (bounds.messages is not None and self._taken >= bounds.messages):
             return True
         if bounds.duration_s is None:

@@ -29,7 +29,7 @@ def report(setting: Setting, pace: Pace) -> None:
         output.line(found)
         return
     _for_people(found)
-    if pace.error:
+    if pace.error and pace.count:  # else it is the command's error
         output.say(f"the first error: {pace.error}")
     if found["unsent"]:
         output.say(f"{found['unsent']:,} messages could not be sent in time: the rate is more than it takes")
@@ -51,6 +51,7 @@ def result(setting: Setting, pace: Pace) -> dict[str, Any]:
         "rate": setting.rate,
         "messages": count,
         "errors": pace.errors,
+        "error": pace.error or None,
         "unsent": pace.unsent,
         "seconds": round(seconds, 3),
         "messages_per_second": round(per_second, 1),

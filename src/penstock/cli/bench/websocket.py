@@ -34,7 +34,11 @@ class WebSocketPeers:
         """The producers of a run."""
         parameters: dict[str, Any] = {"messageRoutingMode": "RoundRobinPartition"}
         if load.batch > 1:
-            parameters |= {"batchingEnabled": "true", "batchingMaxMessages": load.batch}
+            parameters |= {
+                "batchingEnabled": "true",
+                "batchingMaxMessages": load.batch,
+                "batchingMaxPublishDelay": load.batch_delay_ms,
+            }
         async with AsyncExitStack() as stack:
             made = [
                 WebSocketProducer(

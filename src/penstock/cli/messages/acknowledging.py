@@ -6,8 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
+from penstock.cli.output import say
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
+from penstock.model.errors import PenstockError
 
 WAITING_MAX: Final = 4  # requests; who adds more waits
 
@@ -16,7 +18,7 @@ class Acknowledging:
     """Acknowledges in a thread of its own, in order; to be used as a context manager.
 
     The server answers when an acknowledgement is durable, and so all are when the context ends, however it ends.
-    A failure is raised by a later `add`, or at the end.
+    A failure is raised by a later `add`, or at the end; where another error ends the context it is told on stderr.
     """
 
     def __init__(self, access: Access, path: str) -> None:
@@ -33,8 +35,13 @@ class Acknowledging:
     ) -> None:
         self._thread.shutdown()
         self._client.close()
-        if error is None:
+        try:
             self._settle(0)
+        except PenstockError as failure:
+            if error is None:
+                raise
+            if failure.message != str(error):
+                say(f"penstock: not all that was printed is acknowledged: {failure.message}")
 
     def add(self, ids: Sequence[str]) -> None:
         """Acknowledge messages soon."""

@@ -5,6 +5,7 @@ from typing import Final
 import click
 
 from penstock.cli.connection import connected, topic_argument
+from penstock.cli.output import say
 from penstock.cli.progress import Progress, watched
 from penstock.client.http import HttpClient
 from penstock.client.paths import subscription_path
@@ -39,7 +40,11 @@ FIRST_MS: Final = 1000  # of a consumer that does not follow: what is there alre
     show_default=True,
     help="Where a new subscription begins.",
 )
-@click.option("--ack/--no-ack", default=True, help="Acknowledge what was printed. [ack]")
+@click.option(
+    "--ack/--no-ack",
+    default=True,
+    help=f"Acknowledge what was printed; without it at most {WINDOW:,} messages come. [ack]",
+)
 @click.option("--follow", is_flag=True, help="Wait for what is published later.")
 @click.option(
     "--timeout",
@@ -69,6 +74,10 @@ def consume_command(
     """Consume TOPIC under a subscription; what was printed is acknowledged, also where Ctrl-C ends it."""
     if follow and timeout is not None:
         raise click.UsageError("--follow and --timeout exclude one another")
+    if not ack and count is not None and count > WINDOW:
+        raise click.UsageError(
+            f"--no-ack is for {WINDOW:,} messages at most: more are not sent unacknowledged"
+        )
     if not create:
         client.partitions(topic)  # raises where there is no such topic: subscribing would create it
     path = subscription_path(topic, subscription)
@@ -95,6 +104,8 @@ def consume_command(
                             acknowledging.add(ids(found))
                     progress.add(len(found))
                     left = None if left is None else left - len(found)
+            if left == 0 and count is None:
+                say(f"penstock: {WINDOW:,} messages are printed, and no more come with --no-ack")
         finally:
             _leave(client, consumer)
 

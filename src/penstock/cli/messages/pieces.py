@@ -31,8 +31,31 @@ class Pieces(NamedTuple):
         return self.what.format(self.first + place)
 
 
-def pieces(values: Sequence[str], files: Sequence[str], *, whole: bool) -> Iterator[Pieces]:
-    """Each of `values`, then what is in `files`; stdin for `-`, and where there is neither."""
+def pieces(
+    values: Sequence[str], files: Sequence[str], *, whole: bool, bare: bool = False
+) -> Iterator[Pieces]:
+    """Each of `values`, then what is in `files`; stdin for `-`, and where there is neither.
+
+    `bare` lines end at the line feed: a carriage return before it is theirs.
+    Raises at once for a file that cannot be read, before anything of the others is published.
+    """
+    for source in files:
+        if source != STDIN:
+            _check(source)
+    return _pieces(values, files, whole=whole, end=b"" if bare else b"\r")
+
+
+def _check(source: str) -> None:
+    """Raises for a file that cannot be read. A pipe is left alone: who writes to it would see its end."""
+    try:
+        pipe = Path(source).is_fifo()
+    except OSError as error:
+        raise _unreadable(source, error) from None
+    if not pipe:
+        _opened(source)[0].close()
+
+
+def _pieces(values: Sequence[str], files: Sequence[str], *, whole: bool, end: bytes) -> Iterator[Pieces]:
     sources = [*values, *files] or [STDIN]
     for number, source in enumerate(sources, 1):
         if source != STDIN and number <= len(values):
@@ -40,7 +63,10 @@ def pieces(values: Sequence[str], files: Sequence[str], *, whole: bool) -> Itera
             continue
         stream, name = _opened(source)
         with stream:
-            yield from _whole(stream, name) if whole else _lines(stream, name)
+            try:
+                yield from _whole(stream, name) if whole else _lines(stream, name, end)
+            except OSError as error:
+                raise _unreadable(source, error) from None
 
 
 def _opened(source: str) -> tuple[BinaryIO, str]:
@@ -49,7 +75,7 @@ def _opened(source: str) -> tuple[BinaryIO, str]:
     try:
         return Path(source).open("rb"), source.replace("{", "{{").replace("}", "}}")
     except OSError as error:
-        raise click.ClickException(f"{source} cannot be read: {error.strerror}") from None
+        raise _unreadable(source, error) from None
 
 
 def _whole(stream: BinaryIO, name: str) -> Iterator[Pieces]:
@@ -59,14 +85,14 @@ def _whole(stream: BinaryIO, name: str) -> Iterator[Pieces]:
     yield Pieces(name, 1, [content])
 
 
-def _lines(stream: BinaryIO, name: str) -> Iterator[Pieces]:
-    """The lines of a stream without their ends, whichever came with one read."""
+def _lines(stream: BinaryIO, name: str, end: bytes) -> Iterator[Pieces]:
+    """The lines of a stream without their ends, whichever came with one read; `end` before a line feed is none of theirs."""
     what = "line {} of " + name
     number, size = 1, 0
     begun: list[bytes] = []  # of a line whose end is still to come
     while data := stream.read1(READ_BYTES):  # type: ignore[attr-defined]  # BinaryIO knows only read
-        head, end, tail = data.rpartition(b"\n")
-        if not end:
+        head, found, tail = data.rpartition(b"\n")
+        if not found:
             begun.append(data)
             size += len(data)
             if size > PIECE_BYTES_MAX:
@@ -74,10 +100,14 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[Pieces]:
             continue
         lines = b"".join(chain(begun, (head,))).split(b"\n")
         begun, size = ([tail], len(tail)) if tail else ([], 0)
-        yield Pieces(what, number, [line.removesuffix(b"\r") for line in lines])
+        yield Pieces(what, number, [line.removesuffix(end) for line in lines])
         number += len(lines)
     if begun:
-        yield Pieces(what, number, [b"".join(begun).removesuffix(b"\r")])
+        yield Pieces(what, number, [b"".join(begun).removesuffix(end)])
+
+
+def _unreadable(source: str, error: OSError) -> click.ClickException:
+    return click.ClickException(f"{source} cannot be read: {error.strerror}")
 
 
 def _too_large(name: str) -> click.ClickException:

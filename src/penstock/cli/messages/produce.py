@@ -91,7 +91,7 @@ def produce_command(
     with Progress("published", shown=_followed(values, files)) as progress:
         publishing = Publishing(client, topic, reading, request, progress)
         try:
-            publishing.run(pieces(values, files, whole=format == "whole"))
+            publishing.run(pieces(values, files, whole=format == "whole", bare=encoding == "binary"))
         except KeyboardInterrupt:
             _tell(publishing.published, topic)
             raise

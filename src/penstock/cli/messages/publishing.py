@@ -27,6 +27,11 @@ _OF_MESSAGES: Final = (
     ErrorKind.TOO_LARGE,
 )  # of a request: why none of its messages is stored
 
+_UNSENT: Final = (
+    "ConnectError",
+    "ConnectTimeout",
+)  # errors of httpx, which only penstock.client.http imports
+
 
 class Batch(NamedTuple):
     """The messages of a request; `places` are those of their pieces."""
@@ -34,6 +39,12 @@ class Batch(NamedTuple):
     source: Pieces
     places: list[int]
     messages: list[Message]
+
+    @property
+    def named(self) -> str:
+        """Its pieces, for people."""
+        first, last = (self.source.named(self.places[end]) for end in (0, -1))
+        return first if first == last else f"{first} to {last}"
 
 
 class Publishing:
@@ -51,6 +62,7 @@ class Publishing:
         self._request = request
         self._progress = progress
         self._show = _results()
+        self._broken = False
         self.failed = 0
 
     @property
@@ -69,6 +81,16 @@ class Publishing:
                             waiting.popleft().result()
                 while waiting:
                     waiting.popleft().result()
+            except Exception as error:
+                while (
+                    waiting
+                ):  # what was read before the input ended like this; after a request that failed nothing
+                    waiting.popleft().result()
+                if isinstance(error, click.ClickException) and self.published:
+                    raise click.ClickException(
+                        f"{error.format_message()} (published: {self.published:,})"
+                    ) from error
+                raise
             except BaseException:
                 sender.shutdown(cancel_futures=True)  # after what is on its way: its results are shown
                 raise
@@ -93,7 +115,15 @@ class Publishing:
             yield batch
 
     def _send(self, batch: Batch) -> None:
-        """In the sender's thread: one request and what became of its messages."""
+        """In the sender's thread. After a request that failed no other goes out: the rest is published later, in order."""
+        if self._broken:
+            return
+        self._broken = True  # until it has gone well, whatever is raised
+        self._publish(batch)
+        self._broken = False
+
+    def _publish(self, batch: Batch) -> None:
+        """One request and what became of its messages."""
         body = msgspec.json.encode({**self._request, "messages": batch.messages})
         try:
             answer = self._client.call(
@@ -102,8 +132,7 @@ class Publishing:
         except RemoteError as error:
             if error.kind not in _OF_MESSAGES:
                 raise self._stopped(batch, error) from error
-            first, last = (batch.source.named(batch.places[end]) for end in (0, -1))
-            self._fail(first if first == last else f"{first} to {last}", error.message, len(batch.messages))
+            self._fail(batch.named, error.message, len(batch.messages))
             return
         except PenstockError as error:
             raise self._stopped(batch, error) from error
@@ -121,16 +150,23 @@ class Publishing:
 
     def _stopped(self, batch: Batch, error: PenstockError) -> PenstockError:
         """Says how far it came, so that the rest can be published later."""
-        if not self.published:
-            return error
-        where = batch.source.named(batch.places[0])
-        return PenstockError(
-            error.kind, f"{error.message} (published: {self.published:,}, up to before {where})"
-        )
+        said = []
+        if self.published:
+            said.append(f"published: {self.published:,}, up to before {batch.source.named(batch.places[0])}")
+        if _unknown(error):
+            said.append(f"whether {batch.named} is stored is not known")
+        return PenstockError(error.kind, f"{error.message} ({'; '.join(said)})") if said else error
 
     def _fail(self, where: str, why: str, count: int = 1) -> None:
         self.failed += count
         click.echo(f"penstock: {where}: {why}", err=True)
+
+
+def _unknown(error: PenstockError) -> bool:
+    """Whether a request may have been carried out although it failed: it went out, and its answer did not come."""
+    if isinstance(error, RemoteError):
+        return error.status in (502, 504)
+    return type(error.__cause__).__name__ not in _UNSENT
 
 
 def _results() -> Callable[[Sequence[Message]], None]:

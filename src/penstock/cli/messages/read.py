@@ -31,7 +31,7 @@ encoding_option = click.option(
     "start",
     default="earliest",
     metavar="WHERE",
-    help="earliest (the default), latest, an offset, a message id (after it), or a time like 2013-01-01T05:00.",
+    help="earliest (the default), latest, an offset, a message id (after it), or a time: 2013-01-01T05:00 (UTC), or 2h (ago).",
 )
 @click.option("--partition", type=click.IntRange(0), help="One of them; all by default, one after the other.")
 @click.option("--count", type=click.IntRange(1), help="So many messages at most.")
