@@ -1,7 +1,9 @@
 """The command `penstock`. Each subcommand is imported when it is called: `serve` must not load a client."""
 
+import codecs
 import importlib
 import io
+import json
 import os
 import signal
 import sys
@@ -154,7 +156,15 @@ def _streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")
+        codecs.register_error("json", _escaped)
+        sys.stdout.reconfigure(errors="json")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Letters that an encoding lacks as JSON escapes them, so that JSON stays JSON."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _hint(error: Any) -> str:

@@ -22,7 +22,7 @@ PENSTOCK = f"{sys.executable} -m penstock"
         ("context show >&-", 0, "", ""),
         ("context show <&-", 0, '{"url":"http://127.0.0.1:8080"}\n', ""),
         ("context show 2>&-", 0, '{"url":"http://127.0.0.1:8080"}\n', ""),
-        ("context show --url http://\u00e9", 0, '{"url":"http://\\xe9"}\n', ""),
+        ("context show --url http://\u00e9\U0001f600", 0, '{"url":"http://\\u00e9\\ud83d\\ude00"}\n', ""),
         (
             "api GET /x --url http://127.0.0.1:abc",
             1,
