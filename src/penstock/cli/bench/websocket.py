@@ -13,7 +13,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from penstock.client.access import Access
+from penstock.client.access import Access, without_password
 from penstock.client.errors import ConnectError, PulsarException
 from penstock.model.names import TopicName
 
@@ -84,7 +84,7 @@ class WebSocketPeers:
                 open_timeout=CONNECT_S,
             )
         except (OSError, WebSocketException) as error:
-            raise ConnectError(f"{url}: {error}") from error
+            raise ConnectError(f"{without_password(url)}: {error}") from error
         try:
             yield connection
         finally:
