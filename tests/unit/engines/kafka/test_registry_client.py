@@ -205,3 +205,10 @@ async def test_schemas_that_are_normalized() -> None:
         await client.objection("s", definition)
     assert [b"?normalize=true" in head.split(b"\r\n")[0] for head in heads] == [True, True, False]
     assert b"&normalize=true" in heads[2].split(b"\r\n")[0]
+
+
+def test_an_address_has_no_password_in_it() -> None:
+    with pytest.raises(PenstockError) as caught:
+        RegistryClient(ClusterSettings(schema_registry="http://user:s3cret@127.0.0.1:8081"))
+    assert caught.value.kind is ErrorKind.BAD_PARAMETER
+    assert "s3cret" not in caught.value.message

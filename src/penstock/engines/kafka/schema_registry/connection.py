@@ -28,6 +28,12 @@ class RegistryConnection:
 
     def __init__(self, settings: ClusterSettings) -> None:
         url = settings.schema_registry.rstrip("/")
+        if "@" in url:  # what is before it may be a password: it is not repeated
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                "engine.schema_registry may have no user or password in it: "
+                "they are engine.schema_registry_username and engine.schema_registry_password",
+            )
         if not url.startswith(("http://", "https://")):
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
