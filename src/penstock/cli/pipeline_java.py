@@ -5,6 +5,7 @@ with all that most pipelines have, and queries.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from .pipeline_group import pipeline_command
 MESSAGES: Final = 20_000
 BATCH: Final = 1_000
 WRITE_S: Final = 600.0  # Java needs 15 to 40 s of CPU to write it
+STARTED: Final = "java.json"  # the arguments of the Java that writes it
 
 PIPELINE: Final = """
 name = "prepare"
@@ -80,25 +82,44 @@ def prepare_java(remove: bool) -> None:
         return
     need_extras(tables=True)
     archive = class_data.class_data(chosen_java())
-    archive.file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.file.parent, prefix="new-") as name:
+    folder = class_data.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="new-") as name:
         new = Path(name, "classes")
         options = archive.writing(new)
         click.echo("Spark runs a small pipeline, and Java writes what it loaded: about a minute …", err=True)
         _run(Path(name), options)
-        made = class_data.ClassData(archive.java, new).using()
-        # A disk may be full.
-        if not made or probe(archive.java.home / "bin" / "java", *made) is None:
-            raise PipelineError(f"the Java in {archive.java.home} has not written its classes whole to {new}")
-        new.replace(archive.file)
-    for file in archive.older():
-        file.unlink()
-    size = archive.file.stat().st_size
+        _check(archive, new, json.loads(Path(name, STARTED).read_bytes()), options)
+        size = new.stat().st_size
+        file = archive.file_of(size)
+        _sync(
+            new
+        )  # a file that has its name and its size, but not all that is in it, makes every start crash
+        new.replace(file)
+        _sync(folder)
+    for old in archive.older():
+        old.unlink()
     output.done(
-        f"{archive.file} ({size / 1e6:.0f} MB) makes Spark start with less CPU; --remove removes it",
-        file=str(archive.file),
+        f"{file} ({size / 1e6:.0f} MB) makes Spark start with less CPU; --remove removes it",
+        file=str(file),
         bytes=size,
     )
+
+
+def _check(archive: class_data.ClassData, new: Path, started: list[str], writing: list[str]) -> None:
+    """Raises PipelineError unless Java, started as Spark did, takes what it has written: a disk may be full."""
+    as_spark = [argument for argument in started if argument not in writing]
+    java = archive.java.home / "bin" / "java"
+    if not new.is_file() or probe(java, *as_spark, *archive.reading(new), archive.strict) is None:
+        raise PipelineError(f"the Java in {archive.java.home} does not take the classes that it has written")
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _run(folder: Path, options: list[str]) -> None:
@@ -121,10 +142,17 @@ def main() -> None:
         spark = session("prepare-java", **settings)
         try:
             spark.sparkContext.setLogLevel("ERROR")
+            (folder / STARTED).write_text(json.dumps(_arguments(spark)))
             _load_classes(spark, server.url, folder)
             spark.stop()
         finally:
             end_java(WRITE_S)
+
+
+def _arguments(spark: Any) -> list[str]:
+    """What the JVM was started with: its class path and its options, which an archive must fit."""
+    java = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    return ["-cp", java.getClassPath(), *java.getInputArguments()]
 
 
 def _publish(url: str) -> None:

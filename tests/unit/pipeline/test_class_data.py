@@ -18,13 +18,14 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def written(java: Java) -> ClassData:
     archive = class_data(java)
-    archive.file.parent.mkdir(parents=True, exist_ok=True)
-    archive.file.write_bytes(b"classes")
+    archive.stem.parent.mkdir(parents=True, exist_ok=True)
+    archive.file_of(7).write_bytes(b"classes")
     return archive
 
 
 def test_each_java_has_a_file_in_the_folder_for_caches(cache: Path, tmp_path: Path) -> None:
     one = written(Java(17, tmp_path / "a", "17.0.1"))
+    assert one.file
     assert one.file.is_relative_to(cache / "penstock" / "java")
     other = written(Java(17, tmp_path / "b", "17.0.1"))
     upgraded = written(Java(17, tmp_path / "a", "17.0.2"))
@@ -41,6 +42,16 @@ def test_java_is_told_of_a_file_that_is_there(version: int, option: str, tmp_pat
     used, log = archive.using()
     assert used == f"{option}{archive.file}"
     assert log.startswith("-Xlog:cds*=off")
+
+
+@pytest.mark.parametrize("damage", [b"class", b"", b"classes and more"])
+def test_a_file_of_another_size_than_it_had_is_not_used(damage: bytes, tmp_path: Path) -> None:
+    archive = written(Java(17, tmp_path / "a", "1"))
+    file = archive.file_of(7)
+    file.write_bytes(damage)
+    assert archive.file is None
+    assert archive.using() == []
+    assert archive.older() == [file]
 
 
 def test_one_without_an_archive_of_its_own_classes_cannot_write(tmp_path: Path) -> None:
