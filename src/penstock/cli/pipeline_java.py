@@ -6,6 +6,7 @@ with all that most pipelines have, and queries.
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -84,12 +85,14 @@ def prepare_java(remove: bool) -> None:
     archive = class_data.class_data(chosen_java())
     folder = class_data.folder()
     folder.mkdir(parents=True, exist_ok=True)
+    _protect(folder)
     with tempfile.TemporaryDirectory(dir=folder, prefix="new-") as name:
         new = Path(name, "classes")
         options = archive.writing(new)
         click.echo("Spark runs a small pipeline, and Java writes what it loaded: about a minute …", err=True)
         _run(Path(name), options)
         _check(archive, new, json.loads(Path(name, STARTED).read_bytes()), options)
+        _protect(new)
         size = new.stat().st_size
         file = archive.file_of(size)
         _sync(
@@ -112,6 +115,15 @@ def _check(archive: class_data.ClassData, new: Path, started: list[str], writing
     java = archive.java.home / "bin" / "java"
     if not new.is_file() or probe(java, *as_spark, *archive.reading(new), archive.strict) is None:
         raise PipelineError(f"the Java in {archive.java.home} does not take the classes that it has written")
+
+
+def _protect(path: Path) -> None:
+    """Let no other user write there, whatever the umask. Others may read: an image is built by root."""
+    about = path.stat()
+    if about.st_uid == os.getuid():
+        path.chmod(stat.S_IMODE(about.st_mode) & ~0o022)
+    if not class_data.is_safe(path):
+        raise PipelineError(f"{path} belongs to another user: set XDG_CACHE_HOME to a folder of this one's")
 
 
 def _sync(path: Path) -> None:

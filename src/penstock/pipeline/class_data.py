@@ -42,7 +42,9 @@ class ClassData:
 
     @property
     def file(self) -> Path | None:
-        """The archive; None where there is none that is whole."""
+        """The archive; None where there is none that is whole, and out of reach of other users: it is code."""
+        if not is_safe(self.stem.parent):
+            return None
         found = self.stem.parent.glob(f"{self.stem.name}-*.classes")
         return next((file for file in found if self._fits(file)), None)
 
@@ -51,7 +53,7 @@ class ClassData:
             about = file.stat()
         except OSError:
             return False
-        return stat.S_ISREG(about.st_mode) and file == self.file_of(about.st_size)
+        return stat.S_ISREG(about.st_mode) and is_safe(file) and file == self.file_of(about.st_size)
 
     def using(self) -> list[str]:
         """JVM options of a start with it; none where there is no file."""
@@ -106,6 +108,15 @@ def folder() -> Path:
     given = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(given) if given and Path(given).is_absolute() else Path("~/.cache").expanduser()
     return cache / "penstock" / "java"
+
+
+def is_safe(path: Path) -> bool:
+    """Whether only this user, or root, who may have built the image, can write there."""
+    try:
+        about = path.stat()
+    except OSError:
+        return False
+    return about.st_uid in (0, os.getuid()) and not about.st_mode & 0o022
 
 
 def _digest(*texts: str) -> str:

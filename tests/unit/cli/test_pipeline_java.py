@@ -10,6 +10,7 @@ from click.testing import Result
 from tests.support.commands import runner
 
 from penstock.cli import pipeline_java
+from penstock.pipeline import class_data as class_data_module
 from penstock.pipeline.class_data import class_data, folder
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.java import Java
@@ -61,6 +62,28 @@ def test_what_java_wrote_takes_its_place_and_is_removed(monkeypatch: pytest.Monk
     assert {*folder().iterdir()} == {archive.file, other}
     removed = prepare(monkeypatch, b"", "--remove")
     assert sorted(json.loads(removed.stdout)["removed"]) == sorted(map(str, (archive.file_of(14), other)))
+    assert list(folder().iterdir()) == []
+
+
+def test_no_other_user_may_write_to_it_whatever_the_umask(
+    monkeypatch: pytest.MonkeyPatch, java: Java
+) -> None:
+    before = os.umask(0)
+    try:
+        folder().mkdir(parents=True)
+        assert prepare(monkeypatch, b"whole, of jars").exit_code == 0
+    finally:
+        os.umask(before)
+    file = class_data(java).file
+    assert file
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder(), file)] == [0o755, 0o644]
+
+
+def test_it_does_not_write_to_a_folder_of_another_user(monkeypatch: pytest.MonkeyPatch, java: Java) -> None:
+    monkeypatch.setattr(class_data_module, "is_safe", lambda path: path != folder())
+    failed = prepare(monkeypatch, b"whole, of jars")
+    assert isinstance(failed.exception, PipelineError)
+    assert "belongs to another user" in failed.exception.message
     assert list(folder().iterdir()) == []
 
 
