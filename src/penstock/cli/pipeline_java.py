@@ -4,12 +4,16 @@ Java writes down what it loaded in a run. So one is made: a server of its own, s
 with all that most pipelines have, and queries.
 """
 
+import fcntl
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +34,7 @@ from .pipeline_group import pipeline_command
 MESSAGES: Final = 20_000
 BATCH: Final = 1_000
 WRITE_S: Final = 600.0  # Java needs 15 to 40 s of CPU to write it
+NEW: Final = "new-"
 STARTED: Final = "java.json"  # the arguments of the Java that writes it
 
 PIPELINE: Final = """
@@ -75,18 +80,16 @@ def prepare_java(remove: bool) -> None:
     (`$XDG_CACHE_HOME/penstock/java`, else in ~/.cache). Every start on this Java and Spark uses it. After an upgrade of
     either it is not used any more: call this again.
     """
+    folder = class_data.folder()
     if remove:
-        files = list(class_data.folder().glob("*.classes"))
-        for file in files:
-            file.unlink()
-        output.done(f"removed {len(files)} files", removed=[str(file) for file in files])
+        removed = _remove(folder) if folder.is_dir() else []
+        output.done(f"removed {len(removed)} files", removed=[str(path) for path in removed])
         return
     need_extras(tables=True)
     archive = class_data.class_data(chosen_java())
-    folder = class_data.folder()
     folder.mkdir(parents=True, exist_ok=True)
     _protect(folder)
-    with tempfile.TemporaryDirectory(dir=folder, prefix="new-") as name:
+    with _alone(folder), tempfile.TemporaryDirectory(dir=folder, prefix=NEW) as name:
         new = Path(name, "classes")
         options = archive.writing(new)
         click.echo("Spark runs a small pipeline, and Java writes what it loaded: about a minute …", err=True)
@@ -107,6 +110,35 @@ def prepare_java(remove: bool) -> None:
         file=str(file),
         bytes=size,
     )
+
+
+def _remove(folder: Path) -> list[Path]:
+    """Remove all that this command has written; what that was."""
+    with _alone(folder) as left:
+        files = list(folder.glob("*.classes"))
+        for file in files:
+            file.unlink()
+        return files + left
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[list[Path]]:
+    """No other run of this command works in the folder meanwhile: else raises PipelineError. Removes what runs that
+    were killed have left, and yields what that was."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineError(f"another prepare-java works in {folder}: wait for its end") from None
+        except OSError:
+            pass  # NFS locks no folder
+        left = list(folder.glob(f"{NEW}*"))
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+        yield left
+    finally:
+        os.close(file)
 
 
 def _check(archive: class_data.ClassData, new: Path, started: list[str], writing: list[str]) -> None:

@@ -1,5 +1,6 @@
 """`penstock pipeline prepare-java`, with a Java that is a script, and a run of Spark that is none."""
 
+import fcntl
 import json
 import os
 import stat
@@ -85,6 +86,33 @@ def test_it_does_not_write_to_a_folder_of_another_user(monkeypatch: pytest.Monke
     assert isinstance(failed.exception, PipelineError)
     assert "belongs to another user" in failed.exception.message
     assert list(folder().iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_removed(monkeypatch: pytest.MonkeyPatch, java: Java) -> None:
+    assert json.loads(prepare(monkeypatch, b"", "--remove").stdout) == {"removed": []}
+    left = folder() / "new-killed"
+    for words in ((), ("--remove",)):
+        left.mkdir(parents=True)
+        (left / "classes").touch()
+        assert prepare(monkeypatch, b"whole, of jars", *words).exit_code == 0
+        assert not left.exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--remove",)])
+def test_what_another_run_is_writing_is_left_alone(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, java: Java
+) -> None:
+    theirs = folder() / "new-theirs"
+    theirs.mkdir(parents=True)
+    file = os.open(folder(), os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        failed = prepare(monkeypatch, b"whole, of jars", *words)
+    finally:
+        os.close(file)
+    assert isinstance(failed.exception, PipelineError)
+    assert "another prepare-java" in failed.exception.message
+    assert list(folder().iterdir()) == [theirs]
 
 
 @pytest.mark.parametrize("written", [b"cut off", b"whole, of other jars"])
