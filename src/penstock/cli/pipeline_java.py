@@ -98,9 +98,8 @@ def prepare_java(remove: bool) -> None:
         _protect(new)
         size = new.stat().st_size
         file = archive.file_of(size)
-        _sync(
-            new
-        )  # a file that has its name and its size, but not all that is in it, makes every start crash
+        # A file that has its name and its size, but not all that is in it, makes every start crash.
+        _sync(new)
         new.replace(file)
         _sync(folder)
     for old in archive.older():
