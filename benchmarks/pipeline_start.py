@@ -65,7 +65,7 @@ def main() -> None:
         run_demo(sys.argv[2], Path(sys.argv[3]))
         return
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    prepared = class_data(chosen_java()).file.is_file()
+    prepared = class_data(chosen_java()).file is not None
     with (
         tempfile.TemporaryDirectory() as name,
         launch(Path(name, "data"), "--set", "log.level=warning") as server,

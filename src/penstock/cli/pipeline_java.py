@@ -4,10 +4,16 @@ Java writes down what it loaded in a run. So one is made: a server of its own, s
 with all that most pipelines have, and queries.
 """
 
+import fcntl
 import json
+import os
+import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +34,8 @@ from .pipeline_group import pipeline_command
 MESSAGES: Final = 20_000
 BATCH: Final = 1_000
 WRITE_S: Final = 600.0  # Java needs 15 to 40 s of CPU to write it
+NEW: Final = "new-"
+STARTED: Final = "java.json"  # the arguments of the Java that writes it
 
 PIPELINE: Final = """
 name = "prepare"
@@ -72,33 +80,89 @@ def prepare_java(remove: bool) -> None:
     (`$XDG_CACHE_HOME/penstock/java`, else in ~/.cache). Every start on this Java and Spark uses it. After an upgrade of
     either it is not used any more: call this again.
     """
+    folder = class_data.folder()
     if remove:
-        files = list(class_data.folder().glob("*.classes"))
-        for file in files:
-            file.unlink()
-        output.done(f"removed {len(files)} files", removed=[str(file) for file in files])
+        removed = _remove(folder) if folder.is_dir() else []
+        output.done(f"removed {len(removed)} files", removed=[str(path) for path in removed])
         return
     need_extras(tables=True)
     archive = class_data.class_data(chosen_java())
-    archive.file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.file.parent, prefix="new-") as name:
+    folder.mkdir(parents=True, exist_ok=True)
+    _protect(folder)
+    with _alone(folder), tempfile.TemporaryDirectory(dir=folder, prefix=NEW) as name:
         new = Path(name, "classes")
         options = archive.writing(new)
         click.echo("Spark runs a small pipeline, and Java writes what it loaded: about a minute …", err=True)
         _run(Path(name), options)
-        made = class_data.ClassData(archive.java, new).using()
-        # A disk may be full.
-        if not made or probe(archive.java.home / "bin" / "java", *made) is None:
-            raise PipelineError(f"the Java in {archive.java.home} has not written its classes whole to {new}")
-        new.replace(archive.file)
-    for file in archive.older():
-        file.unlink()
-    size = archive.file.stat().st_size
+        _check(archive, new, json.loads(Path(name, STARTED).read_bytes()), options)
+        _protect(new)
+        size = new.stat().st_size
+        file = archive.file_of(size)
+        # A file that has its name and its size, but not all that is in it, makes every start crash.
+        _sync(new)
+        new.replace(file)
+        _sync(folder)
+    for old in archive.older():
+        old.unlink()
     output.done(
-        f"{archive.file} ({size / 1e6:.0f} MB) makes Spark start with less CPU; --remove removes it",
-        file=str(archive.file),
+        f"{file} ({size / 1e6:.0f} MB) makes Spark start with less CPU; --remove removes it",
+        file=str(file),
         bytes=size,
     )
+
+
+def _remove(folder: Path) -> list[Path]:
+    """Remove all that this command has written; what that was."""
+    with _alone(folder) as left:
+        files = list(folder.glob("*.classes"))
+        for file in files:
+            file.unlink()
+        return files + left
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[list[Path]]:
+    """No other run of this command works in the folder meanwhile: else raises PipelineError. Removes what runs that
+    were killed have left, and yields what that was."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineError(f"another prepare-java works in {folder}: wait for its end") from None
+        except OSError:
+            pass  # NFS locks no folder
+        left = list(folder.glob(f"{NEW}*"))
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+        yield left
+    finally:
+        os.close(file)
+
+
+def _check(archive: class_data.ClassData, new: Path, started: list[str], writing: list[str]) -> None:
+    """Raises PipelineError unless Java, started as Spark did, takes what it has written: a disk may be full."""
+    as_spark = [argument for argument in started if argument not in writing]
+    java = archive.java.home / "bin" / "java"
+    if not new.is_file() or probe(java, *as_spark, *archive.reading(new), archive.strict) is None:
+        raise PipelineError(f"the Java in {archive.java.home} does not take the classes that it has written")
+
+
+def _protect(path: Path) -> None:
+    """Let no other user write there, whatever the umask. Others may read: an image is built by root."""
+    about = path.stat()
+    if about.st_uid == os.getuid():
+        path.chmod(stat.S_IMODE(about.st_mode) & ~0o022)
+    if not class_data.is_safe(path):
+        raise PipelineError(f"{path} belongs to another user: set XDG_CACHE_HOME to a folder of this one's")
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _run(folder: Path, options: list[str]) -> None:
@@ -121,10 +185,17 @@ def main() -> None:
         spark = session("prepare-java", **settings)
         try:
             spark.sparkContext.setLogLevel("ERROR")
+            (folder / STARTED).write_text(json.dumps(_arguments(spark)))
             _load_classes(spark, server.url, folder)
             spark.stop()
         finally:
             end_java(WRITE_S)
+
+
+def _arguments(spark: Any) -> list[str]:
+    """What the JVM was started with: its class path and its options, which an archive must fit."""
+    java = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    return ["-cp", java.getClassPath(), *java.getInputArguments()]
 
 
 def _publish(url: str) -> None:

@@ -53,7 +53,7 @@ def spark(
                 f"   {COUNT:,} messages read and grouped in {seconds:.1f} s, after {ready - started:.1f} s for Spark to"
                 " start",
             )
-            if not class_data(chosen_java()).file.is_file():
+            if class_data(chosen_java()).file is None:
                 say(console, "   (`penstock pipeline prepare-java`, once, makes that quicker)")
             late, broken = publish_trouble(server.url, topic)
             second = pipeline.run(show_progress)

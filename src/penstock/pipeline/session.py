@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from .class_data import class_data
+from .errors import PipelineError
 from .java import chosen_java, find_java
 from .python import fork_script
 from .versions import CHECKPOINTING, WRAPPED
@@ -89,16 +91,26 @@ def session(
         python = _python(conf, None if submitted else scratch)
         changed["PYSPARK_PYTHON"] = changed["PYSPARK_DRIVER_PYTHON"] = python
     settings = settings_for(master, conf)
+    kept: list[str] = []
     if SparkContext._gateway is None and not submitted:  # the JVM is still to be started
         if _JAVA_OPTIONS not in conf:
-            settings = with_java_options(settings, class_data(chosen_java()).using())
+            kept = class_data(chosen_java()).using()
+            settings = with_java_options(settings, kept)
         if scratch is not None:
             settings = _within(settings, scratch, conf)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     with _environment(changed):
-        _launch(settings)
+        try:
+            _launch(settings)
+        except PySparkRuntimeError as error:
+            if not kept:
+                raise
+            raise PipelineError(
+                f"Java did not start with {kept[0]}: if that file is damaged, this removes it:"
+                " penstock pipeline prepare-java --remove"
+            ) from error
         return builder.getOrCreate()
 
 

@@ -1,5 +1,7 @@
 """Where the archive of Spark's classes is, and when Java is told of it."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,16 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def written(java: Java) -> ClassData:
     archive = class_data(java)
-    archive.file.parent.mkdir(parents=True, exist_ok=True)
-    archive.file.write_bytes(b"classes")
+    archive.stem.parent.mkdir(parents=True, exist_ok=True)
+    archive.stem.parent.chmod(0o755)
+    archive.file_of(7).write_bytes(b"classes")
+    archive.file_of(7).chmod(0o444)
     return archive
 
 
 def test_each_java_has_a_file_in_the_folder_for_caches(cache: Path, tmp_path: Path) -> None:
     one = written(Java(17, tmp_path / "a", "17.0.1"))
+    assert one.file
     assert one.file.is_relative_to(cache / "penstock" / "java")
     other = written(Java(17, tmp_path / "b", "17.0.1"))
     upgraded = written(Java(17, tmp_path / "a", "17.0.2"))
@@ -41,6 +46,44 @@ def test_java_is_told_of_a_file_that_is_there(version: int, option: str, tmp_pat
     used, log = archive.using()
     assert used == f"{option}{archive.file}"
     assert log.startswith("-Xlog:cds*=off")
+
+
+@pytest.mark.parametrize("damage", [b"class", b"", b"classes and more"])
+def test_a_file_of_another_size_than_it_had_is_not_used(damage: bytes, tmp_path: Path) -> None:
+    archive = written(Java(17, tmp_path / "a", "1"))
+    file = archive.file_of(7)
+    file.chmod(0o644)
+    file.write_bytes(damage)
+    assert archive.file is None
+    assert archive.using() == []
+    assert archive.older() == [file]
+
+
+@pytest.mark.parametrize(("folder", "file"), [(0o775, 0o444), (0o757, 0o444), (0o755, 0o464), (0o755, 0o446)])
+def test_what_others_may_write_is_not_used(folder: int, file: int, tmp_path: Path) -> None:
+    archive = written(Java(17, tmp_path / "a", "1"))
+    assert archive.file
+    archive.file.chmod(file)
+    archive.stem.parent.chmod(folder)
+    assert archive.using() == []
+
+
+def test_what_another_user_wrote_is_not_used_unless_root_did(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = written(Java(17, tmp_path / "a", "1"))
+    mine = archive.stem.parent.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: mine + 1)
+    assert bool(archive.using()) == (mine == 0)
+    whole = Path.stat
+
+    def of_another(path: Path, **options: bool) -> os.stat_result:
+        about = list(whole(path, **options))
+        about[stat.ST_UID] = mine + 2
+        return os.stat_result(about)
+
+    monkeypatch.setattr(Path, "stat", of_another)
+    assert archive.using() == []
 
 
 def test_one_without_an_archive_of_its_own_classes_cannot_write(tmp_path: Path) -> None:
