@@ -11,14 +11,18 @@ import shutil
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from penstock.pipeline.lake.store import Location
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.lake.store import Location, StoreError
 
 AT_ONCE: Final = 8  # files that are copied
+ATTEMPTS_MAX: Final = 3  # to fetch all
 _OFFSETS: Final = "offsets/"
 _COMMITS: Final = "commits/"
+_ALWAYS: Final = "metadata"  # the query's id: Spark writes it first, and never deletes it
 _METADATA: Final = "/_metadata/"
 _PATH: Final = re.compile(rb'"file:/[^"]*/checkpoint/(state/)')
 
@@ -34,10 +38,17 @@ class CheckpointCopy:
         self._folder = folder
         self._epoch = epoch
         self._known: dict[str, tuple[Stamp, str]] = {}  # what the store has, and its name there
+        self._old: list[str] = []  # copies that are of no use any more
         self._lock = threading.Lock()
 
     def restore(self) -> None:
         """Make `local` what the store has."""
+        for _ in range(ATTEMPTS_MAX - 1):
+            with suppress(FileNotFoundError):  # the run before deletes what it had confirmed meanwhile
+                return self._fetch_all()
+        return self._fetch_all()
+
+    def _fetch_all(self) -> None:
         shutil.rmtree(self._local, ignore_errors=True)
         prefix = f"{self._folder}/"
         there = [path.removeprefix(prefix) for path in self._store.files() if path.startswith(prefix)]
@@ -47,14 +58,25 @@ class CheckpointCopy:
             self._known = {name: (stamp, latest[name]) for name, stamp in zip(latest, stamps, strict=True)}
 
     def save(self) -> None:
-        """Copy what is new, and delete what Spark has deleted."""
+        """Copy what is new. Raises StoreError where Spark's files are gone: they were not Spark's to delete."""
         with self._lock:
             now = self._look()
+            if _ALWAYS in self._known and _ALWAYS not in now:
+                raise StoreError(
+                    ErrorKind.UNAVAILABLE, f"the files of the checkpoint in {self._local} are gone"
+                )
             changed = [name for name, stamp in now.items() if self._stamp(name) != stamp]
             with ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
                 for group in in_order(changed):
                     list(threads.map(lambda name: self._put(name, now[name]), group))
-                list(threads.map(self._delete, [name for name in self._known if name not in now]))
+            self._old += [self._known.pop(name)[1] for name in list(self._known) if name not in now]
+
+    def tidy(self) -> None:
+        """Delete the copies of what Spark has deleted or written again, as of the last `save`. For the run that counts:
+        another may be reading them."""
+        with self._lock, ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
+            list(threads.map(lambda copy: self._store.remove(f"{self._folder}/{copy}"), self._old))
+            self._old = []
 
     def _look(self) -> dict[str, Stamp]:
         found = {}
@@ -89,11 +111,7 @@ class CheckpointCopy:
         before = self._known.get(name, (stamp, copy))[1]
         self._known[name] = stamp, copy
         if before != copy:
-            self._store.remove(f"{self._folder}/{before}")
-
-    def _delete(self, name: str) -> None:
-        self._store.remove(f"{self._folder}/{self._known[name][1]}")
-        del self._known[name]
+            self._old.append(before)
 
 
 def placed(local: Path, name: str, content: bytes) -> bytes:

@@ -1,10 +1,11 @@
 """The copy of a checkpoint: what is copied when, and which copy counts. A folder stands for the store."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.lake.store import Location
+from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.run.checkpoint import CheckpointCopy, counting, in_order, placed
 
 
@@ -53,6 +54,8 @@ def test_a_checkpoint_goes_on_elsewhere(tmp_path: Path, store: Location) -> None
     write(first, offsets__1="b")
     (first / "offsets" / "0").unlink()
     copy.save()
+    assert "0/checkpoint/offsets/0.1" in store.files(), "it is not known yet whether this run counts"
+    copy.tidy()
     again = CheckpointCopy(second, store, "0/checkpoint", 2)
     again.restore()
     assert read(second) == {"metadata": "id", "offsets/1": "b", "commits/0": "", "state/0/1": "s"}
@@ -86,8 +89,38 @@ def test_a_file_that_is_written_again_has_one_copy(tmp_path: Path, store: Locati
     again.restore()
     write(second, state__v="again")
     again.save()
+    assert sorted(store.files()) == ["c/state/v.1", "c/state/v.2"]
+    again.tidy()
     assert store.files() == ["c/state/v.2"]
     assert store.read("c/state/v.2") == b"again"
+
+
+def test_local_files_that_are_gone_are_kept_in_the_store(tmp_path: Path, store: Location) -> None:
+    local, later = tmp_path / "local", tmp_path / "later"
+    copy = CheckpointCopy(local, store, "c", 1)
+    copy.restore()
+    write(local, metadata="id", offsets__0="a")
+    copy.save()
+    shutil.rmtree(local)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="are gone"):
+            copy.save()
+        copy.tidy()
+    CheckpointCopy(later, store, "c", 2).restore()
+    assert read(later) == {"metadata": "id", "offsets/0": "a"}
+
+
+def test_a_copy_that_goes_while_all_are_fetched(tmp_path: Path) -> None:
+    class Slow(Location, frozen=True):
+        def read(self, path: str) -> bytes:
+            self.remove("c/offsets/0.1")  # as the run before does
+            return super().read(path)
+
+    store = Slow.of(tmp_path / "store")
+    for name in ("metadata", "offsets/0", "offsets/1"):
+        store.write(f"c/{name}.1", b"x")
+    CheckpointCopy(tmp_path / "here", store, "c", 2).restore()
+    assert read(tmp_path / "here") == {"metadata": "x", "offsets/1": "x"}
 
 
 def test_paths_within_the_checkpoint_are_those_of_this_machine() -> None:
