@@ -13,20 +13,36 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from stat import S_ISREG
+from typing import Final, NamedTuple
 
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.lake.store import Location, StoreError
 
 AT_ONCE: Final = 8  # files that are copied
 ATTEMPTS_MAX: Final = 3  # to fetch all
-_OFFSETS: Final = "offsets/"
-_COMMITS: Final = "commits/"
 _ALWAYS: Final = "metadata"  # the query's id: Spark writes it first, and never deletes it
 _METADATA: Final = "/_metadata/"
 _PATH: Final = re.compile(rb'"file:/[^"]*/checkpoint/(state/)')
 
 Stamp = tuple[int, int]  # size, and time of change in ns
+
+
+class _Kind(NamedTuple):
+    """Files that Spark writes behind those of the kinds before."""
+
+    pattern: str
+    start: str = ""
+    end: str = ""
+
+
+_OFFSETS: Final = _Kind("offsets/*", start="offsets/")
+_KINDS: Final = (
+    _Kind("**/*"),
+    _Kind("**/*.zip", end=".zip"),  # of RocksDB, which name files beside them
+    _Kind("commits/*", start="commits/"),
+    _OFFSETS,
+)
 
 
 class CheckpointCopy:
@@ -75,20 +91,26 @@ class CheckpointCopy:
         """Delete the copies of what Spark has deleted or written again, as of the last `save`. For the run that counts:
         another may be reading them."""
         with self._lock, ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
-            list(threads.map(lambda copy: self._store.remove(f"{self._folder}/{copy}"), self._old))
+            kept = {copy for _, copy in self._known.values()}  # what Spark deleted may be there again
+            gone = [copy for copy in self._old if copy not in kept]
+            list(threads.map(lambda copy: self._store.remove(f"{self._folder}/{copy}"), gone))
             self._old = []
 
     def _look(self) -> dict[str, Stamp]:
-        found = {}
-        for path in self._local.rglob("*"):
-            try:
-                about = path.stat()
-            except FileNotFoundError:  # Spark deletes old files meanwhile
-                continue
-            if path.is_file() and not path.name.startswith(
-                "."
-            ):  # what Spark is still writing begins with a dot
-                found[str(path.relative_to(self._local))] = about.st_size, about.st_mtime_ns
+        """The files that there are. Spark writes meanwhile, so each kind is listed before what it needs, which it finds
+        written already: offsets, the commits before them, state."""
+        found: dict[str, Stamp] = {}
+        for kind in reversed(_KINDS):
+            for path in self._local.glob(kind.pattern):
+                name = str(path.relative_to(self._local))
+                if (
+                    path.name.startswith(".") or _kind(name) is not kind
+                ):  # Spark is still writing it; or later
+                    continue
+                with suppress(FileNotFoundError):  # Spark deletes old files meanwhile
+                    about = path.stat()
+                    if S_ISREG(about.st_mode):
+                        found[name] = about.st_size, about.st_mtime_ns
         return found
 
     def _stamp(self, name: str) -> Stamp | None:
@@ -132,11 +154,13 @@ def counting(copies: Iterable[str]) -> dict[str, str]:
 
 
 def in_order(names: Iterable[str]) -> list[list[str]]:
-    """Groups of files, to be copied one group after the other: offsets last, by batch."""
-    others: list[str] = []
-    commits: list[str] = []
-    offsets: list[str] = []
+    """Groups of files, to be copied one group after the other: what needs others behind them, offsets by batch."""
+    groups: dict[_Kind, list[str]] = {kind: [] for kind in _KINDS}
     for name in names:
-        kind = commits if name.startswith(_COMMITS) else offsets if name.startswith(_OFFSETS) else others
-        kind.append(name)
-    return [others, commits, *([name] for name in sorted(offsets, key=lambda name: int(Path(name).name)))]
+        groups[_kind(name)].append(name)
+    offsets = sorted(groups.pop(_OFFSETS), key=lambda name: int(Path(name).name))
+    return [*groups.values(), *([name] for name in offsets)]
+
+
+def _kind(name: str) -> _Kind:
+    return next(kind for kind in reversed(_KINDS) if name.startswith(kind.start) and name.endswith(kind.end))

@@ -1,5 +1,6 @@
 """The copy of a checkpoint: what is copied when, and which copy counts. A folder stands for the store."""
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -26,9 +27,10 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def test_offsets_come_last() -> None:
-    names = ["offsets/10", "metadata", "offsets/9", "commits/9", "state/0/1/10.delta"]
+    names = ["offsets/10", "metadata", "state/0/0/9.zip", "offsets/9", "commits/9", "state/0/0/SSTs/1.sst"]
     assert in_order(names) == [
-        ["metadata", "state/0/1/10.delta"],
+        ["metadata", "state/0/0/SSTs/1.sst"],
+        ["state/0/0/9.zip"],
         ["commits/9"],
         ["offsets/9"],
         ["offsets/10"],
@@ -108,6 +110,49 @@ def test_local_files_that_are_gone_are_kept_in_the_store(tmp_path: Path, store: 
         copy.tidy()
     CheckpointCopy(later, store, "c", 2).restore()
     assert read(later) == {"metadata": "id", "offsets/0": "a"}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_a_batch_that_ends_while_files_are_listed(
+    tmp_path: Path, store: Location, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    local, later = tmp_path / "local", tmp_path / "later"
+    copy = CheckpointCopy(local, store, "c", 1)
+    copy.restore()
+    write(local, metadata="id", offsets__0="0")
+    batch = iter(["state/0/0/SSTs/1.sst", "state/0/0/1.zip", "commits/0", "offsets/1"])
+    listed = Path.glob
+
+    def glob(self: Path, pattern: str) -> list[Path]:
+        found = list(listed(self, pattern))
+        write(local, **{name.replace("/", "__"): "1" for name in itertools.islice(batch, at_once)})
+        return found
+
+    monkeypatch.setattr(Path, "glob", glob)
+    copy.save()
+    monkeypatch.undo()
+    CheckpointCopy(later, store, "c", 2).restore()
+    there = read(later)
+    needs = {
+        "offsets/1": "commits/0",
+        "commits/0": "state/0/0/1.zip",
+        "state/0/0/1.zip": "state/0/0/SSTs/1.sst",
+    }
+    assert all(needed in there for name, needed in needs.items() if name in there), there
+
+
+def test_what_spark_writes_again_stays(tmp_path: Path, store: Location) -> None:
+    local = tmp_path / "local"
+    copy = CheckpointCopy(local, store, "c", 1)
+    copy.restore()
+    write(local, metadata="id", state__v="1")
+    copy.save()
+    (local / "state" / "v").unlink()
+    copy.save()
+    write(local, state__v="2")
+    copy.save()
+    copy.tidy()
+    assert store.read("c/state/v.1") == b"2"
 
 
 def test_a_copy_that_goes_while_all_are_fetched(tmp_path: Path) -> None:
