@@ -18,11 +18,13 @@ from tests.support.waiting import until
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.lake.epochs import Epochs, Overtaken, State
+from penstock.pipeline.lake.epochs import Epochs, Overtaken
+from penstock.pipeline.lake.epochs import State as Remembered
 from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.run.holder import this_process
 from penstock.pipeline.run.process import Job
+from penstock.pipeline.run.redrive import State, write_down, written
 from penstock.pipeline.run.remote import Lease, StoreFolder
 from penstock.pipeline.run.reset import forget
 from penstock.pipeline.run.supervise import Supervisor
@@ -52,13 +54,13 @@ def again(folder: StoreFolder) -> StoreFolder:
 def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: ObjectStore) -> None:
     place = Location.of(store.folder(), store.options)
     first, second = Epochs(place), Epochs(place)
-    assert first.look() == second.look() == State(0, 0)
-    assert first.claim(State(0, 0)) == 1
+    assert first.look() == second.look() == Remembered(0, 0)
+    assert first.claim(Remembered(0, 0)) == 1
     with pytest.raises(Overtaken):
-        second.claim(State(0, 0))
+        second.claim(Remembered(0, 0))
     first.confirm(1, 7)
     seen = second.look()
-    assert seen == State(1, 7)
+    assert seen == Remembered(1, 7)
     first.confirm(1)
     with pytest.raises(Overtaken):
         second.claim(seen)  # the other has gone on since
@@ -67,7 +69,7 @@ def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: Obje
         with pytest.raises(Overtaken):
             first.confirm(1)
     second.confirm(2)
-    assert Epochs(place).look() == State(2, 7)
+    assert Epochs(place).look() == Remembered(2, 7)
 
 
 def test_a_lease_that_is_written_is_held(
@@ -160,6 +162,15 @@ def test_a_checkpoint_that_is_gone_here_is_not_gone(folder: StoreFolder) -> None
             folder.begin_batch(1)
         folder.begin(local=True)
         assert (folder.checkpoint / "metadata").read_text() == "id"
+
+
+def test_a_redrive_that_was_overtaken_keeps_the_later_ones_list(folder: StoreFolder) -> None:
+    write_down(State(number=1), folder, 9)
+    write_down(State(number=2), folder, 10)
+    assert written(folder) == State(number=2)
+    assert [name for name in folder.names() if "redriven" in name] == ["redriven.10.json"]
+    write_down(State(number=1), folder, 9)
+    assert written(folder) == State(number=2)
 
 
 def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:

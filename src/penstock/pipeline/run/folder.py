@@ -169,6 +169,10 @@ class Folder:
         """Whether there is a file."""
         return (self._here / name).exists()
 
+    def names(self) -> list[str]:
+        """Of the files in the folder itself, and maybe of others by their paths."""
+        return [path.name for path in self._here.iterdir()] if self._here.exists() else []
+
     def replace(self, name: str, content: bytes) -> None:
         """Write a file whole or not at all."""
         path = self._here / name

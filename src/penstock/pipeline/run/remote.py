@@ -3,7 +3,7 @@
 <state>/<name>/lease          who runs the pipeline; written every few seconds as long as it runs
                epochs/        which run may go on (`lake.epochs`), and which generation counts
                <generation>/  owner.json and checkpoint/; a new one where the checkpoint was forgotten
-               status.json, control, redriven.json
+               status.json, control, redriven.<epoch>.json
 
 The lease tells people that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
 paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed: a run that
@@ -144,6 +144,10 @@ class StoreFolder(Folder):
     def has(self, name: str) -> bool:
         with self.store.reached("the state"):
             return self.store.has(self._path(name))
+
+    def names(self) -> list[str]:
+        with self.store.reached("the state"):
+            return self.store.files()
 
     def replace(self, name: str, content: bytes) -> None:
         with self.store.reached("the state"):
