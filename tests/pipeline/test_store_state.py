@@ -22,7 +22,7 @@ from penstock.pipeline.lake.epochs import Epochs, Overtaken
 from penstock.pipeline.lake.epochs import State as Remembered
 from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.run.handle import Pipeline
-from penstock.pipeline.run.holder import this_process
+from penstock.pipeline.run.holder import dead, this_process
 from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.redrive import State, write_down, written
 from penstock.pipeline.run.remote import Lease, StoreFolder
@@ -93,6 +93,22 @@ def test_a_lease_that_is_written_is_held(
         folder.confirm()
     assert not again(folder).in_use()
     assert folder.holder() is None
+
+
+def test_a_store_whose_clock_is_slow_tells_who_runs(
+    folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Lease(folder, beat_s=0.05):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))  # another machine
+        monkeypatch.setattr(Location, "age_s", lambda place, path: 3600.0)
+        assert again(folder).in_use()
+    assert not again(folder).in_use()
+
+
+def test_a_pid_counts_where_it_was_given() -> None:
+    gone = msgspec.structs.replace(this_process(), pid=2**22 + 1)
+    assert dead(gone)
+    assert not dead(msgspec.structs.replace(gone, boot=gone.boot.replace("pid:[", "pid:[1")))
 
 
 def test_a_lease_that_nobody_writes_is_taken_over(

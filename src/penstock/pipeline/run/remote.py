@@ -38,6 +38,7 @@ from .holder import Holder, dead, this_process
 from .local import here, make_private
 
 BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
+LOOK_S: Final = 1.0  # between two looks whether it is written
 LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
 
 
@@ -77,7 +78,18 @@ class StoreFolder(Folder):
         if holder is None or dead(holder):
             return False
         with self.store.reached("the state"):
-            return self.store.age_s("lease") < LEASE_S
+            if self.store.age_s("lease") < LEASE_S:
+                return True
+        return self.written_since(holder, BEAT_S + LOOK_S)  # the store's clock need not be ours
+
+    def written_since(self, seen: Holder, watched_s: float) -> bool:
+        """Whether somebody writes the lease: no other clock counts, only that it changes."""
+        until = time.monotonic() + watched_s
+        while time.monotonic() < until:
+            time.sleep(min(LOOK_S, watched_s / 4))
+            if (now := self.holder()) != seen:
+                return now is not None
+        return False
 
     def holder(self) -> Holder | None:
         """Who says that the pipeline runs."""
@@ -246,21 +258,12 @@ class Lease:
             self._lock.__exit__(kind, error, trace)
 
     def _is_held(self) -> bool:
-        """Whether somebody writes the lease: no clock of another machine counts, only that it changes.
-
-        For the holder of the lock: on this machine a run is over when its worker is, not when its process is."""
+        """Whether somebody writes the lease. For the holder of the lock: on this machine a run is over when its worker is,
+        not when its process is."""
         first = self._folder.holder()
         if first is None or dead(first):
             return False
-        until = time.monotonic() + self._lease_s
-        while time.monotonic() < until:
-            time.sleep(min(1.0, self._beat_s))
-            now = self._folder.holder()
-            if now is None:
-                return False
-            if now != first:
-                return True
-        return False
+        return self._folder.written_since(first, self._lease_s)
 
     def _in_use(self) -> PipelineError:
         with suppress(PenstockError):
