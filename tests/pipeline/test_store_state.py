@@ -189,6 +189,20 @@ def test_a_redrive_that_was_overtaken_keeps_the_later_ones_list(folder: StoreFol
     assert written(folder) == State(number=2)
 
 
+def test_a_checkpoint_of_other_topics_is_refused(folder: StoreFolder, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(PLAIN)
+    with folder.locked():
+        folder.own(load_spec(file, state=tmp_path))
+        folder.begin(local=True)
+        folder.checkpoint.mkdir(parents=True)
+        (folder.checkpoint / "metadata").write_text('{"id": "a"}')
+        folder.begin_batch(0)
+    file.write_text(PLAIN.replace('["in"]', '["other"]'))
+    with pytest.raises(PipelineError, match=r"but .* now reads"):
+        again(folder).check_owner(load_spec(file, state=tmp_path))
+
+
 def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:
     with folder.locked():
         folder.begin(local=False)

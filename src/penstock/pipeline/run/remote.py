@@ -32,7 +32,7 @@ from penstock.pipeline.lake.epochs import Epochs, Overtaken
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.spec.spec import Spec
 
-from .checkpoint import CheckpointCopy
+from .checkpoint import CheckpointCopy, counting
 from .folder import Folder, Held, Lock, lock_held
 from .holder import Holder, dead, this_process
 from .local import here, make_private
@@ -189,8 +189,14 @@ class StoreFolder(Folder):
 
     def _path(self, name: str) -> str:
         """Where a file is: what belongs to the checkpoint is below its generation."""
-        of_checkpoint = name == "owner.json" or name.startswith("checkpoint/")
-        return f"{self._numbered()}/{name}" if of_checkpoint else name
+        if name == "owner.json":
+            return f"{self._numbered()}/{name}"
+        if name.startswith("checkpoint/"):
+            path = f"{self._numbered()}/{name}"
+            return counting(copy for copy in self.store.files() if copy.startswith(f"{path}.")).get(
+                path, path
+            )
+        return name
 
     def _numbered(self) -> int:
         if self._generation is None:
