@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.declared import Bench
@@ -17,16 +18,19 @@ from tests.support.waiting import until
 
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
-from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.lake.epochs import Epochs, Overtaken
 from penstock.pipeline.lake.epochs import State as Remembered
+from penstock.pipeline.lake.options import table_at
 from penstock.pipeline.lake.store import Location, StoreError
+from penstock.pipeline.lake.values import Batch
 from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.run.holder import dead, this_process
 from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.redrive import State, write_down, written
 from penstock.pipeline.run.remote import Lease, StoreFolder
 from penstock.pipeline.run.reset import forget
+from penstock.pipeline.run.state import folder_of
 from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
@@ -203,6 +207,26 @@ def test_a_checkpoint_of_other_topics_is_refused(folder: StoreFolder, tmp_path: 
         again(folder).check_owner(load_spec(file, state=tmp_path))
 
 
+def test_a_batch_of_a_forgotten_checkpoint_comes_into_no_emptied_table(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(PLAIN.replace('topic = "out"', 'path = "out"'))
+    spec = load_spec(file, state=tmp_path / "state")
+    here = folder_of(spec)
+    with here.locked():
+        here.own(spec)
+        here.checkpoint.mkdir()
+        (here.checkpoint / "metadata").write_text('{"id":"old"}')
+    (path,) = (sink.path for sink in spec.sinks.values())
+    table = table_at(Location.of(path))
+    batch = Batch(files=(), schema=pa.schema([("n", pa.int64())]), partition_by=(), writer="old", number=3)
+    table.commit(batch)
+    forget(spec)
+    with pytest.raises(BatchConflict):
+        table.commit(msgspec.structs.replace(batch, number=4))
+    table.commit(msgspec.structs.replace(batch, writer="new", number=0))
+    forget(spec)
+
+
 def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:
     with folder.locked():
         folder.begin(local=False)
@@ -225,7 +249,7 @@ def test_a_folder_that_others_may_use_is_refused(folder: StoreFolder, tmp_path: 
 WORKER = """
 import sys
 import penstock.pipeline.session as module
-from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.run.worker import main
 
 def session(name, master, *, scratch, **conf):

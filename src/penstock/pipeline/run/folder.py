@@ -102,6 +102,12 @@ class Folder:
         )
         self.replace("owner.json", msgspec.json.encode(owner))
 
+    def query(self) -> str:
+        """The id of the checkpoint's query; empty where there is none."""
+        with suppress(PipelineError):
+            return str((self.read("checkpoint/metadata", dict[str, Any]) or {}).get("id", ""))
+        return ""
+
     def forget(self) -> None:
         """Remove the checkpoint: the next run begins from the start."""
         gone = self._here / "checkpoint.gone"  # first out of the way: half a checkpoint is worse than none
