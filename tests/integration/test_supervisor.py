@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.client.http import HttpClient
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.events import last_events
@@ -88,6 +89,18 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         with HttpClient(server.url) as client:
             client.create_topic(TopicName.parse("in"))
         yield Runs(tmp_path, server)
+
+
+def test_a_store_that_is_away_at_the_end_hides_no_error(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(folder: Folder) -> None:
+        raise PenstockError(ErrorKind.UNAVAILABLE, "away")
+
+    def watch(supervisor: Supervisor, event: dict[str, Any]) -> None:
+        monkeypatch.setattr(Folder, "clear_control", away)
+        monkeypatch.setattr(Folder, "vacate", away)
+
+    with pytest.raises(PipelineError, match="it was plan"):
+        runs.run([failed("plan", retried=False, planned=False)], on=watch)
 
 
 def test_what_may_pass_is_tried_again_and_sums_go_on(runs: Runs) -> None:

@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.declared import Bench
@@ -13,16 +16,27 @@ from tests.pipeline.test_declared import COUNTS, STATEFUL, flight
 from tests.support.object_store import ObjectStore
 from tests.support.waiting import until
 
-from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.lake.epochs import Epochs, Overtaken, State
-from penstock.pipeline.lake.store import Location
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import BatchConflict, PipelineError
+from penstock.pipeline.lake.epochs import Epochs, Overtaken
+from penstock.pipeline.lake.epochs import State as Remembered
+from penstock.pipeline.lake.options import table_at
+from penstock.pipeline.lake.store import Location, StoreError
+from penstock.pipeline.lake.values import Batch
 from penstock.pipeline.run.handle import Pipeline
-from penstock.pipeline.run.holder import this_process
+from penstock.pipeline.run.holder import dead, this_process
+from penstock.pipeline.run.process import Job
+from penstock.pipeline.run.redrive import State, write_down, written
 from penstock.pipeline.run.remote import Lease, StoreFolder
 from penstock.pipeline.run.reset import forget
+from penstock.pipeline.run.state import folder_of
+from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running
+
+PLAIN = 'name = "p"\n[sources.s]\ntopics = ["in"]\n[sinks.k]\ninput = "s"\ntopic = "out"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +58,13 @@ def again(folder: StoreFolder) -> StoreFolder:
 def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: ObjectStore) -> None:
     place = Location.of(store.folder(), store.options)
     first, second = Epochs(place), Epochs(place)
-    assert first.look() == second.look() == State(0, 0)
-    assert first.claim(State(0, 0)) == 1
+    assert first.look() == second.look() == Remembered(0, 0)
+    assert first.claim(Remembered(0, 0)) == 1
     with pytest.raises(Overtaken):
-        second.claim(State(0, 0))
+        second.claim(Remembered(0, 0))
     first.confirm(1, 7)
     seen = second.look()
-    assert seen == State(1, 7)
+    assert seen == Remembered(1, 7)
     first.confirm(1)
     with pytest.raises(Overtaken):
         second.claim(seen)  # the other has gone on since
@@ -59,19 +73,22 @@ def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: Obje
         with pytest.raises(Overtaken):
             first.confirm(1)
     second.confirm(2)
-    assert Epochs(place).look() == State(2, 7)
+    assert Epochs(place).look() == Remembered(2, 7)
 
 
-def test_a_lease_that_is_written_is_held(folder: StoreFolder) -> None:
+def test_a_lease_that_is_written_is_held(
+    folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Lease(folder, beat_s=0.05) as lease:
         assert folder.epoch == 1
-        assert lease.files == ()
+        assert len(lease.files) == 1
         until(again(folder).in_use)
-        with (
-            pytest.raises(PipelineError, match=rf"is in use by process {os.getpid()} on "),
-            Lease(again(folder), lease_s=300),
-        ):
-            pass
+        for where in ("here", "there"):
+            said = rf"is in use by process {os.getpid()}{': ' if where == 'here' else ' on '}"
+            with pytest.raises(PipelineError, match=said), Lease(again(folder), lease_s=300):
+                pass
+            (tmp_path / "other").mkdir(exist_ok=True)
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))  # another machine
         assert not folder.asked_to_stop()
         again(folder).ask_to_stop()
         until(folder.asked_to_stop)
@@ -82,8 +99,28 @@ def test_a_lease_that_is_written_is_held(folder: StoreFolder) -> None:
     assert folder.holder() is None
 
 
-def test_a_lease_that_nobody_writes_is_taken_over(folder: StoreFolder) -> None:
+def test_a_store_whose_clock_is_slow_tells_who_runs(
+    folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Lease(folder, beat_s=0.05):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))  # another machine
+        monkeypatch.setattr(Location, "age_s", lambda place, path: 3600.0)
+        assert again(folder).in_use()
+    assert not again(folder).in_use()
+
+
+def test_a_pid_counts_where_it_was_given() -> None:
+    gone = msgspec.structs.replace(this_process(), pid=2**22 + 1)
+    assert dead(gone)
+    assert not dead(msgspec.structs.replace(gone, boot=gone.boot.replace("pid:[", "pid:[1")))
+
+
+def test_a_lease_that_nobody_writes_is_taken_over(
+    folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Lease(folder, beat_s=1000):  # as of a process that is paused
+        (tmp_path / "other").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))  # another machine
         late = again(folder)
         with Lease(late, beat_s=0.05, lease_s=0.2):
             late.confirm()
@@ -98,6 +135,96 @@ def test_a_process_of_this_machine_that_is_gone_holds_nothing(folder: StoreFolde
     assert not folder.in_use()
     with Lease(folder, lease_s=1000):
         until(folder.in_use)
+
+
+def test_a_worker_holds_the_state_longer_than_its_supervisor(folder: StoreFolder) -> None:
+    with Lease(folder) as lease:
+        worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=lease.files)
+    try:
+        gone = msgspec.structs.replace(this_process(), pid=2**22 + 1)
+        folder.replace("lease", msgspec.json.encode(gone))  # the supervisor was killed
+        assert folder.in_use()
+        with pytest.raises(PipelineError, match="is in use"), Lease(again(folder)):
+            pass
+    finally:
+        worker.communicate()
+    assert not folder.in_use()
+    with Lease(again(folder), lease_s=1000):
+        assert folder.in_use()
+
+
+def test_the_end_of_a_run_leaves_a_later_ones_files(folder: StoreFolder) -> None:
+    late = again(folder)
+    for run in (folder, late):
+        run.taken(run.epochs.claim(run.epochs.look()))
+        run.begin(local=True)
+        run.scratch.mkdir(parents=True)
+        (run.checkpoint / "offsets").mkdir(parents=True)
+    folder.clean_scratch()
+    assert not folder.checkpoint.exists()
+    assert (late.checkpoint / "offsets").is_dir()
+    assert late.scratch.is_dir()
+    folder.scratch.mkdir(parents=True)
+    late.clean_scratch()
+    assert not folder.scratch.exists()
+    assert not late.scratch.exists()
+
+
+def test_a_checkpoint_that_is_gone_here_is_not_gone(folder: StoreFolder) -> None:
+    with folder.locked():
+        folder.begin(local=True)
+        folder.checkpoint.mkdir(parents=True)
+        (folder.checkpoint / "metadata").write_text("id")
+        folder.begin_batch(0)
+        shutil.rmtree(folder.checkpoint)  # as systemd-tmpfiles does
+        folder.save()
+        with pytest.raises(StoreError, match="are gone"):
+            folder.begin_batch(1)
+        folder.begin(local=True)
+        assert (folder.checkpoint / "metadata").read_text() == "id"
+
+
+def test_a_redrive_that_was_overtaken_keeps_the_later_ones_list(folder: StoreFolder) -> None:
+    write_down(State(number=1), folder, 9)
+    write_down(State(number=2), folder, 10)
+    assert written(folder) == State(number=2)
+    assert [name for name in folder.names() if "redriven" in name] == ["redriven.10.json"]
+    write_down(State(number=1), folder, 9)
+    assert written(folder) == State(number=2)
+
+
+def test_a_checkpoint_of_other_topics_is_refused(folder: StoreFolder, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(PLAIN)
+    with folder.locked():
+        folder.own(load_spec(file, state=tmp_path))
+        folder.begin(local=True)
+        folder.checkpoint.mkdir(parents=True)
+        (folder.checkpoint / "metadata").write_text('{"id": "a"}')
+        folder.begin_batch(0)
+    file.write_text(PLAIN.replace('["in"]', '["other"]'))
+    with pytest.raises(PipelineError, match=r"but .* now reads"):
+        again(folder).check_owner(load_spec(file, state=tmp_path))
+
+
+def test_a_batch_of_a_forgotten_checkpoint_comes_into_no_emptied_table(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(PLAIN.replace('topic = "out"', 'path = "out"'))
+    spec = load_spec(file, state=tmp_path / "state")
+    here = folder_of(spec)
+    with here.locked():
+        here.own(spec)
+        here.checkpoint.mkdir()
+        (here.checkpoint / "metadata").write_text('{"id":"old"}')
+    (path,) = (sink.path for sink in spec.sinks.values())
+    table = table_at(Location.of(path))
+    batch = Batch(files=(), schema=pa.schema([("n", pa.int64())]), partition_by=(), writer="old", number=3)
+    table.commit(batch)
+    forget(spec)
+    with pytest.raises(BatchConflict):
+        table.commit(msgspec.structs.replace(batch, number=4))
+    table.commit(msgspec.structs.replace(batch, writer="new", number=0))
+    forget(spec)
 
 
 def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:
@@ -116,6 +243,42 @@ def test_a_folder_that_others_may_use_is_refused(folder: StoreFolder, tmp_path: 
     (tmp_path / f"penstock-{os.getuid()}").mkdir(mode=0o755)
     with pytest.raises(PipelineError, match="is not this user's alone"):
         folder.begin(local=True)
+
+
+# A worker up to its session, which writes into the scratch folder before there is a checkpoint.
+WORKER = """
+import sys
+import penstock.pipeline.session as module
+from penstock.pipeline.errors import BatchConflict, PipelineError
+from penstock.pipeline.run.worker import main
+
+def session(name, master, *, scratch, **conf):
+    module._within({}, scratch, conf)
+    raise PipelineError(f"a session in {scratch}")
+
+module.session = session
+sys.exit(main())
+"""
+
+
+def test_the_folder_on_this_machine_is_private_before_a_session_starts(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = os.umask(0o022)
+    try:
+        with running() as server, HttpClient(server.url) as client:
+            client.create_topic(TopicName.parse("in"))
+            options = "\n".join(f'{name} = "{text}"' for name, text in store.options.items())
+            (tmp_path / "p.toml").write_text(f"{PLAIN}[storage]\n{options}\n")
+            file, state = tmp_path / "p.toml", store.folder()
+            spec = load_spec(file, url=server.url, state=state)
+            job = Job(file=str(file), url=server.url, state=state)
+            with pytest.raises(PipelineError, match="a session in"):
+                Supervisor(spec, job, lambda event: None, command=(sys.executable, "-c", WORKER)).run()
+    finally:
+        os.umask(before)
+    StoreFolder(str(spec.home), store.options).begin(local=True)
 
 
 @pytest.mark.parametrize("url", ["hdfs://host/state", "s3://bucket?x=1", "s3://me:secret@bucket/s"])

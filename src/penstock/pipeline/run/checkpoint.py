@@ -11,18 +11,38 @@ import shutil
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from stat import S_ISREG
+from typing import Final, NamedTuple
 
-from penstock.pipeline.lake.store import Location
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.lake.store import Location, StoreError
 
 AT_ONCE: Final = 8  # files that are copied
-_OFFSETS: Final = "offsets/"
-_COMMITS: Final = "commits/"
+ATTEMPTS_MAX: Final = 3  # to fetch all
+_ALWAYS: Final = "metadata"  # the query's id: Spark writes it first, and never deletes it
 _METADATA: Final = "/_metadata/"
 _PATH: Final = re.compile(rb'"file:/[^"]*/checkpoint/(state/)')
 
 Stamp = tuple[int, int]  # size, and time of change in ns
+
+
+class _Kind(NamedTuple):
+    """Files that Spark writes behind those of the kinds before."""
+
+    pattern: str
+    start: str = ""
+    end: str = ""
+
+
+_OFFSETS: Final = _Kind("offsets/*", start="offsets/")
+_KINDS: Final = (
+    _Kind("**/*"),
+    _Kind("**/*.zip", end=".zip"),  # of RocksDB, which name files beside them
+    _Kind("commits/*", start="commits/"),
+    _OFFSETS,
+)
 
 
 class CheckpointCopy:
@@ -34,10 +54,17 @@ class CheckpointCopy:
         self._folder = folder
         self._epoch = epoch
         self._known: dict[str, tuple[Stamp, str]] = {}  # what the store has, and its name there
+        self._old: list[str] = []  # copies that are of no use any more
         self._lock = threading.Lock()
 
     def restore(self) -> None:
         """Make `local` what the store has."""
+        for _ in range(ATTEMPTS_MAX - 1):
+            with suppress(FileNotFoundError):  # the run before deletes what it had confirmed meanwhile
+                return self._fetch_all()
+        return self._fetch_all()
+
+    def _fetch_all(self) -> None:
         shutil.rmtree(self._local, ignore_errors=True)
         prefix = f"{self._folder}/"
         there = [path.removeprefix(prefix) for path in self._store.files() if path.startswith(prefix)]
@@ -47,26 +74,43 @@ class CheckpointCopy:
             self._known = {name: (stamp, latest[name]) for name, stamp in zip(latest, stamps, strict=True)}
 
     def save(self) -> None:
-        """Copy what is new, and delete what Spark has deleted."""
+        """Copy what is new. Raises StoreError where Spark's files are gone: they were not Spark's to delete."""
         with self._lock:
             now = self._look()
+            if _ALWAYS in self._known and _ALWAYS not in now:
+                raise StoreError(
+                    ErrorKind.UNAVAILABLE, f"the files of the checkpoint in {self._local} are gone"
+                )
             changed = [name for name, stamp in now.items() if self._stamp(name) != stamp]
             with ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
                 for group in in_order(changed):
                     list(threads.map(lambda name: self._put(name, now[name]), group))
-                list(threads.map(self._delete, [name for name in self._known if name not in now]))
+            self._old += [self._known.pop(name)[1] for name in list(self._known) if name not in now]
+
+    def tidy(self) -> None:
+        """Delete the copies of what Spark has deleted or written again, as of the last `save`. For the run that counts:
+        another may be reading them."""
+        with self._lock, ThreadPoolExecutor(AT_ONCE, "checkpoint") as threads:
+            kept = {copy for _, copy in self._known.values()}  # what Spark deleted may be there again
+            gone = [copy for copy in self._old if copy not in kept]
+            list(threads.map(lambda copy: self._store.remove(f"{self._folder}/{copy}"), gone))
+            self._old = []
 
     def _look(self) -> dict[str, Stamp]:
-        found = {}
-        for path in self._local.rglob("*"):
-            try:
-                about = path.stat()
-            except FileNotFoundError:  # Spark deletes old files meanwhile
-                continue
-            if path.is_file() and not path.name.startswith(
-                "."
-            ):  # what Spark is still writing begins with a dot
-                found[str(path.relative_to(self._local))] = about.st_size, about.st_mtime_ns
+        """The files that there are. Spark writes meanwhile, so each kind is listed before what it needs, which it finds
+        written already: offsets, the commits before them, state."""
+        found: dict[str, Stamp] = {}
+        for kind in reversed(_KINDS):
+            for path in self._local.glob(kind.pattern):
+                name = str(path.relative_to(self._local))
+                if (
+                    path.name.startswith(".") or _kind(name) is not kind
+                ):  # Spark is still writing it; or later
+                    continue
+                with suppress(FileNotFoundError):  # Spark deletes old files meanwhile
+                    about = path.stat()
+                    if S_ISREG(about.st_mode):
+                        found[name] = about.st_size, about.st_mtime_ns
         return found
 
     def _stamp(self, name: str) -> Stamp | None:
@@ -89,11 +133,7 @@ class CheckpointCopy:
         before = self._known.get(name, (stamp, copy))[1]
         self._known[name] = stamp, copy
         if before != copy:
-            self._store.remove(f"{self._folder}/{before}")
-
-    def _delete(self, name: str) -> None:
-        self._store.remove(f"{self._folder}/{self._known[name][1]}")
-        del self._known[name]
+            self._old.append(before)
 
 
 def placed(local: Path, name: str, content: bytes) -> bytes:
@@ -114,11 +154,13 @@ def counting(copies: Iterable[str]) -> dict[str, str]:
 
 
 def in_order(names: Iterable[str]) -> list[list[str]]:
-    """Groups of files, to be copied one group after the other: offsets last, by batch."""
-    others: list[str] = []
-    commits: list[str] = []
-    offsets: list[str] = []
+    """Groups of files, to be copied one group after the other: what needs others behind them, offsets by batch."""
+    groups: dict[_Kind, list[str]] = {kind: [] for kind in _KINDS}
     for name in names:
-        kind = commits if name.startswith(_COMMITS) else offsets if name.startswith(_OFFSETS) else others
-        kind.append(name)
-    return [others, commits, *([name] for name in sorted(offsets, key=lambda name: int(Path(name).name)))]
+        groups[_kind(name)].append(name)
+    offsets = sorted(groups.pop(_OFFSETS), key=lambda name: int(Path(name).name))
+    return [*groups.values(), *([name] for name in offsets)]
+
+
+def _kind(name: str) -> _Kind:
+    return next(kind for kind in reversed(_KINDS) if name.startswith(kind.start) and name.endswith(kind.end))

@@ -66,7 +66,7 @@ class Folder:
 
     def in_use(self) -> bool:
         """Whether a process holds the lock. Creates nothing."""
-        return _in_use(self.lock)
+        return lock_held(self.lock)
 
     def owner(self) -> Owner | None:
         """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours."""
@@ -101,6 +101,12 @@ class Folder:
             pipeline=spec.name, fingerprint=fingerprint(spec), sources=source_topics(spec), start=start
         )
         self.replace("owner.json", msgspec.json.encode(owner))
+
+    def query(self) -> str:
+        """The id of the checkpoint's query; empty where there is none."""
+        with suppress(PipelineError):
+            return str((self.read("checkpoint/metadata", dict[str, Any]) or {}).get("id", ""))
+        return ""
 
     def forget(self) -> None:
         """Remove the checkpoint: the next run begins from the start."""
@@ -169,6 +175,10 @@ class Folder:
         """Whether there is a file."""
         return (self._here / name).exists()
 
+    def names(self) -> list[str]:
+        """Of the files in the folder itself, and maybe of others by their paths."""
+        return [path.name for path in self._here.iterdir()] if self._here.exists() else []
+
     def replace(self, name: str, content: bytes) -> None:
         """Write a file whole or not at all."""
         path = self._here / name
@@ -195,7 +205,8 @@ class Folder:
 
 
 class Lock:
-    """A folder in use; given back when the process ends, however it ends. A context manager."""
+    """A folder in use; given back when the process ends, however it ends, and with it each that has `files`. A context
+    manager."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -219,7 +230,8 @@ class Lock:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip()
             os.close(file)
             who = f" by process {holder}" if holder else ""
-            raise PipelineError(f"the state folder {home} is in use{who}: the pipeline is running") from None
+            text = f"the state folder {self._folder.home} is in use{who}: the pipeline is running"
+            raise PipelineError(text) from None
         if not _is_at(file, self._folder.lock):
             os.close(file)
             return False
@@ -250,7 +262,7 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def _in_use(lock: Path) -> bool:
+def lock_held(lock: Path) -> bool:
     """Whether a process holds the lock. Creates nothing."""
     try:
         file = os.open(lock, os.O_RDWR | os.O_CLOEXEC)

@@ -4,11 +4,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pyspark.sql import SparkSession
 
+from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.session import session
 from penstock.pipeline.spec.parse import load_spec
@@ -239,7 +241,8 @@ class Pipeline:
                 )
                 self._reporter.close()
             if self._restarts is None:
-                self._folder.vacate()
+                with suppress(PenstockError):  # of a store that is away: the error is said, not this one
+                    self._folder.vacate()
         finally:
             self._lock.__exit__(None, None, None)
             self._over.set()

@@ -10,7 +10,7 @@ import msgspec
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `boot` is the run of its machine, `beat` another text each time."""
+    """A process. `boot` is the run of its machine and where its `pid` counts, `beat` another text each time."""
 
     host: str
     boot: str
@@ -39,6 +39,8 @@ def dead(holder: Holder) -> bool:
 @cache
 def _boot() -> str:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        # Containers of one machine may have one host's name.
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""

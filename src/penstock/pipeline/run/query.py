@@ -69,11 +69,10 @@ def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, 
 
     sinks: dict[str, tuple[Any, tuple[str, ...]]] = {}
     waiting = outputs.letters
-    alone = _is_alone(spec)
     for name, sink in spec.sinks.items():
         column = outputs.columns[name]
         schema = outputs.frame.schema[column].dataType
-        suffix = "" if alone else f"-{name}"
+        suffix = writer_suffix(spec, name)
         if sink.path:
             from penstock.pipeline.lake.sink import StreamWriter
 
@@ -93,6 +92,11 @@ def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, 
         schema = StructType([StructField("value", BinaryType())])
         sinks[DEAD_WRITER] = TopicStreamWriter(options, schema, suffix=f"-{DEAD_WRITER}"), (DEAD,)
     return sinks
+
+
+def writer_suffix(spec: Spec, sink: str) -> str:
+    """What a sink's writer is called behind the query's id."""
+    return "" if _is_alone(spec) else f"-{sink}"
 
 
 def _is_alone(spec: Spec) -> bool:

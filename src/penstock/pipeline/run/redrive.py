@@ -4,6 +4,9 @@ Which letters were published again is stored in the pipeline's state folder, as 
 down before it is published, and published under a writer's name that the state has for itself and the batch's number:
 after a crash it is chosen and published again, and the server, which may have it, changes nothing. State that was lost,
 or another folder of the same pipeline, has another writer: its batches begin at 0 and are no repeats.
+
+In an object store each run writes a list of its own, with its epoch in the name, and goes on from the latest: a run that
+was overtaken may still write, and replaces nothing.
 """
 
 import re
@@ -28,9 +31,9 @@ from .outputs import PREFIX, ROW
 from .state import folder_of
 
 ORIGIN: Final = f"{PREFIX}topic"
-REDRIVEN: Final = "redriven.json"
 VERSION: Final = f"{PREFIX}schema-version"
 
+_LIST: Final = re.compile(r"redriven(?:\.(\d+))?\.json")
 _INCLUDE: Final = "properties,event_time,ordering_key"
 _MESSAGE: Final = ("key", "value", "event_time", "ordering_key", "properties", "schema_version")
 
@@ -79,7 +82,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
     folder, alone = folder_of(spec), folder_of(spec, "redrive")
     redriven = 0
     with alone.locked():  # the pipeline itself may run
-        state = folder.read(REDRIVEN, State) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
+        state = written(folder) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
         if state.pending is not None:  # of a run that was interrupted
             redriven += _publish(spec, spark, state, folder, alone)
         with HttpClient(spec.server) as client:
@@ -87,7 +90,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
         state.pending = Batch(choice=choice, ends=ends)
         lost = _chosen(spec, spark, state).where(f.col("origin").isNull()).count()
         if _chosen(spec, spark, state).where(f.col("origin").isNotNull()).limit(1).count():
-            folder.replace(REDRIVEN, msgspec.json.encode(state))
+            write_down(state, folder, alone.epoch)
             redriven += _publish(spec, spark, state, folder, alone)
     return Report(redriven, lost)
 
@@ -109,8 +112,31 @@ def _publish(spec: Spec, spark: SparkSession, state: State, folder: Folder, alon
     state.done = merged(state.done, offsets)
     state.number += 1
     state.pending = None
-    folder.replace(REDRIVEN, msgspec.json.encode(state))
+    write_down(state, folder, alone.epoch)
     return len(offsets)
+
+
+def written(folder: Folder) -> State | None:
+    """What the latest run wrote down."""
+    while lists := _lists(folder):
+        state = folder.read(lists[max(lists)], State)
+        if state is not None:  # else the run before has just replaced it by its own
+            return state
+    return None
+
+
+def write_down(state: State, folder: Folder, epoch: int) -> None:
+    """As the run of an epoch, which is 0 in a folder."""
+    folder.replace(f"redriven.{epoch}.json" if epoch else "redriven.json", msgspec.json.encode(state))
+    for before, name in _lists(folder).items():
+        if before < epoch:
+            folder.remove(name)
+
+
+def _lists(folder: Folder) -> dict[int, str]:
+    """The names of all lists, by epoch."""
+    found = [match for name in folder.names() if (match := _LIST.fullmatch(name))]
+    return {int(match[1] or 0): match[0] for match in found}
 
 
 def _chosen(spec: Spec, spark: SparkSession, state: State) -> DataFrame:

@@ -3,22 +3,23 @@
 <state>/<name>/lease          who runs the pipeline; written every few seconds as long as it runs
                epochs/        which run may go on (`lake.epochs`), and which generation counts
                <generation>/  owner.json and checkpoint/; a new one where the checkpoint was forgotten
-               status.json, control, redriven.json
+               status.json, control, redriven.<epoch>.json
 
 The lease tells people that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
 paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed: a run that
 was overtaken ends there, and has written nothing that the later run does not know of (`checkpoint`).
+
+On one machine a lock is held besides, by the run's worker too: it may outlive the process that the lease names.
+
+<TMPDIR>/penstock-<user>/<state>.lock
+                         <state>/<epoch>/  checkpoint/ and scratch/ of one run; no run touches those of a later one
 """
 
-import hashlib
-import os
 import shutil
-import stat
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -31,11 +32,13 @@ from penstock.pipeline.lake.epochs import Epochs, Overtaken
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.spec.spec import Spec
 
-from .checkpoint import CheckpointCopy
-from .folder import Folder, Held
+from .checkpoint import CheckpointCopy, counting
+from .folder import Folder, Held, Lock, lock_held
 from .holder import Holder, dead, this_process
+from .local import here, make_private
 
 BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
+LOOK_S: Final = 1.0  # between two looks whether it is written
 LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
 
 
@@ -43,8 +46,9 @@ class StoreFolder(Folder):
     """A folder in an object store. `epoch`: that of the run whose process this is a part of; 0 for none."""
 
     def __init__(self, home: str, options: Mapping[str, str], epoch: int = 0) -> None:
-        super().__init__(_here(home))
+        super().__init__(here(home))
         self.home = home
+        self.lock = self._here.with_name(f"{self._here.name}.lock")
         try:
             self.store = Location.of(home, options)
         except PipelineError as error:
@@ -62,16 +66,30 @@ class StoreFolder(Folder):
         self.epoch = epoch
         self._generation = None
         self.checkpoint = self._here / str(epoch) / "checkpoint"
+        self.scratch = self._here / str(epoch) / "scratch"
 
     def locked(self) -> Held:
         return Lease(self)
 
     def in_use(self) -> bool:
+        if lock_held(self.lock):
+            return True
         holder = self.holder()
         if holder is None or dead(holder):
             return False
         with self.store.reached("the state"):
-            return self.store.age_s("lease") < LEASE_S
+            if self.store.age_s("lease") < LEASE_S:
+                return True
+        return self.written_since(holder, BEAT_S + LOOK_S)  # the store's clock need not be ours
+
+    def written_since(self, seen: Holder, watched_s: float) -> bool:
+        """Whether somebody writes the lease: no other clock counts, only that it changes."""
+        until = time.monotonic() + watched_s
+        while time.monotonic() < until:
+            time.sleep(min(LOOK_S, watched_s / 4))
+            if (now := self.holder()) != seen:
+                return now is not None
+        return False
 
     def holder(self) -> Holder | None:
         """Who says that the pipeline runs."""
@@ -95,14 +113,16 @@ class StoreFolder(Folder):
             self.remove(name)
 
     def clean_scratch(self) -> Path:
-        shutil.rmtree(self._here, ignore_errors=True)
+        for run in self._here.glob("*"):
+            if run.name.isdigit() and int(run.name) <= self.epoch:
+                shutil.rmtree(run, ignore_errors=True)
         return self.scratch
 
     def begin(self, *, local: bool) -> None:
         """Copy the checkpoint to this machine."""
         self._local = local
         copy = CheckpointCopy(self.checkpoint, self.store, f"{self._numbered()}/checkpoint", self.epoch)
-        _make_private(self._here.parent)
+        make_private(self.lock.parent)
         with self.store.reached("the state"):
             copy.restore()
         self._copy = copy
@@ -118,6 +138,8 @@ class StoreFolder(Folder):
         with self.store.reached("the state"):
             self._copy.save()
         self.confirm()
+        with self.store.reached("the state"):
+            self._copy.tidy()
 
     def save(self) -> None:
         if self._copy is not None:
@@ -134,6 +156,10 @@ class StoreFolder(Folder):
     def has(self, name: str) -> bool:
         with self.store.reached("the state"):
             return self.store.has(self._path(name))
+
+    def names(self) -> list[str]:
+        with self.store.reached("the state"):
+            return self.store.files()
 
     def replace(self, name: str, content: bytes) -> None:
         with self.store.reached("the state"):
@@ -163,8 +189,14 @@ class StoreFolder(Folder):
 
     def _path(self, name: str) -> str:
         """Where a file is: what belongs to the checkpoint is below its generation."""
-        of_checkpoint = name == "owner.json" or name.startswith("checkpoint/")
-        return f"{self._numbered()}/{name}" if of_checkpoint else name
+        if name == "owner.json":
+            return f"{self._numbered()}/{name}"
+        if name.startswith("checkpoint/"):
+            path = f"{self._numbered()}/{name}"
+            return counting(copy for copy in self.store.files() if copy.startswith(f"{path}.")).get(
+                path, path
+            )
+        return name
 
     def _numbered(self) -> int:
         if self._generation is None:
@@ -179,16 +211,25 @@ class StoreFolder(Folder):
 
 
 class Lease:
-    """The state of a pipeline in use: a context manager. Others see the end of a process by its silence."""
+    """The state of a pipeline in use: a context manager. Other machines see the end of a process by its silence."""
 
     def __init__(self, folder: StoreFolder, beat_s: float = BEAT_S, lease_s: float = LEASE_S) -> None:
         self._folder = folder
         self._beat_s = beat_s
         self._lease_s = lease_s
+        self._lock = Lock(folder)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
+        make_private(self._folder.lock.parent)  # before anything is written there
+        with ExitStack() as undone:
+            undone.enter_context(self._lock)
+            self._take()
+            undone.pop_all()
+        return self
+
+    def _take(self) -> None:
         folder = self._folder
         seen = folder.epochs.look()
         if self._is_held():
@@ -201,39 +242,34 @@ class Lease:
         self._over.clear()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
-        return self
 
     @property
     def files(self) -> tuple[int, ...]:
-        """A child holds the lease as long as its parent does."""
-        return ()
+        """Descriptors for a child to hold too: no other run begins on this machine before its end."""
+        return self._lock.files
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-            shutil.rmtree(self._folder.checkpoint, ignore_errors=True)
-            with suppress(PenstockError):
-                if self._folder.epochs.look().epoch == self._folder.epoch:
-                    self._folder.remove("lease")
+        try:
+            if self._thread is not None:
+                self._thread.join()
+                self._thread = None
+                shutil.rmtree(self._folder.checkpoint, ignore_errors=True)
+                with suppress(PenstockError):
+                    if self._folder.epochs.look().epoch == self._folder.epoch:
+                        self._folder.remove("lease")
+        finally:
+            self._lock.__exit__(kind, error, trace)
 
     def _is_held(self) -> bool:
-        """Whether somebody writes the lease: no clock of another machine counts, only that it changes."""
+        """Whether somebody writes the lease. For the holder of the lock: on this machine a run is over when its worker is,
+        not when its process is."""
         first = self._folder.holder()
         if first is None or dead(first):
             return False
-        until = time.monotonic() + self._lease_s
-        while time.monotonic() < until:
-            time.sleep(min(1.0, self._beat_s))
-            now = self._folder.holder()
-            if now is None:
-                return False
-            if now != first:
-                return True
-        return False
+        return self._folder.written_since(first, self._lease_s)
 
     def _in_use(self) -> PipelineError:
         with suppress(PenstockError):
@@ -252,20 +288,3 @@ class Lease:
             with suppress(PenstockError):  # the next batch finds out what has become of the store
                 self._write()
                 self._folder.stopping = self._folder.stopping or self._folder.has("control")
-
-
-def _here(home: str) -> Path:
-    """Where the files of Spark are on this machine."""
-    name = hashlib.sha256(home.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
-
-
-def _make_private(folder: Path) -> None:
-    """A folder of this user's alone, where other users may make folders too."""
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        about = folder.lstat()
-    except OSError as error:
-        raise PipelineError(f"the folder {folder} cannot be used: {error.strerror}") from None
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-        raise PipelineError(f"the folder {folder} is not this user's alone: remove it, or set TMPDIR")

@@ -1,6 +1,9 @@
 """Begins a pipeline again: forgets its checkpoint, and empties its tables."""
 
 from collections.abc import Mapping
+from typing import Final
+
+import msgspec
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec
@@ -8,18 +11,31 @@ from penstock.pipeline.spec.spec import Spec
 from .folder import Folder
 from .state import folder_of
 
+LAST: Final = 2**62  # a batch's number, above all
+
 
 def forget(spec: Spec) -> list[str]:
     """Forget how far the pipeline has come, and empty its tables, each in one commit; returns what was done.
 
     Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
     """
+    from .query import writer_suffix  # which needs Spark
+
     folder = folder_of(spec)
     with folder.locked():
         _check_name(spec, folder)
+        query = folder.query()
         folder.forget()
-        tables = [sink.path for sink in spec.sinks.values() if sink.path]
-        emptied = [f"emptied the table {path}" for path in tables if empty(path, spec.storage)]
+        tables = {
+            sink.path: query and f"{query}{writer_suffix(spec, name)}"
+            for name, sink in spec.sinks.items()
+            if sink.path
+        }
+        emptied = [
+            f"emptied the table {path}"
+            for path, writer in tables.items()
+            if empty(path, spec.storage, writer)
+        ]
     return [f"forgot the checkpoint in {folder.home}", *emptied]
 
 
@@ -32,8 +48,11 @@ def reset(spec: Spec, start_ms: int) -> None:
         folder.own(spec, start_ms)
 
 
-def empty(path: str, storage: Mapping[str, str]) -> bool:
-    """Take all rows out of a table in one commit; False where there is none."""
+def empty(path: str, storage: Mapping[str, str], writer: str = "") -> bool:
+    """Take all rows out of a table in one commit; False where there is none.
+
+    Nothing of `writer` comes after it: a run that was thought lost may have a batch on its way.
+    """
     from penstock.pipeline.lake.options import is_table, table_at
     from penstock.pipeline.lake.store import Location
     from penstock.pipeline.lake.values import Batch
@@ -45,7 +64,8 @@ def empty(path: str, storage: Mapping[str, str]) -> bool:
     now = table.snapshot()
     if now is None:
         return False
-    table.commit(Batch(files=(), schema=now.schema, partition_by=tuple(now.partition_by), overwrite=True))
+    nothing = Batch(files=(), schema=now.schema, partition_by=tuple(now.partition_by), overwrite=True)
+    table.commit(msgspec.structs.replace(nothing, writer=writer, number=LAST if writer else 0))
     return True
 
 

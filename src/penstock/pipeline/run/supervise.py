@@ -9,10 +9,12 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
 
+from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec
 
@@ -98,10 +100,12 @@ class Supervisor:
                 if self._worker is not None:
                     self._worker.end(END_S)
                 report.close()
-                self._folder.clear_control()
+                with suppress(PenstockError):  # of a store that is away: the error is said, not this one
+                    self._folder.clear_control()
                 self._folder.clean_scratch()
                 if not self._planned:
-                    self._folder.vacate()
+                    with suppress(PenstockError):
+                        self._folder.vacate()
         if self._error[0]:
             raise PipelineError(self._error[0])
 

@@ -1,10 +1,12 @@
 """The copy of a checkpoint: what is copied when, and which copy counts. A folder stands for the store."""
 
+import itertools
+import shutil
 from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.lake.store import Location
+from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.run.checkpoint import CheckpointCopy, counting, in_order, placed
 
 
@@ -25,9 +27,10 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def test_offsets_come_last() -> None:
-    names = ["offsets/10", "metadata", "offsets/9", "commits/9", "state/0/1/10.delta"]
+    names = ["offsets/10", "metadata", "state/0/0/9.zip", "offsets/9", "commits/9", "state/0/0/SSTs/1.sst"]
     assert in_order(names) == [
-        ["metadata", "state/0/1/10.delta"],
+        ["metadata", "state/0/0/SSTs/1.sst"],
+        ["state/0/0/9.zip"],
         ["commits/9"],
         ["offsets/9"],
         ["offsets/10"],
@@ -53,6 +56,8 @@ def test_a_checkpoint_goes_on_elsewhere(tmp_path: Path, store: Location) -> None
     write(first, offsets__1="b")
     (first / "offsets" / "0").unlink()
     copy.save()
+    assert "0/checkpoint/offsets/0.1" in store.files(), "it is not known yet whether this run counts"
+    copy.tidy()
     again = CheckpointCopy(second, store, "0/checkpoint", 2)
     again.restore()
     assert read(second) == {"metadata": "id", "offsets/1": "b", "commits/0": "", "state/0/1": "s"}
@@ -86,8 +91,81 @@ def test_a_file_that_is_written_again_has_one_copy(tmp_path: Path, store: Locati
     again.restore()
     write(second, state__v="again")
     again.save()
+    assert sorted(store.files()) == ["c/state/v.1", "c/state/v.2"]
+    again.tidy()
     assert store.files() == ["c/state/v.2"]
     assert store.read("c/state/v.2") == b"again"
+
+
+def test_local_files_that_are_gone_are_kept_in_the_store(tmp_path: Path, store: Location) -> None:
+    local, later = tmp_path / "local", tmp_path / "later"
+    copy = CheckpointCopy(local, store, "c", 1)
+    copy.restore()
+    write(local, metadata="id", offsets__0="a")
+    copy.save()
+    shutil.rmtree(local)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="are gone"):
+            copy.save()
+        copy.tidy()
+    CheckpointCopy(later, store, "c", 2).restore()
+    assert read(later) == {"metadata": "id", "offsets/0": "a"}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_a_batch_that_ends_while_files_are_listed(
+    tmp_path: Path, store: Location, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    local, later = tmp_path / "local", tmp_path / "later"
+    copy = CheckpointCopy(local, store, "c", 1)
+    copy.restore()
+    write(local, metadata="id", offsets__0="0")
+    batch = iter(["state/0/0/SSTs/1.sst", "state/0/0/1.zip", "commits/0", "offsets/1"])
+    listed = Path.glob
+
+    def glob(self: Path, pattern: str) -> list[Path]:
+        found = list(listed(self, pattern))
+        write(local, **{name.replace("/", "__"): "1" for name in itertools.islice(batch, at_once)})
+        return found
+
+    monkeypatch.setattr(Path, "glob", glob)
+    copy.save()
+    monkeypatch.undo()
+    CheckpointCopy(later, store, "c", 2).restore()
+    there = read(later)
+    needs = {
+        "offsets/1": "commits/0",
+        "commits/0": "state/0/0/1.zip",
+        "state/0/0/1.zip": "state/0/0/SSTs/1.sst",
+    }
+    assert all(needed in there for name, needed in needs.items() if name in there), there
+
+
+def test_what_spark_writes_again_stays(tmp_path: Path, store: Location) -> None:
+    local = tmp_path / "local"
+    copy = CheckpointCopy(local, store, "c", 1)
+    copy.restore()
+    write(local, metadata="id", state__v="1")
+    copy.save()
+    (local / "state" / "v").unlink()
+    copy.save()
+    write(local, state__v="2")
+    copy.save()
+    copy.tidy()
+    assert store.read("c/state/v.1") == b"2"
+
+
+def test_a_copy_that_goes_while_all_are_fetched(tmp_path: Path) -> None:
+    class Slow(Location, frozen=True):
+        def read(self, path: str) -> bytes:
+            self.remove("c/offsets/0.1")  # as the run before does
+            return super().read(path)
+
+    store = Slow.of(tmp_path / "store")
+    for name in ("metadata", "offsets/0", "offsets/1"):
+        store.write(f"c/{name}.1", b"x")
+    CheckpointCopy(tmp_path / "here", store, "c", 2).restore()
+    assert read(tmp_path / "here") == {"metadata": "x", "offsets/1": "x"}
 
 
 def test_paths_within_the_checkpoint_are_those_of_this_machine() -> None:
