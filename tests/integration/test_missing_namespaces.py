@@ -236,7 +236,8 @@ def test_the_command_line(server: Address, arguments: tuple[str, ...]) -> None:
 def test_a_topic_that_is_not_there_is_told_of(server: Address, command: tuple[str, ...]) -> None:
     done = cli(server, command[0], "missing", *command[1:])
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "penstock: topic persistent://public/default/missing does not exist\n"
+    said = "penstock: topic persistent://public/default/missing does not exist; penstock topics list shows those of a namespace\n"
+    assert done.stderr == said
     assert httpx.get(f"{server.url}/admin/v2/persistent/public/default/missing").status_code == 404
 
 
