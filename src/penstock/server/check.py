@@ -17,8 +17,8 @@ from penstock.model.errors import PenstockError
 from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import build
-from .config import OFF, Config, StartError, host_and_port
-from .listeners import SOCKETS, TAKEN, TLS, bind, is_exposed
+from .config import OFF, Config, PortTakenError, StartError, host_and_port
+from .listeners import SOCKETS, TLS, bind, is_exposed
 from .tls import Certificates
 from .workers import check_workers
 
@@ -85,9 +85,7 @@ def _bind(listen: str) -> tuple[socket.socket, bool]:
     """A socket of the address, and whether its port is taken, as by the server that runs: then it has another port."""
     try:
         return bind(listen), False
-    except StartError as error:
-        if not str(error).endswith(TAKEN):
-            raise
+    except PortTakenError:
         return bind(f"{listen.rpartition(':')[0]}:0"), True
 
 

@@ -135,6 +135,10 @@ class StartError(Exception):
     """The server cannot start, for a reason outside of it; one sentence."""
 
 
+class PortTakenError(StartError):
+    """A running program has the port."""
+
+
 def host_and_port(listen: str) -> tuple[str, int]:
     """Split `host:port`, `[v6]:port` or `:port`; raises ValueError."""
     host, separator, port = listen.rpartition(":")

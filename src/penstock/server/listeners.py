@@ -14,7 +14,7 @@ from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
 from penstock.protocols.context import ServerContext
 
-from .config import OFF, PULSAR_LISTEN, Config, StartError, TlsSettings, host_and_port
+from .config import OFF, PULSAR_LISTEN, Config, PortTakenError, StartError, TlsSettings, host_and_port
 from .tls import ALPN, Certificates
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ SOCKETS: Final = (
     ("http", "tls_listen", "https"),
     ("pulsar", "tls_listen", "pulsar+ssl"),
 )
-TAKEN: Final = "the port is taken"
 
 
 class Listener(NamedTuple):
@@ -206,8 +205,9 @@ def bind(listen: str, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        reason = TAKEN if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise StartError(f"cannot listen on {listen}: {reason}") from None
+        if error.errno == errno.EADDRINUSE:
+            raise PortTakenError(f"cannot listen on {listen}: the port is taken") from None
+        raise StartError(f"cannot listen on {listen}: {error.strerror or error}") from None
     bound.setblocking(False)
     return bound
 
