@@ -51,7 +51,7 @@ class Groups:
     @property
     def stalled(self) -> bool:
         """As `subscription.Membership.stalled`."""
-        return not self.stalls.over
+        return self.stalls.stalled
 
     def _doubt(self) -> None:
         log.warning("this process stood still: its groups are asked what it has")

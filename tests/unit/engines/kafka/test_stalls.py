@@ -23,19 +23,19 @@ async def test_a_stall_shows_at_once_and_is_told_at_the_next_beat() -> None:
     now, told = [100.0], []
 
     def noticed() -> None:
-        assert not stalls.over
+        assert stalls.stalled
         told.append(now[0])
 
     stalls = Stalls(noticed, lambda: now[0])
     stalls.beat()
     now[0] += STALL_S / 2
-    assert stalls.over
+    assert not stalls.stalled
     now[0] += STALL_S
-    assert not stalls.over
+    assert stalls.stalled
     assert told == []
     stalls.close()
     stalls.beat()
-    assert stalls.over
+    assert not stalls.stalled
     assert told == [now[0]]
     stalls.close()
 
