@@ -40,6 +40,10 @@ NOT_IN_TIME: Final = (
     ("ws producer", 409, 0),
 )
 
+# What any request may be answered with meanwhile: the cluster does not answer, or a broker that is starting says that its
+# bookies are not there yet.
+AWAY: Final = ((503, 50301), (503, 50306))
+
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800 if SOAK else 600)]
 
 
@@ -126,7 +130,7 @@ def check_refusals(clients: Sequence[Load], *, unreachable: bool = False) -> Non
     """What clients were refused is documented. Of a process that ended they were cut off, and its instances are gone."""
     for load in clients:
         for what, status, code in load.refusals:
-            documented = (what, status, code) in NOT_IN_TIME or (status, code) in ((503, 50301), (200, 2))
+            documented = (what, status, code) in NOT_IN_TIME or (status, code) in (*AWAY, (200, 2))
             if unreachable:
                 gone = (404, 40403), (404, 40402), (409, 40904)
                 documented = documented or status == 0 or (status, code) in gone
@@ -248,7 +252,7 @@ async def away(
     answers = await asking
     # What is passed on has the cluster's own answers, also while it starts.
     for path, status, code, why in answers:
-        documented = (status, code) in ((200, 0), (503, 50301)) or path.startswith("/admin/")
+        documented = (status, code) in ((200, 0), *AWAY) or path.startswith("/admin/")
         assert documented, (path, status, code, why)
 
 
