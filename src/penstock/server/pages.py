@@ -35,7 +35,7 @@ class Pages:
             "/health/live": lambda _: (200, _JSON, b'{"status":"ok"}'),
             "/health/ready": self._ready,
             "/openapi.json": lambda _: (200, _JSON, self._openapi),
-            "/asyncapi.json": lambda _: (200, _JSON, self._asyncapi),
+            "/asyncapi.json": self._asyncapi,
         }
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -95,8 +95,7 @@ class Pages:
     def _openapi(self) -> bytes:
         return msgspec.json.encode(self._document)
 
-    @cached_property
-    def _asyncapi(self) -> bytes:
+    def _asyncapi(self, exchange: Exchange) -> Page:
         from .reference import asyncapi
 
-        return msgspec.json.encode(asyncapi())
+        return 200, _JSON, msgspec.json.encode(asyncapi(exchange.address))

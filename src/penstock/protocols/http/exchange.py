@@ -1,24 +1,19 @@
 """One HTTP request and its answer: what every endpoint is given, whatever carries it."""
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import Holding, holding_of
 from penstock.protocols.rates import SCOPE_KEY, Allowance
 from penstock.protocols.trace import trace_of
 from penstock.protocols.transport import PIECE_BYTES, send_in_pieces
 
-from .answers import JSON_TYPE, Answer, BodyError, Dialect, Header, error_body, error_headers
+from .answers import JSON_TYPE, Answer, BodyError, Header
 from .compression import unfolded
 from .decoding import DECODE_ERRORS, reason
-from .examples import example_of
-
-log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -165,6 +160,12 @@ class Exchange:
         return None
 
     @property
+    def address(self) -> str:
+        """`scheme://host[:port]` by which the client reached the server; "" where it did not say."""
+        host = self.header(b"host")
+        return f"{self.scope.get('scheme', 'http')}://{host}" if host else ""
+
+    @property
     def headers(self) -> dict[str, str]:
         """The request's headers by lower-case name; those given several times are one list."""
         if self._headers is None:
@@ -278,26 +279,6 @@ class Exchange:
     async def end(self) -> None:
         """The end of an answer given in parts."""
         await self.send({"type": "http.response.body", "body": b""})
-
-    async def fail(
-        self, error: Exception, context: ServerContext, dialect: Dialect, operation: str = ""
-    ) -> None:
-        """Answer with what went wrong, where a client is there and no answer has begun; `operation` is the path of the
-        operation that was asked for, as it was declared."""
-        if isinstance(error, ClientGoneError):
-            return
-        if not isinstance(error, PenstockError):
-            log.error(
-                "request failed", extra={"method": self.method, "path": self.scope["path"]}, exc_info=error
-            )
-            error = PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more")
-        elif self.started:
-            log.warning("an answer was cut short: %s", error.message, extra={"path": self.scope["path"]})
-        if self.started:
-            return
-        example = example_of(self.method, operation) if isinstance(error, BodyError) else None
-        body = error_body(error.kind, error.message, dialect, example)
-        await self.answer(body, error.kind.codes.status, *error_headers(error, context.challenges))
 
 
 def _too_large(bytes_max: int) -> PenstockError:

@@ -89,8 +89,9 @@ SCHEMES: Final[dict[str, Schema]] = {
 _SECURITY: Final = [{"$ref": f"#/components/securitySchemes/{name}"} for name in SCHEMES]
 
 
-def asyncapi(version: str) -> dict[str, Any]:
-    """The document, AsyncAPI 3.0; `version` is the server's."""
+def asyncapi(version: str, address: str = "") -> dict[str, Any]:
+    """The document, AsyncAPI 3.0; `version` is the server's, `address` the URL by which it is reached."""
+    scheme, _, host = (address or "http://localhost:8080").partition("://")
     frames: tuple[Frame, ...] = (
         ProducerMessage,
         ProducerAck,
@@ -135,7 +136,13 @@ def asyncapi(version: str) -> dict[str, Any]:
             "version": version,
             "description": "Pulsar's WebSocket API: JSON text frames to produce, consume and read topics.",
         },
-        "servers": {"penstock": {"host": "localhost:8080", "protocol": "ws", "security": [*_SECURITY]}},
+        "servers": {
+            "penstock": {
+                "host": host,
+                "protocol": "wss" if scheme == "https" else "ws",
+                "security": [*_SECURITY],
+            }
+        },
         "defaultContentType": "application/json",
         "channels": channels,
         "operations": operations,
