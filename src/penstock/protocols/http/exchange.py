@@ -144,11 +144,18 @@ class Exchange:
         else:
             allowance.take(0, size)
 
-    def count_unfolded(self, more: int) -> None:
-        """Count in the allowance of its role by how much a compressed body grew."""
-        if more > 0 and SCOPE_KEY in self.scope:
+    def count_unfolded(self, size: int, grown: int) -> None:
+        """Count what was compressed in a body and is `size` bytes now: as held for the client until `release`, and in the
+        allowance of its role by how much it has `grown`. Raises TOO_MANY_REQUESTS, UNAVAILABLE."""
+        if grown > 0 and SCOPE_KEY in self.scope:
             allowance: Allowance = self.scope[SCOPE_KEY]
-            allowance.take(0, more)
+            allowance.take(0, grown)
+        holding = self.holding
+        if size and holding is not None:
+            self.unfolded_bytes += size
+            holding.receive(size)
+            if holding.over:
+                raise PenstockError(*holding.refuse())
 
     # -- the request
 
@@ -188,7 +195,7 @@ class Exchange:
         """The request's body, decompressed; raises TOO_LARGE as soon as it is known to be, ClientGoneError, BAD_MEDIA_TYPE,
         BAD_ENCODING, and what `Holding.refuse` says where there is no room for it.
 
-        With `encoded` it is given as it was sent, and its Content-Encoding is the caller's to see to.
+        With `encoded` it is given as it was sent: its Content-Encoding is the caller's to see to, and to `count_unfolded`.
         """
         if self.length > bytes_max:
             raise _too_large(bytes_max)
@@ -204,19 +211,9 @@ class Exchange:
         if self.encoding is not None and not encoded:
             found = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
             if found is not body:
-                self.count_unfolded(len(found) - len(body))
-                self._hold(len(found))
+                self.count_unfolded(len(found), len(found) - len(body))
             return found
         return body
-
-    def _hold(self, size: int) -> None:
-        """Count what a compressed body unfolded to as held for the client; raises TOO_MANY_REQUESTS, UNAVAILABLE."""
-        holding = self.holding
-        if holding is not None:
-            self.unfolded_bytes += size
-            holding.receive(size)
-            if holding.over:
-                raise PenstockError(*holding.refuse())
 
     def release(self) -> None:
         """The request was served: its body is held no more."""

@@ -201,7 +201,7 @@ class KafkaRestEndpoint:
         description="`Content-Range` of the answer says which bytes of the log they became.",
         parameters=(
             _header("Content-MD5", "The digest of the body as sent, in base64 or hex."),
-            _header("Content-Encoding", "gzip is understood."),
+            _header("Content-Encoding", "gzip and deflate are understood."),
             _header("X-Kafka-Key", "The key of every message of the body, or of one part."),
         ),
         bodies=TAKEN,
