@@ -95,7 +95,13 @@ class Pages:
     def _openapi(self) -> bytes:
         return msgspec.json.encode(self._document)
 
-    def _asyncapi(self, exchange: Exchange) -> Page:
+    @cached_property
+    def _sockets(self) -> dict[str, Any]:
         from .reference import asyncapi
 
-        return 200, _JSON, msgspec.json.encode(asyncapi(exchange.address))
+        return asyncapi()
+
+    def _asyncapi(self, exchange: Exchange) -> Page:
+        from penstock.protocols.websocket.asyncapi import servers
+
+        return 200, _JSON, msgspec.json.encode({**self._sockets, "servers": servers(exchange.address)})

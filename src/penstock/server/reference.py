@@ -61,6 +61,6 @@ def openapi(context: ServerContext) -> dict[str, Any]:
     return made
 
 
-def asyncapi(address: str) -> dict[str, Any]:
-    """The AsyncAPI document of the WebSocket endpoint of a server that is reached at `address`."""
-    return websocket.asyncapi(__version__, address)
+def asyncapi() -> dict[str, Any]:
+    """The AsyncAPI document of the WebSocket endpoint."""
+    return websocket.asyncapi(__version__)
