@@ -17,7 +17,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
-from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
+from tests.support.pulsar_broker import NUMBERED, PulsarCluster, free_ports, standalone
 from tests.support.pulsar_reader import PulsarReader
 from tests.support.relay import Relay
 from tests.support.waiting import until
@@ -138,8 +138,8 @@ def check_refusals(clients: Sequence[Load], *, unreachable: bool = False) -> Non
 
 
 async def test_a_process_is_killed(way: Way, tmp_path: Path) -> None:
-    running = Launched.start(tmp_path, *flags(way.cluster))
-    port = running.port
+    (port,) = free_ports(1)  # which stays free while nobody listens
+    running = Launched.start(tmp_path, *flags(way.cluster), port=port)
 
     def kill() -> None:
         nonlocal running
