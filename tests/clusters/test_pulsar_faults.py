@@ -31,13 +31,14 @@ ROUNDS: Final = 3 if SOAK else 1  # of each fault
 CUTS: Final = ((700, False), (700, True), (5_000, False), (20_000, True))
 AGAIN_S: Final = 120
 # What sockets are told when the broker stands still for too long (their upgrades are refused without a code), and when
-# the broker still has the producer of the socket before.
+# the broker still has the producer of the socket, or of the requests of that name, before.
 NOT_IN_TIME: Final = (
     ("ws", 0, 8),
     ("ws acknowledgement the broker did not answer acknowledgements in time", 0, 0),
     ("ws producer", 503, 0),
     ("ws consumer", 503, 0),
     ("ws producer", 409, 0),
+    ("publish", 409, 40904),
 )
 
 # What any request may be answered with meanwhile: the cluster does not answer, or a broker that is starting says that its
