@@ -22,7 +22,6 @@ from tests.support.stages import topic
 from penstock.client.entries.transactions import TransactionId
 from penstock.model.errors import ErrorKind, PenstockError
 
-
 AGAIN_S: Final = 240
 
 pytestmark = pytest.mark.timeout(600)
