@@ -10,6 +10,7 @@ import click
 from penstock.cli import output
 from penstock.cli.connection import connected, topic_argument
 from penstock.cli.progress import Progress, watched
+from penstock.cli.properties import pairs_option
 from penstock.cli.schema_files import schema_of
 from penstock.client.http import HttpClient, RemoteError
 from penstock.client.paths import schemas_path
@@ -41,7 +42,7 @@ _TEXTS: Final = ("STRING", "BYTES", "NONE")  # types of schemas whose values are
     help="How values are given: as text, in base64, or as the payload's bytes.",
 )
 @click.option("--key", help="The key of every message that has none of its own.")
-@click.option("--property", "properties", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@pairs_option("--property", "properties", help="May be repeated.")
 @click.option("--schema-type", help="string, json, avro, int32, bytes (base64), …; by default the topic's.")
 @click.option(
     "--schema-file",
@@ -59,7 +60,7 @@ def produce_command(
     key_separator: str,
     encoding: ValueEncoding,
     key: str | None,
-    properties: tuple[str, ...],
+    properties: dict[str, str],
     schema_type: str | None,
     schema_file: Path | None,
     files: tuple[str, ...],
@@ -76,7 +77,7 @@ def produce_command(
     if not key_separator:
         raise click.UsageError("--key-separator is empty")
     target = _target(client, topic, schema_type, schema_file)
-    shared: Message = {"key": key, "deliverAfterMs": deliver_after, "properties": _pairs(properties)}
+    shared: Message = {"key": key, "deliverAfterMs": deliver_after, "properties": properties}
     request = target.request
     if encoding != "text":
         request = {**(request or {"schema_type": "bytes"}), "encoding": "base64"}
@@ -139,16 +140,6 @@ def _target_of_topic(client: HttpClient, topic: TopicName) -> Target:
     if kind in _TEXTS:
         return Target({})
     return Target({"schema_version": schema["version"]}, structured=True, pairs=kind == "KEY_VALUE")
-
-
-def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for pair in properties:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--property {pair}: NAME=VALUE is expected")
-        pairs[name] = value
-    return pairs
 
 
 def _followed(values: tuple[str, ...], files: tuple[str, ...]) -> bool:
