@@ -9,6 +9,7 @@ import click
 
 from penstock.cli import output
 from penstock.cli.connection import connected, topic_argument
+from penstock.cli.options import files as offer_files
 from penstock.cli.progress import Progress, watched
 from penstock.cli.properties import pairs_option
 from penstock.cli.schema_files import schema_of
@@ -49,7 +50,14 @@ _TEXTS: Final = ("STRING", "BYTES", "NONE")  # types of schemas whose values are
     type=click.Path(path_type=Path, dir_okay=False),
     help="An .avsc, .json or .proto file; values are then JSON.",
 )
-@click.option("--file", "files", metavar="FILE", multiple=True, help="Input; - is stdin. May be repeated.")
+@click.option(
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=offer_files,
+    help="Input; - is stdin. May be repeated.",
+)
 @click.option("--deliver-after", metavar="MS", type=click.IntRange(0), help="Deliver so much later.")
 @connected
 def produce_command(
