@@ -73,6 +73,12 @@ class PulsarCluster(msgspec.Struct):
         answer.raise_for_status()
         return answer
 
+    def keeps_cursor(self, topic: str, subscription: str) -> bool:
+        """Whether a cursor has its ledger, which is created for the first acknowledgement since the topic was loaded. Those that
+        come before it is there are answered, and lost when the topic is unloaded then."""
+        stats = self.admin("GET", f"persistent/{topic}/internalStats").json()
+        return bool(stats["cursors"][subscription]["state"] == "Open")
+
     def kill(self, number: signal.Signals) -> None:
         """Send the broker a signal; only for one that this test started."""
         assert self.pid, "the broker is not ours"
