@@ -17,7 +17,8 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
-from tests.support.pulsar_broker import NUMBERED, PulsarCluster, free_ports, standalone
+from tests.support.ports import free_ports
+from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
 from tests.support.pulsar_reader import PulsarReader
 from tests.support.relay import Relay
 from tests.support.waiting import until

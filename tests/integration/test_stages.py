@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.ports import free_ports
 
 from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
@@ -210,7 +211,8 @@ def test_a_server_that_is_killed_keeps_what_was_staged(tmp_path: Path) -> None:
 
 def test_a_client_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
     one = entry(b"a")
-    with launch(tmp_path) as server, Stages(Access(url=server.url)) as client:
+    (port,) = free_ports(1)  # which stays free while nobody listens
+    with launch(tmp_path, port=port) as server, Stages(Access(url=server.url)) as client:
         client.stage("w", 0, "s", 0, body(one))
         server.kill()
 

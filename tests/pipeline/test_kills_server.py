@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
 from tests.support.fault_proxy import FaultProxy, Rule
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 from penstock.broker.settings import BrokerSettings
@@ -110,7 +111,7 @@ SERVER_KILLS = [
 def test_a_server_that_dies_under_running_queries(tmp_path: Path, start: Callable[..., Runs]) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as lives:
-        server: Launched = lives.enter_context(launch(data))
+        server: Launched = lives.enter_context(launch(data, port=free_ports(1)[0]))
         with FaultProxy(server.port) as proxy:
 
             def again() -> None:

@@ -11,8 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from random import SystemRandom
-from socket import socket
 from typing import Final
 
 import httpx
@@ -20,6 +18,8 @@ import msgspec
 import pytest
 
 from penstock.broker.settings import ClusterSettings
+
+from .ports import free_ports
 
 HOME: Final = Path(__file__).parents[1] / "clusters" / "build" / "pulsar"
 READY_S: Final = 180.0
@@ -207,31 +207,3 @@ def _configure(conf: Path, settings: Mapping[str, str]) -> None:
     lines = (HOME / "home" / "conf" / "standalone.conf").read_text().splitlines()
     kept = [line for line in lines if line.partition("=")[0].strip() not in settings]
     conf.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in settings.items())]) + "\n")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago: a broker cannot be told to choose, and to say which.
-
-    They are of those that the system gives to nobody by itself, lest a connection or a server of another test gets one before the
-    broker has it, or while the broker is started again.
-    """
-    try:
-        given_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except OSError:  # no Linux
-        given_from = 49_152
-    first = 10_000 if given_from > 12_000 else 1024
-    held: list[socket] = []
-    try:
-        for port in SystemRandom().sample(range(first, given_from), k=min(1000, given_from - first)):
-            one = socket()
-            held.append(one)
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                held.pop().close()
-            if len(held) == count:
-                return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
-    raise AssertionError("no port is free")
