@@ -21,18 +21,17 @@ from penstock.testing.server import Address
 HERE: Final = Path(__file__).parent
 BUILD: Final = HERE / "build"
 STEP_S: Final = 50.0  # a program answers "hangs" after 40 seconds by itself
+JAVA: Final = [
+    "java",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # it is short-lived: starting fast is worth more than running fast
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+]
+LIBRARIES: Final = str(BUILD / "java" / "lib" / "*")
 COMMANDS: Final = {
-    "java": [
-        "java",
-        "-Xmx512m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # it is short-lived: starting fast is worth more than running fast
-        "--add-opens=java.base/java.lang=ALL-UNNAMED",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-        "-cp",
-        os.pathsep.join([str(BUILD / "java" / "classes"), str(BUILD / "java" / "lib" / "*")]),
-        "Main",
-    ],
+    "java": [*JAVA, "-cp", os.pathsep.join([str(BUILD / "java" / "classes"), LIBRARIES]), "Main"],
     "go": [str(BUILD / "go" / "client")],
     "rust": [str(BUILD / "rust" / "target" / "debug" / "clients")],
 }
@@ -83,7 +82,7 @@ class User:
 @contextlib.contextmanager
 def user(language: str, server: Address, folder: Path) -> Iterator[User]:
     """The program of a language, beside a server; skips the test where it could not be built."""
-    _built(language)
+    skip_unless_built(language)
     errors = folder / f"{language}.log"
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
@@ -99,7 +98,8 @@ def user(language: str, server: Address, folder: Path) -> Iterator[User]:
         process.communicate()
 
 
-def _built(language: str) -> None:
+def skip_unless_built(language: str) -> None:
+    """Skip the test where the program of a language could not be built, or was not."""
     missing = BUILD / language / "missing"
     if missing.exists():
         pytest.skip(f"the {language} client: {missing.read_text().strip()}")

@@ -19,7 +19,7 @@ from tests.support.cluster_load import ANSWER_S, Load, ask
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.kafka_faults import ROUNDS, SOAK, Way, flags_of
 from tests.support.kafka_reader import KafkaReader
-from tests.support.ports import free_ports
+from tests.support.pulsar_broker import free_ports
 from tests.support.waiting import until
 
 from penstock.testing.server import Launched, launch

@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
 from tests.support.kafka_broker import KafkaCluster
-from tests.support.ports import free_ports
+from tests.support.pulsar_broker import free_ports
 
 from penstock.broker.settings import ClusterSettings
 from penstock.client.http import HttpClient

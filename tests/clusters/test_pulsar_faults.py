@@ -17,8 +17,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
-from tests.support.ports import free_ports
-from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
+from tests.support.pulsar_broker import NUMBERED, PulsarCluster, free_ports, standalone
 from tests.support.pulsar_reader import PulsarReader
 from tests.support.relay import Relay
 from tests.support.waiting import until
@@ -193,14 +192,19 @@ async def test_connections_are_cut(way: Way, server: Launched) -> None:
 
 async def test_topics_are_unloaded(way: Way, server: Launched) -> None:
     async with loads(server.url, way.cluster) as clients:
+        loop = asyncio.get_running_loop()
 
         def unload() -> None:
             for load in clients:
+                since = loop.time()
                 way.cluster.admin("PUT", f"persistent/{load.path}/unload")
+                load.unloaded(since, loop.time())
 
         def unload_all() -> None:
             for load in clients:
+                since = loop.time()
                 way.cluster.admin("PUT", f"namespaces/{load.path.rpartition('/')[0]}/unload")
+                load.unloaded(since, loop.time())
 
         for _ in range(ROUNDS):
             await happens(clients, unload)
@@ -296,7 +300,7 @@ async def test_the_broker_is_killed(way: Way, server: Launched, known: str) -> N
 
         def restart() -> None:
             for load in clients:  # answers of the killed broker may be on their way until now
-                load.crashes.append((killed, loop.time()))
+                load.crashed(killed, loop.time())
             cluster.restart()
 
         for _ in range(ROUNDS):

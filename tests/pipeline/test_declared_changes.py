@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.declared import WAIT_S, Bench
 from tests.pipeline.test_declared_typed import V0, V1, avro, declare, order, put
-from tests.support.ports import free_ports
 
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
@@ -180,8 +179,8 @@ class Soon(Backoff):
 @pytest.mark.skipif("PENSTOCK_SOAK" not in os.environ, reason="takes two minutes: make soak")
 def test_a_server_that_is_away_is_waited_for(tmp_path: Path, spark: SparkSession) -> None:
     ear, backoff = Ear(), Soon()
-    (port,) = free_ports(1)
-    server = Launched.start(tmp_path / "data", port=port)
+    server = Launched.start(tmp_path / "data")
+    port = server.port
     bench = Bench(tmp_path, server.url, spark)
     pipeline = None
     try:

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from .ports import free_ports
+from .pulsar_broker import free_ports
 
 HOME: Final = Path(__file__).parents[1] / "clusters" / "build" / "kafka"
 READY_S: Final = 180.0

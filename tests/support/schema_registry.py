@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from .kafka_broker import HOME, LOOK_S, READY_S, STOP_S
-from .ports import free_ports
+from .pulsar_broker import free_ports
 
 API: Final = "apis/ccompat/v7"
 MEMORY: Final = ("-Xms64m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -147,14 +147,3 @@ def of_each(topics: Iterable[str], ask: Callable[[TopicName], Any]) -> dict[str,
             if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
                 raise
     return found
-
-
-def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE of an option that may be repeated; raises UsageError."""
-    found = {}
-    for pair in given:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise click.UsageError(f"{option} {pair}: NAME=VALUE is expected")
-        found[name] = value
-    return found

@@ -2,15 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Final
 
 import click
 
 from . import output
 from .options import output_option
 from .spelling import Choice
-
-_VARIABLE: Final = "_PENSTOCK_COMPLETE"  # by which the shell asks; click's rule for a program of our name
 
 
 @click.command("completion")
@@ -33,13 +30,10 @@ def completion_command(shell: str, install: bool) -> None:
 
 
 def _source(shell: str) -> str:
-    from click.shell_completion import get_completion_class
-
     from .main import group
+    from .shells import SHELLS, VARIABLE
 
-    found = get_completion_class(shell)
-    assert found is not None, shell
-    return found(group, {}, "penstock", _VARIABLE).source()
+    return SHELLS[shell](group, {}, "penstock", VARIABLE).source()
 
 
 def _place(shell: str) -> Path:

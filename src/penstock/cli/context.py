@@ -22,7 +22,7 @@ from .contexts import (
     write_token,
 )
 from .groups import Group
-from .options import ContextName, output_option
+from .options import ContextName, files, output_option
 
 _COLUMNS: Final = ("current", "name", "url", "token_file", "ca_file", "cert_file", "key_file")
 
@@ -79,10 +79,19 @@ def use(name: str) -> None:
 @_name
 @click.option("--url", metavar="URL", help="The server.")
 @click.option("--token", metavar="TOKEN", help="A token for it; - reads it from stdin. It is kept in a file.")
-@click.option("--token-file", metavar="FILE", help="A file with a token, read again for each request.")
-@click.option("--tls-ca-file", "ca_file", metavar="FILE", help="Certificates to trust (PEM).")
-@click.option("--tls-cert-file", "cert_file", metavar="FILE", help="Our own certificate (PEM).")
-@click.option("--tls-key-file", "key_file", metavar="FILE", help="Its key (PEM).")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    shell_complete=files,
+    help="A file with a token, read again for each request.",
+)
+@click.option(
+    "--tls-ca-file", "ca_file", metavar="FILE", shell_complete=files, help="Certificates to trust (PEM)."
+)
+@click.option(
+    "--tls-cert-file", "cert_file", metavar="FILE", shell_complete=files, help="Our own certificate (PEM)."
+)
+@click.option("--tls-key-file", "key_file", metavar="FILE", shell_complete=files, help="Its key (PEM).")
 @click.option("--use", "in_use", is_flag=True, help="Let commands ask it from now on.")
 @output_option
 def set_context(name: str, token: str | None, in_use: bool, **given: str | None) -> None:

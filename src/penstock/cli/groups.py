@@ -1,6 +1,8 @@
 """A group of commands: it takes the shared options before its subcommand too, and answers a misspelt one with the nearest."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -8,6 +10,11 @@ from click.core import ParameterSource
 from .options import Shared, all_shared
 from .spelling import nearest
 from .words import ours
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_LINE = 200  # characters of a help in the list that a shell shows, which cuts it to its terminal
 
 
 class Group(click.Group):
@@ -21,6 +28,19 @@ class Group(click.Group):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params = [*all_shared(hidden=not self.shows_shared), *self.params]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The subcommands and the options that begin so."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self.line_of(ctx, name)) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def line_of(self, ctx: click.Context, name: str) -> str:
+        """What a subcommand does, in one line."""
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(_LINE) if command is not None else ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_given(ctx)] = list(args)  # the parser empties it

@@ -84,6 +84,10 @@ class Commands(Group):
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
+    def line_of(self, ctx: click.Context, name: str) -> str:
+        """What a subcommand does, without importing it."""
+        return _COMMANDS[name][1]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in _SECTIONS.items():
             with formatter.section(section):
@@ -128,6 +132,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     from penstock.model.errors import PenstockError
 
     _streams()
+    if "_PENSTOCK_COMPLETE" in os.environ:
+        from .shells import register
+
+        register()
     try:
         result: Any = group.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.exceptions.Exit as end:

@@ -9,9 +9,10 @@ from penstock.client.paths import namespace_path, quoted
 from penstock.model.names import NamespaceName, check_entity
 
 from . import output
-from .actions import NAMESPACE, Action, Kind, add_actions, names, pairs, sure, yes_option
+from .actions import NAMESPACE, Action, Kind, add_actions, names, sure, yes_option
 from .connection import connected, namespace_argument
 from .groups import Group
+from .properties import clear_option, remove_option, set_option
 from .spelling import Choice
 
 ACTIONS: Final = (
@@ -128,15 +129,15 @@ def unsubscribe(client: HttpClient, namespace: NamespaceName, subscription: str,
 
 @namespaces_command.command()
 @namespace_argument
-@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="Set one; may be repeated.")
-@click.option("--remove", "removed", metavar="NAME", multiple=True, help="Remove one; may be repeated.")
-@click.option("--clear", is_flag=True, help="Remove them all.")
+@set_option()
+@remove_option()
+@clear_option
 @yes_option
 @connected
 def properties(
     client: HttpClient,
     namespace: NamespaceName,
-    given: tuple[str, ...],
+    given: dict[str, str],
     removed: tuple[str, ...],
     clear: bool,
     yes: bool,
@@ -149,7 +150,7 @@ def properties(
     for name in removed:
         client.fetch("DELETE", f"{namespace_path(namespace)}/property/{quoted(name)}")
     if given:
-        client.call("PUT", path, body=pairs("--set", given))
+        client.call("PUT", path, body=given)
     found: dict[str, Any] = client.call("GET", path)
     output.record(found)
 

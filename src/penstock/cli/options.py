@@ -68,6 +68,20 @@ def completions(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell offer files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell offer folders."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
 def _choose(ctx: click.Context, param: click.Parameter, value: output.Format | None) -> None:
     if value is not None:
         ctx.meta[output.CHOSEN] = value
@@ -91,11 +105,20 @@ output_option = click.option(
 url_option = _option("url", "The server [http://127.0.0.1:8080].", metavar="URL")
 context_option = _option("context", "A stored context: penstock context.", type=ContextName(), metavar="NAME")
 token_option = _option("token", "A token for it.", metavar="TOKEN")
-token_file_option = _option("token-file", "A file with a token, read again for each request.", metavar="FILE")
+token_file_option = _option(
+    "token-file", "A file with a token, read again for each request.", metavar="FILE", shell_complete=files
+)
 tls_options: Final = (
-    _option("tls-ca-file", "Certificates to trust instead of the system's (PEM).", metavar="FILE"),
-    _option("tls-cert-file", "Our own certificate (PEM).", metavar="FILE"),
-    _option("tls-key-file", "Its key, where that is in another file (PEM).", metavar="FILE"),
+    _option(
+        "tls-ca-file",
+        "Certificates to trust instead of the system's (PEM).",
+        metavar="FILE",
+        shell_complete=files,
+    ),
+    _option("tls-cert-file", "Our own certificate (PEM).", metavar="FILE", shell_complete=files),
+    _option(
+        "tls-key-file", "Its key, where that is in another file (PEM).", metavar="FILE", shell_complete=files
+    ),
 )
 _ALL: Final = (url_option, context_option, token_option, token_file_option, *tls_options, output_option)
 

@@ -13,11 +13,13 @@ from penstock.server.systemd import READY, notify
 from penstock.server.workers import check_workers, run_workers
 
 from . import output
-from .options import output_option
+from .options import folders, output_option
 
 
 @click.command("serve")
-@click.option("--data", metavar="DIR", help="Folder of the messages [./penstock-data].")
+@click.option(
+    "--data", metavar="DIR", shell_complete=folders, help="Folder of the messages [./penstock-data]."
+)
 @click.option(
     "--http", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one [127.0.0.1:8080]."
 )
@@ -129,7 +131,16 @@ def _check(config: Config) -> int:
         for sentence in checked.right:
             click.echo(sentence)
     else:
-        output.line({"valid": not checked.wrong, "checked": checked.right, "problems": checked.wrong})
+        output.line(
+            {
+                "valid": not checked.wrong,
+                "checked": checked.right,
+                "problems": checked.wrong,
+                "warnings": checked.doubts,
+            }
+        )
+    for sentence in checked.doubts:
+        click.echo(f"penstock: warning: {sentence}", err=True)
     for sentence in checked.wrong:
         click.echo(f"penstock: {sentence}", err=True)
     return 1 if checked.wrong else 0

@@ -15,7 +15,6 @@ from .actions import (
     SUBSCRIPTION,
     Action,
     add_actions,
-    pairs,
     subscription_argument,
     sure,
     yes_option,
@@ -23,6 +22,7 @@ from .actions import (
 from .connection import connected, topic_argument
 from .groups import Group
 from .messages_shown import shown
+from .properties import clear_option, set_option
 from .quantities import DURATION, moment_ms, position
 
 ACTIONS: Final = (
@@ -225,22 +225,14 @@ def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any
 @subscriptions_command.command()
 @topic_argument
 @subscription_argument
-@click.option(
-    "--set",
-    "--property",
-    "-p",
-    "given",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Instead of all before; may be repeated.",
-)
-@click.option("--clear", is_flag=True, help="Remove them all.")
+@set_option("--property", "-p", help="Instead of all before; may be repeated.")
+@clear_option
 @connected
 def properties(
-    client: HttpClient, topic: TopicName, subscription: str, given: tuple[str, ...], clear: bool
+    client: HttpClient, topic: TopicName, subscription: str, given: dict[str, str], clear: bool
 ) -> None:
     """Show the properties of SUBSCRIPTION, or replace them."""
     path = f"{subscription_admin_path(topic, subscription)}/properties"
     if given or clear:
-        client.call("PUT", path, body=pairs("--set", given))
+        client.call("PUT", path, body=given)
     output.record(client.call("GET", path))

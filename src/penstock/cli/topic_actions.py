@@ -9,9 +9,10 @@ from penstock.client.paths import admin_path, lookup_path
 from penstock.model.names import TopicName
 
 from . import output
-from .actions import TOPIC, Action, add_actions, pairs, sure, yes_option
+from .actions import TOPIC, Action, add_actions, sure, yes_option
 from .connection import connected, topic_argument
 from .messages_shown import shown
+from .properties import clear_option, remove_option, set_option
 from .quantities import MOMENT, position
 from .spelling import Choice
 
@@ -145,25 +146,15 @@ def backlog_size(client: HttpClient, topic: TopicName, start: str) -> None:
 
 @click.command()
 @topic_argument
-@click.option(
-    "--set",
-    "--property",
-    "-p",
-    "given",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set one; may be repeated.",
-)
-@click.option(
-    "--remove", "--key", "-k", "removed", metavar="NAME", multiple=True, help="Remove one; may be repeated."
-)
-@click.option("--clear", is_flag=True, help="Remove them all.")
+@set_option("--property", "-p")
+@remove_option("--key", "-k")
+@clear_option
 @yes_option
 @connected
 def properties(
     client: HttpClient,
     topic: TopicName,
-    given: tuple[str, ...],
+    given: dict[str, str],
     removed: tuple[str, ...],
     clear: bool,
     yes: bool,
@@ -176,6 +167,6 @@ def properties(
     for name in removed:
         client.call("DELETE", path, params={"key": name})
     if given:
-        client.call("PUT", path, body=pairs("--set", given))
+        client.call("PUT", path, body=given)
     found: dict[str, Any] = client.call("GET", path)
     output.record(found)

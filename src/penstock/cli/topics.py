@@ -9,9 +9,10 @@ from penstock.client.paths import admin_path
 from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
 
 from . import output
-from .actions import names, of_each, pairs, sure, yes_option
+from .actions import names, of_each, sure, yes_option
 from .connection import NamespaceType, connected, topic_argument
 from .groups import Group
+from .properties import pairs_option
 from .subscriptions import COLUMNS, described
 from .topic_actions import add_topic_actions
 
@@ -61,17 +62,17 @@ def _summary(client: HttpClient, topic: TopicName) -> dict[str, Any]:
 @click.option(
     "--partitions", "-p", type=click.IntRange(0), default=0, help="How many; 0 for a topic without. [0]"
 )
-@click.option("--property", "properties", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@pairs_option("--property", "properties", help="May be repeated.")
 @connected
-def create(client: HttpClient, topic: TopicName, partitions: int, properties: tuple[str, ...]) -> None:
+def create(client: HttpClient, topic: TopicName, partitions: int, properties: dict[str, str]) -> None:
     """Create TOPIC."""
     if not properties:
         client.create_topic(topic, partitions)
     elif partitions:
-        body = {"partitions": partitions, "properties": pairs("--property", properties)}
+        body = {"partitions": partitions, "properties": properties}
         client.call("PUT", f"{admin_path(topic)}/partitions", body=body)
     else:
-        client.call("PUT", admin_path(topic), body=pairs("--property", properties))
+        client.call("PUT", admin_path(topic), body=properties)
     output.done(f"created {topic}", topic=str(topic), partitions=partitions)
 
 

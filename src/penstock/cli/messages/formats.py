@@ -6,6 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from penstock.model.message_json import JSON_NAMES
+
 Message = dict[str, Any]
 Format = Literal["lines", "key-value", "json", "whole"]
 ValueEncoding = Literal["text", "base64", "binary"]
@@ -21,25 +23,7 @@ class BadPiece(ValueError):
     """Why a piece of input is no message."""
 
 
-class ReadLine(
-    msgspec.Struct,
-    forbid_unknown_fields=True,
-    rename={
-        "message_id": "messageId",
-        "publish_time": "publishTime",
-        "event_time": "eventTime",
-        "deliver_at": "deliverAt",
-        "deliver_after": "deliverAfterMs",
-        "sequence_id": "sequenceId",
-        "producer_name": "producerName",
-        "key_is_base64": "keyIsBase64",
-        "replication_clusters": "replicationClusters",
-        "redelivery_count": "redeliveryCount",
-        "request_timeout_ms": "requestTimeoutMillis",
-        "request_deadline": "requestDeadline",
-        "value_size": "valueSize",
-    },
-):
+class ReadLine(msgspec.Struct, forbid_unknown_fields=True, rename=JSON_NAMES):
     """A message in a line of JSON, as `read` and `consume` print it. Of a line that somebody else writes `value` is
     enough. What says where the message was, is passed over."""
 
@@ -48,7 +32,7 @@ class ReadLine(
     properties: dict[str, str] = {}
     event_time: int | None = None
     deliver_at: int | None = None
-    deliver_after: int | None = None
+    deliver_after_ms: int | None = None
     encoding: Literal["json", "base64"] | None = None
     schema_version: int | msgspec.UnsetType | None = msgspec.UNSET
     error: str | None = None
@@ -128,17 +112,17 @@ class Reading:
             raise BadPiece(f"its value could not be decoded ({line.error}): read it with --encoding base64")
         if line.value_size is not None:
             raise BadPiece("its value was cut when it was read")
-        if line.key_is_base64:
-            raise BadPiece("its key is bytes, which only clients of the binary protocol can publish")
         made = {**self._shared, "value": line.value}
         if line.key != _NULL:
             made["key"] = line.key
+            if line.key_is_base64:
+                made["keyIsBase64"] = True
         if line.properties:
             made["properties"] = {**self._shared.get("properties", {}), **line.properties}
         times = (
             ("eventTime", line.event_time),
             ("deliverAt", line.deliver_at),
-            ("deliverAfterMs", line.deliver_after),
+            ("deliverAfterMs", line.deliver_after_ms),
         )
         made.update({name: time for name, time in times if time is not None})
         if line.encoding is not None:

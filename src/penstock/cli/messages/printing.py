@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from penstock.cli import output
+from penstock.model.message_json import JSON_NAMES
 
 WIDTH_MAX: Final = 24  # of a key or of properties, before they push what follows aside
 HEADS: Final = ("place", "published", "key", "properties", "value")
@@ -22,7 +23,7 @@ class Messages(msgspec.Struct):
     next_message_id: str | None = None
 
 
-class _Id(msgspec.Struct, rename={"message_id": "messageId"}):
+class _Id(msgspec.Struct, rename=JSON_NAMES):
     message_id: str
 
 

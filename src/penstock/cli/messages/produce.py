@@ -9,7 +9,9 @@ import click
 
 from penstock.cli import output
 from penstock.cli.connection import connected, topic_argument
+from penstock.cli.options import files as offer_files
 from penstock.cli.progress import Progress, watched
+from penstock.cli.properties import pairs_option
 from penstock.cli.schema_files import schema_of
 from penstock.client.http import HttpClient, RemoteError
 from penstock.client.paths import schemas_path
@@ -41,14 +43,21 @@ _TEXTS: Final = ("STRING", "BYTES", "NONE")  # types of schemas whose values are
     help="How values are given: as text, in base64, or as the payload's bytes.",
 )
 @click.option("--key", help="The key of every message that has none of its own.")
-@click.option("--property", "properties", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@pairs_option("--property", "properties", help="May be repeated.")
 @click.option("--schema-type", help="string, json, avro, int32, bytes (base64), …; by default the topic's.")
 @click.option(
     "--schema-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="An .avsc, .json or .proto file; values are then JSON.",
 )
-@click.option("--file", "files", metavar="FILE", multiple=True, help="Input; - is stdin. May be repeated.")
+@click.option(
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=offer_files,
+    help="Input; - is stdin. May be repeated.",
+)
 @click.option("--deliver-after", metavar="MS", type=click.IntRange(0), help="Deliver so much later.")
 @connected
 def produce_command(
@@ -59,7 +68,7 @@ def produce_command(
     key_separator: str,
     encoding: ValueEncoding,
     key: str | None,
-    properties: tuple[str, ...],
+    properties: dict[str, str],
     schema_type: str | None,
     schema_file: Path | None,
     files: tuple[str, ...],
@@ -76,7 +85,7 @@ def produce_command(
     if not key_separator:
         raise click.UsageError("--key-separator is empty")
     target = _target(client, topic, schema_type, schema_file)
-    shared: Message = {"key": key, "deliverAfterMs": deliver_after, "properties": _pairs(properties)}
+    shared: Message = {"key": key, "deliverAfterMs": deliver_after, "properties": properties}
     request = target.request
     if encoding != "text":
         request = {**(request or {"schema_type": "bytes"}), "encoding": "base64"}
@@ -139,16 +148,6 @@ def _target_of_topic(client: HttpClient, topic: TopicName) -> Target:
     if kind in _TEXTS:
         return Target({})
     return Target({"schema_version": schema["version"]}, structured=True, pairs=kind == "KEY_VALUE")
-
-
-def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for pair in properties:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--property {pair}: NAME=VALUE is expected")
-        pairs[name] = value
-    return pairs
 
 
 def _followed(values: tuple[str, ...], files: tuple[str, ...]) -> bool:

@@ -10,6 +10,7 @@ from penstock.broker.schemas import Schemas
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms
+from penstock.model.message_json import JSON_NAMES
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion
 from penstock.protocols.http.params import Params
@@ -37,20 +38,7 @@ class ReadMessage(
     kw_only=True,
     gc=False,
     omit_defaults=True,
-    rename={
-        "message_id": "messageId",
-        "publish_time": "publishTime",
-        "event_time": "eventTime",
-        "deliver_at": "deliverAt",
-        "sequence_id": "sequenceId",
-        "producer_name": "producerName",
-        "key_is_base64": "keyIsBase64",
-        "replication_clusters": "replicationClusters",
-        "redelivery_count": "redeliveryCount",
-        "request_timeout_ms": "requestTimeoutMillis",
-        "request_deadline": "requestDeadline",
-        "value_size": "valueSize",
-    },
+    rename=JSON_NAMES,
 ):
     """A message as read; times are ms since the epoch. `requestTimeoutMillis` and `requestDeadline` show that
     it is a request, whose reply is awaited until then (PIP-371). `offset` is null where the log does not number messages. One that cannot be decoded has the value null, and says why in `error`."""
