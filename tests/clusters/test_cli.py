@@ -44,9 +44,14 @@ def test_topics_of_pulsar(before_pulsar: Shell, pulsar_namespace: str) -> None:
     assert [one["earliest"] for one in partitions] == [0, 0]
     backlogs = {one["subscription"]: one["backlog"] for one in shell.lines("subscriptions", "list", topic)}
     assert backlogs["s"] == 3  # the server's own readers are listed, too
+    assert len(shell.lines("subscriptions", "peek", topic, "s", "--count", "9")) == 3
+    assert shell.lines("schemas", "metadata", f"{topic}-2") == []
     assert "storageSize" in shell.run("topics", "stats", topic, "-o", "table").stdout
     [size] = shell.lines("topics", "backlog-size", f"{topic}-partition-0", "earliest")
     assert size["bytes"] > 0  # type: ignore[operator]
+    passing = f"non-persistent://{topic}"
+    shell.run("topics", "create", passing)
+    assert shell.lines("topics", "describe", passing)[0]["partitions"] == 0
     shell.run("topics", "delete", topic, "--yes", "--force")
 
 

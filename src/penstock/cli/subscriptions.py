@@ -218,7 +218,8 @@ def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any
         try:
             yield shown(*client.fetch("GET", f"{path}/position/{place}"))
         except RemoteError as error:
-            if error.kind is ErrorKind.MESSAGE_NOT_FOUND:
+            of_cluster = not error.code and error.message.startswith("Message not found")
+            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or of_cluster:
                 return
             raise
 

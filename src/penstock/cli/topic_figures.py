@@ -6,9 +6,15 @@ from penstock.client.http import HttpClient, RemoteError
 from penstock.client.paths import admin_path, schemas_path
 from penstock.model.names import TopicName
 
-_NOT_ALLOWED: Final = 405  # a cluster has nothing else at the path of a topic's overview
+_OF_CLUSTER: Final = (
+    405,
+    412,
+)  # what a cluster answers at the path of an overview: it takes other methods there
 _NOT_THERE: Final = 404
-_NOT_IMPLEMENTED: Final = 501
+_NOT_NUMBERED: Final = (
+    404,
+    501,
+)  # a partition that the server has not learned of yet; entries without numbers
 
 
 def overview(client: HttpClient, topic: TopicName) -> dict[str, Any]:
@@ -16,7 +22,7 @@ def overview(client: HttpClient, topic: TopicName) -> dict[str, Any]:
     try:
         found: dict[str, Any] = client.call("GET", admin_path(topic))
     except RemoteError as error:
-        if error.status != _NOT_ALLOWED:
+        if error.code or error.status not in _OF_CLUSTER:
             raise
         return _of_cluster(client, topic)
     return found
@@ -34,7 +40,9 @@ def _of_cluster(client: HttpClient, topic: TopicName) -> dict[str, Any]:
         "name": str(topic),
         "persistent": topic.persistent,
         "partitions": client.partitions(topic),
-        "properties": client.call("GET", f"{admin_path(topic)}/properties") or {},
+        "properties": (client.call("GET", f"{admin_path(topic)}/properties") or {})
+        if topic.persistent
+        else {},
         "messages": None,
         "storageSize": figures["storageSize"],
         "subscriptions": sorted(figures["subscriptions"]),
@@ -63,7 +71,7 @@ def extent(client: HttpClient, log: TopicName) -> dict[str, Any]:
         try:
             _, earliest, latest, _ = client.offsets(log.base, partition)
         except RemoteError as error:
-            if error.status != _NOT_IMPLEMENTED:
+            if error.status not in _NOT_NUMBERED:
                 raise
     return {
         "partition": partition,
