@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
+from websockets.asyncio.client import connect as connect_async
+from websockets.sync.client import connect as connect_sync
 
 from tests.support.ahead import Ahead
 
@@ -16,6 +18,10 @@ from tests.support.ahead import Ahead
 # change what it does by default.
 for part in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, part, 60.0)
+
+# websockets gives up after 10 seconds.
+for opens in (connect_async.__init__, connect_sync):
+    opens.__kwdefaults__["open_timeout"] = 60.0
 
 # Spark's Java machines live for seconds here: to start fast is worth more than to run fast.
 for options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):

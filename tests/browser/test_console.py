@@ -216,7 +216,10 @@ def test_dead_letters_are_published_again(page: Page, server: Address) -> None:
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         body = {
             "value_schema": {"type": "JSON", "schema": SCHEMA},
-            "messages": [{"value": {"id": 1, "product": "x", "price": 2}, "key": "k"}],
+            "messages": [
+                {"value": {"id": 1, "product": "x", "price": 2}, "key": "k"},
+                {"value": {"id": 2, "product": "y", "price": 3}, "key": "AP8=", "keyIsBase64": True},
+            ],
         }
         assert client.post("/topics/public/default/work-sub-DLQ", json=body).status_code == 200
         assert client.put("/admin/v2/persistent/public/default/work").status_code == 204
@@ -229,9 +232,10 @@ def test_dead_letters_are_published_again(page: Page, server: Address) -> None:
         page.goto(view("work", "subscriptions", "?name=sub"))
         page.get_by_role("button", name="Publish them again").click()
         page.get_by_role("dialog").get_by_role("button", name="Publish them again").click()
-        expect(page.get_by_text("1 published again.")).to_be_visible()
-        (message,) = client.get("/topics/public/default/work/partitions/0/messages").json()["messages"]
+        expect(page.get_by_text("2 published again.")).to_be_visible()
+        message, other = client.get("/topics/public/default/work/partitions/0/messages").json()["messages"]
         assert (message["value"], message["key"]) == ({"id": 1, "product": "x", "price": 2.0}, "k")
+        assert (other["key"], other["keyIsBase64"]) == ("AP8=", True)
         page.get_by_role("button", name="Purge").click()
         page.get_by_role("dialog").get_by_role("button", name="Purge").click()
         expect(page.get_by_text("holds 0 messages")).to_be_visible()

@@ -49,6 +49,12 @@ def test_a_cluster_s_topics_and_what_comes(server: tuple[str, Address]) -> None:
         assert (one["partitions"], one["terminated"]) == (2, False)
         assert client.get(f"{API}/topic", params={"topic": f"{name}-not"}).status_code == 404
 
+        # What the console does not offer before Kafka is what the engine refuses.
+        if kind == "kafka":
+            for what, body in (("messageTTL", 60), ("deduplicationEnabled", True), ("trim", None), ("terminate", None)):  # fmt: skip
+                assert client.post(f"{admin}/{what}", json=body).status_code == 501, what
+            assert client.put(f"{admin}/compaction").status_code == 501
+
         with client.stream(
             "GET", f"{API}/tail", params={"topic": f"persistent://public/default/{name}"}
         ) as tail:

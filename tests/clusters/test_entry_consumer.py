@@ -8,7 +8,7 @@ import pytest
 from tests.support.entry_consumer_stories import EntryConsumerStories
 from tests.support.entry_consumers import Consumers
 from tests.support.pulsar_broker import PulsarCluster
-from tests.support.waiting import until_async
+from tests.support.waiting import until, until_async
 
 from penstock.model.message_id import EARLIEST
 
@@ -59,16 +59,19 @@ async def test_what_a_batch_overdrew_is_paid_before_more_comes(cluster: Cluster)
 
 
 async def test_what_was_out_comes_again_after_an_unload_and_permits_are_given_again(cluster: Cluster) -> None:
-    await cluster.publish("a", "b", "c")
+    await cluster.publish("first", "a", "b", "c")
     consumer, taking = await cluster.consume(permits=10)
-    await taking.come(3)
-    consumer.acknowledge(taking.places[:1])  # not flushed: goes on whichever connection there is
+    await taking.come(4)
+    consumer.acknowledge(taking.places[:1])
+    await asyncio.to_thread(until, lambda: cluster.at.keeps_cursor(cluster.local, "s"))
+    consumer.acknowledge(taking.places[1:2])  # not flushed: goes on whichever connection there is
+    taking.forgets = True
     await cluster.admin("PUT", "/unload")
     await until_async(lambda: taking.resets >= 1)
-    taking.entries.clear()
+    taking.forgets = False
     await taking.come(2)
     assert taking.payloads == ["b", "c"]
-    assert consumer.permits == 10 - 3 - 2
+    assert consumer.permits == 10 - 4 - 2
     await cluster.publish("d")
     await taking.come(3)
     assert taking.payloads == ["b", "c", "d"]

@@ -127,14 +127,20 @@ async def test_namespaces_and_policies_are_kept_for_every_process(
         return msgspec.structs.replace(policies, retention=Retention(5, 7))
 
     await other.namespaces.change(namespace, kept)
-    configs = await one.cluster.admin.configs(kafka)
-    assert (configs["retention.ms"], configs["retention.bytes"]) == ("300000", str(7 << 20))
+    await configured(one, kafka, {"retention.ms": "300000", "retention.bytes": str(7 << 20)})
     await until_async(lambda: one.policies.in_force(name).retention == Retention(5, 7))
     await one.policies.change_topic(name, lambda _: TopicPolicies(compaction_threshold=1))
-    assert (await one.cluster.admin.configs(kafka))["cleanup.policy"] == "compact,delete"
+    await configured(one, kafka, {"cleanup.policy": "compact,delete"})
     await one.administration.delete_namespace(namespace, force=True)
     await until_async(lambda: not other.namespaces.exists(namespace))
     assert await one.cluster.admin.describe(kafka) is None
+
+
+async def configured(broker: KafkaBroker, kafka: str, wanted: dict[str, str]) -> None:
+    """Wait until Kafka shows what a topic is configured to: its controller answers before its brokers know."""
+    async with asyncio.timeout(60):
+        while not wanted.items() <= (await broker.cluster.admin.configs(kafka)).items():
+            await asyncio.sleep(0.01)  # nobody tells
 
 
 async def test_schemas_and_properties_are_kept_for_every_process_and_the_next(

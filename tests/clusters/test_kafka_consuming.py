@@ -108,9 +108,11 @@ async def test_failover_goes_to_the_other_process(kafka_cluster: KafkaCluster) -
         if not active.texts:
             active, standby = standby, active
         assert (active.texts, standby.texts) == (["a", "b"], [])
+        await until(lambda: (active.consumer.waiting, standby.consumer.waiting) == (False, True))
         await active.acknowledge("a")
         await active.leave()
         assert await standby.come(1) == ["b"]
+        await until(lambda: not standby.consumer.waiting)
 
 
 @pytest.mark.timeout(300)

@@ -19,6 +19,7 @@ from tests.support.cluster_load import ANSWER_S, Load, ask
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.kafka_faults import ROUNDS, SOAK, Way, flags_of
 from tests.support.kafka_reader import KafkaReader
+from tests.support.pulsar_broker import free_ports
 from tests.support.waiting import until
 
 from penstock.testing.server import Launched, launch
@@ -87,8 +88,8 @@ def check_refusals(load: Load, *, gone: bool = False) -> None:
 
 
 async def test_a_process_is_killed(kafka_way: Way, tmp_path: Path) -> None:
-    running = Launched.start(tmp_path, *flags_of(kafka_way.cluster))
-    port = running.port
+    (port,) = free_ports(1)  # which stays free while nobody listens
+    running = Launched.start(tmp_path, *flags_of(kafka_way.cluster), port=port)
 
     def kill() -> None:
         nonlocal running

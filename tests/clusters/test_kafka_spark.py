@@ -142,7 +142,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
         frame = reader.load().selectExpr("CAST(value AS STRING) AS text")
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c"))
         query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         return [dict(each) for each in query.recentProgress if each["numInputRows"]]
 
     publish(client, topic, 0, 400)
@@ -199,7 +199,7 @@ def test_a_stream_is_written_exactly_once(
         rows = rows.mapInArrow(fail_once, "key string, value string")
         writer = rows.writeStream.format("penstock").option("url", server.url).option("topic", str(target))
         writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
-        assert writer.start().awaitTermination(200)
+        assert writer.start().awaitTermination(300)
 
     copy()
     last = max((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))

@@ -132,6 +132,8 @@ def test_the_whole_way(server: Address, client: Stages, elsewhere: Stages) -> No
     assert [m["value"] for m in found] == ["plain", *("ab" * 4), "after"]
     assert found[1]["messageId"] == done["spans"][0]["first_message_id"]
     assert [m["offset"] for m in found] == [*range(9), 10], "Kafka's own marker has an offset"
+    with HttpClient(server.url) as http:
+        assert http.read(made, 0, offset=9, end_offset=10)["messages"] == [], "it is no message"
     for at in (client, elsewhere):
         assert at.commit(writer, 1, counts, [made]) == {**done, "repeated": True}
         assert at.status(writer)["staged"] == []

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import httpx
 import pytest
-import websockets
+from tests.support.cluster_load import SOCKET
 from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.kafka_rest import framed
+from websockets.asyncio.client import connect
 
 from penstock.testing.server import Launched, launch
 
@@ -39,9 +40,9 @@ async def _stop_without(server: Launched, cluster: KafkaCluster, number: signal.
         ws = f"{server.ws}/ws/v2"
         where = f"{ws}/consumer/persistent/public/default/a/ws?subscriptionInitialPosition=Earliest"
         async with (
-            websockets.connect(where) as consumer,
-            websockets.connect(f"{ws}/producer/persistent/public/default/b?producerName=p") as producer,
-            websockets.connect(f"{ws}/reader/persistent/public/default/c"),
+            connect(where, **SOCKET) as consumer,
+            connect(f"{ws}/producer/persistent/public/default/b?producerName=p", **SOCKET) as producer,
+            connect(f"{ws}/reader/persistent/public/default/c", **SOCKET),
         ):
             path = "/topics/public/default/d"
             asking = asyncio.get_running_loop().create_task(

@@ -10,7 +10,7 @@ import pytest
 from tests.support.budgets import StubBudget
 from tests.support.cutter import cutter_before
 from tests.support.pulsar_broker import EARLY_MS, PulsarCluster
-from tests.support.waiting import until_async
+from tests.support.waiting import until, until_async
 
 import penstock.client.aio as aio
 from penstock.broker.delivery import Delivery
@@ -775,7 +775,10 @@ async def test_many_messages_over_unloads_come_once_each_when_acknowledged(world
 
     task = asyncio.get_running_loop().create_task(acknowledging())
     for part in range(6):
-        await world.publish(*[f"{part}-{n}" for n in range(50)], batch=part % 2 == 0)
+        payloads, batch = [f"{part}-{n}" for n in range(50)], part % 2 == 0
+        await world.publish(*payloads[:10], batch=batch)
+        await asyncio.to_thread(until, lambda: world.at.keeps_cursor(world.local, "s"))
+        await world.publish(*payloads[10:], batch=batch)
         await world.admin("PUT", "/unload")
     await task
     assert again == []

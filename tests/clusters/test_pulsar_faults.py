@@ -17,7 +17,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
-from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
+from tests.support.pulsar_broker import NUMBERED, PulsarCluster, free_ports, standalone
 from tests.support.pulsar_reader import PulsarReader
 from tests.support.relay import Relay
 from tests.support.waiting import until
@@ -31,13 +31,14 @@ ROUNDS: Final = 3 if SOAK else 1  # of each fault
 CUTS: Final = ((700, False), (700, True), (5_000, False), (20_000, True))
 AGAIN_S: Final = 120
 # What sockets are told when the broker stands still for too long (their upgrades are refused without a code), and when
-# the broker still has the producer of the socket before.
+# the broker still has the producer of the socket, or of the requests of that name, before.
 NOT_IN_TIME: Final = (
     ("ws", 0, 8),
     ("ws acknowledgement the broker did not answer acknowledgements in time", 0, 0),
     ("ws producer", 503, 0),
     ("ws consumer", 503, 0),
     ("ws producer", 409, 0),
+    ("publish", 409, 40904),
 )
 
 # What any request may be answered with meanwhile: the cluster does not answer, or a broker that is starting says that its
@@ -138,8 +139,8 @@ def check_refusals(clients: Sequence[Load], *, unreachable: bool = False) -> Non
 
 
 async def test_a_process_is_killed(way: Way, tmp_path: Path) -> None:
-    running = Launched.start(tmp_path, *flags(way.cluster))
-    port = running.port
+    (port,) = free_ports(1)  # which stays free while nobody listens
+    running = Launched.start(tmp_path, *flags(way.cluster), port=port)
 
     def kill() -> None:
         nonlocal running
@@ -191,14 +192,19 @@ async def test_connections_are_cut(way: Way, server: Launched) -> None:
 
 async def test_topics_are_unloaded(way: Way, server: Launched) -> None:
     async with loads(server.url, way.cluster) as clients:
+        loop = asyncio.get_running_loop()
 
         def unload() -> None:
             for load in clients:
+                since = loop.time()
                 way.cluster.admin("PUT", f"persistent/{load.path}/unload")
+                load.unloaded(since, loop.time())
 
         def unload_all() -> None:
             for load in clients:
+                since = loop.time()
                 way.cluster.admin("PUT", f"namespaces/{load.path.rpartition('/')[0]}/unload")
+                load.unloaded(since, loop.time())
 
         for _ in range(ROUNDS):
             await happens(clients, unload)
@@ -294,7 +300,7 @@ async def test_the_broker_is_killed(way: Way, server: Launched, known: str) -> N
 
         def restart() -> None:
             for load in clients:  # answers of the killed broker may be on their way until now
-                load.crashes.append((killed, loop.time()))
+                load.crashed(killed, loop.time())
             cluster.restart()
 
         for _ in range(ROUNDS):

@@ -335,7 +335,7 @@ async def test_a_producer_of_requests_leaves_when_it_is_not_used(
     path = f"persistent/{ours.topic.tenant}/{ours.topic.namespace}/{ours.topic.local}/stats"
     while (await asyncio.to_thread(pulsar_cluster.admin, "GET", path)).json()["publishers"]:
         pass
-    assert not ours.broker.topics.open_topics[0].producers
+    await until_async(lambda: not ours.broker.topics.open_topics[0].producers)
     ids(await producer.publish(texts("b")))
     assert producer.name == name
     assert await payloads(pulsar_cluster, ours.topic, 2) == ["a", "b"]

@@ -18,6 +18,7 @@ from penstock.server.config import TlsSettings
 from penstock.testing.server import running
 
 WAIT_MS: Final = 30_000
+TRIES: Final = 3
 FETCHES: Final = 4  # who tries to connect again may wait for 30 s between
 
 
@@ -236,15 +237,19 @@ def expiring(cluster: SecureCluster, file: Path) -> Iterator[Held]:
 def test_a_token_that_is_renewed_in_time(secure_cluster: SecureCluster, tmp_path: Path) -> None:
     """The broker asks for the new one: the connection stays."""
     file = tmp_path / "token"
-    with expiring(secure_cluster, file) as held:
-        since = connected_since(secure_cluster, held.topic)
-        file.write_text(secure_cluster.issuer.token("penstock-itself"))
-        in_time = time.time() < held.expires
-        # The broker looks every second whether a token has expired, and cuts who did not answer at the next look.
-        time.sleep(max(0, held.expires + 3.5 - time.time()))
-        publish(held.rest, held.topic, "after")
-        assert next_value(held.rest, held.instance) == "after"
-        assert not in_time or connected_since(secure_cluster, held.topic) == since
+    for left in reversed(range(TRIES)):
+        with expiring(secure_cluster, file) as held:
+            since = connected_since(secure_cluster, held.topic)
+            file.write_text(secure_cluster.issuer.token("penstock-itself"))
+            in_time = time.time() < held.expires
+            # The broker looks every second whether a token has expired, and cuts who did not answer at the next look.
+            time.sleep(max(0, held.expires + 3.5 - time.time()))
+            publish(held.rest, held.topic, "after")
+            assert next_value(held.rest, held.instance) == "after"
+            if in_time and connected_since(secure_cluster, held.topic) == since:
+                return
+        # A machine that stands still for a second is too late for the broker; it does not so each time.
+        assert left, "the connection was cut"
 
 
 def connected_since(cluster: SecureCluster, topic: str) -> list[str]:
@@ -253,13 +258,16 @@ def connected_since(cluster: SecureCluster, topic: str) -> list[str]:
     return [one["connectedSince"] for one in stats["subscriptions"]["s"]["consumers"]]
 
 
+def says_why(ready: httpx.Response) -> bool:
+    return ready.status_code == 503 and "engine.token_file" in ready.text
+
+
 def test_a_token_that_is_renewed_too_late(secure_cluster: SecureCluster, tmp_path: Path) -> None:
     """The server is not ready meanwhile, and says why; then all goes on."""
     file = tmp_path / "token"
     with expiring(secure_cluster, file) as held:
         rest = held.rest
-        until(lambda: rest.get("/health/ready").status_code == 503, held.expires - time.time() + BOUND_S)
-        assert "engine.token_file" in rest.get("/health/ready").text
+        until(lambda: says_why(rest.get("/health/ready")), held.expires - time.time() + BOUND_S)
         refused = rest.get("/admin/v2/clusters")
         assert refused.status_code == 503
         assert "engine.token_file" in refused.text

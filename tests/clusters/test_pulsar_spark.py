@@ -100,7 +100,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
         frame = reader.load().selectExpr("CAST(value AS STRING) AS text")
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c"))
         query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         return [dict(each) for each in query.recentProgress if each["numInputRows"]]
 
     def backlog() -> int:
@@ -146,7 +146,7 @@ def test_rows_are_written_at_least_once_and_read_by_schema(
     frame = frame.option("subscribe", str(topic)).option("startingOffsets", "earliest").load()
     writer = frame.select("key", "value").writeStream.format("penstock").option("url", server.url)
     writer = writer.option("topic", str(copy)).option("checkpointLocation", str(tmp_path / "c"))
-    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert writer.trigger(availableNow=True).start().awaitTermination(300)
     assert read(spark, server, copy).count() == 300
 
 

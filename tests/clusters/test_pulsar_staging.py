@@ -697,7 +697,7 @@ def test_a_stream_is_written_exactly_once(
         rows = rows.mapInArrow(fail_once, "key string, value string")
         writer = rows.writeStream.format("penstock").option("url", server.url).option("topic", str(target))
         writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
-        assert writer.start().awaitTermination(200)
+        assert writer.start().awaitTermination(300)
 
     def there() -> DataFrame:
         frame = spark.read.format("penstock").option("url", server.url)

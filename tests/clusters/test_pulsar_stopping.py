@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-import websockets
+from tests.support.cluster_load import SOCKET
 from tests.support.kafka_rest import framed
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
 from tests.support.stages import stage
+from websockets.asyncio.client import connect
 
 from penstock.client.access import Access
 from penstock.pipeline.http.stages import Stages
@@ -40,11 +41,11 @@ async def _stop_frozen(server: Launched, cluster: PulsarCluster) -> None:
         await asyncio.to_thread(_stage, server)
         ws = f"{server.ws}/ws/v2"
         async with (
-            websockets.connect(
-                f"{ws}/consumer/persistent/public/default/a/ws?subscriptionInitialPosition=Earliest"
+            connect(
+                f"{ws}/consumer/persistent/public/default/a/ws?subscriptionInitialPosition=Earliest", **SOCKET
             ) as consumer,
-            websockets.connect(f"{ws}/producer/persistent/public/default/b?producerName=p") as producer,
-            websockets.connect(f"{ws}/reader/persistent/public/default/c") as reader,
+            connect(f"{ws}/producer/persistent/public/default/b?producerName=p", **SOCKET) as producer,
+            connect(f"{ws}/reader/persistent/public/default/c", **SOCKET) as reader,
         ):
             path = "/topics/public/default/d"
             asking = asyncio.get_running_loop().create_task(

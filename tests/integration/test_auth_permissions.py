@@ -15,7 +15,7 @@ from tests.support.websocket import base64
 
 from penstock.testing.server import Address, running
 
-BOUND_S = 40.0
+BOUND_S = 90.0
 TOPICS = "/admin/v2/persistent/public/default"
 
 
@@ -260,9 +260,9 @@ def test_only_who_received_a_request_may_answer_it(server: Address) -> None:
         async def ask() -> str:
             headers = headers_of(token("asker"))
             async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as asker:
-                path, content = f"{rest}/request?timeout=15000", {"value": "6 * 7?"}
+                path, content = f"{rest}/request?timeout=60000", {"value": "6 * 7?"}
                 asked = asyncio.gather(asker.post(path, json=content, timeout=BOUND_S))
-                got = await asyncio.to_thread(answerer.get, f"{fetch}?timeout=10000")
+                got = await asyncio.to_thread(answerer.get, f"{fetch}?timeout=50000")
                 (message,) = got.json()["messages"]
 
                 async def reply(client: httpx.Client, text: str) -> dict[str, object]:

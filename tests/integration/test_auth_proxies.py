@@ -120,7 +120,7 @@ def test_our_client_forwards_credentials(
     client = penstock.Client(
         server.pulsar,
         authentication=penstock.AuthenticationToken(token("proxy")),
-        operation_timeout_seconds=20,
+        operation_timeout_seconds=30,
         original_principal="alice",
         original_authentication=penstock.AuthenticationToken(shown),
     )
@@ -138,7 +138,7 @@ def test_our_client_looks_up_over_http(server: Address) -> None:
     client = penstock.Client(
         server.url,
         authentication=penstock.AuthenticationToken(token("proxy")),
-        operation_timeout_seconds=20,
+        operation_timeout_seconds=30,
         original_principal="alice",
     )
     try:
@@ -171,7 +171,7 @@ def test_figures_and_the_audit_log_show_both(server: Address, caplog: pytest.Log
         assert httpx.put(f"{server.url}{ADMIN}-other", headers=headers_of(nobody)).status_code == 403
     for one in (publisher, consumer):
         assert (one["role"], one["proxyRole"]) == ("alice", "proxy")
-    said = [vars(record) for record in caplog.records]
+    said = [vars(record) for record in caplog.records if record.name == "penstock.audit"]
     about = [(one["message"], one["role"], one.get("proxy")) for one in said]
     assert about == [
         ("administered", "alice", "proxy"),
@@ -217,7 +217,7 @@ def test_a_stream_ends_when_either_loses_the_permission(loser: str) -> None:
             root.post(REST, json={"messages": [{"value": "first"}]}).raise_for_status()
             headers = {**headers_of(Through(token("proxy"), "carol")), "Accept": "application/x-ndjson"}
             path = f"{address.url}{REST}/partitions/0/messages?follow=true"
-            with httpx.stream("GET", path, headers=headers, timeout=15) as stream:
+            with httpx.stream("GET", path, headers=headers, timeout=60) as stream:
                 lines = stream.iter_lines()
                 assert json.loads(next(lines))
                 assert root.delete(f"{GRANTS}/{loser}").status_code == 204
@@ -237,7 +237,7 @@ def test_upgrades_name_it_in_the_header(server: Address) -> None:
 def test_clients_of_pulsars_proxy_have_their_own_rights(server: Address, forwards: bool) -> None:
     """The official client through what Pulsar's proxy does; the proxy itself is a super user."""
 
-    def client_of(url: str, role: str, timeout_s: int = 10) -> pulsar.Client:
+    def client_of(url: str, role: str, timeout_s: int = 30) -> pulsar.Client:
         return pulsar.Client(
             url,
             authentication=pulsar.AuthenticationToken(token(role)),

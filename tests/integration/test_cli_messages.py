@@ -78,6 +78,11 @@ def test_read_piped_into_produce_is_a_copy(shell: Shell, client: HttpClient, tmp
     assert shown(read(client, "copied")) == [("k", "v", {"a": "b"}, 5), ("k", None, {}, None)]
     shell.run("produce", "copy", "--format", "json", stdin=printed)
     assert shown(read(client, "copy")) == shown(read(client, "copied"))
+    of_bytes = '{"value": "v", "key": "AP8=", "keyIsBase64": true}'
+    shell.run("produce", "keys", "--format", "json", stdin=of_bytes)
+    shell.run("produce", "keys-copy", "--format", "json", stdin=shell.run("read", "keys").stdout)
+    (line,) = shell.lines("read", "keys-copy")
+    assert (line["key"], line["keyIsBase64"]) == ("AP8=", True)
     bare = bytes(range(256)).replace(b"\n", b"")
     bare += b"\r"
     shell.run("produce", "bare", "--encoding", "binary", stdin=bare + b"\n\xfe")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.support.cutter import Cutter, cutter_before
+from tests.support.ports import kept_port
 from tests.support.waiting import until_async
 
 import penstock
@@ -82,18 +83,18 @@ async def test_a_reader_goes_on_where_it_was(server: Address, topic: str) -> Non
 
 
 async def test_a_server_that_is_started_again(tmp_path: Path, topic: str) -> None:
-    with running(tmp_path) as first:
-        pulsar, http = first.pulsar, first.port
-        client = penstock.aio.Client(pulsar, operation_timeout_seconds=30)
-        producer = await client.create_producer(topic)
-        consumer = await client.subscribe(topic, "sub")
-        await producer.send(b"before")
-        assert (await consumer.receive(30_000)).data() == b"before"
-    sending = asyncio.get_running_loop().create_task(producer.send(b"meanwhile"))
-    await settle()
-    with running(tmp_path, port=http, pulsar=pulsar.removeprefix("pulsar://")):
-        await asyncio.wait_for(sending, 30)
-        again = {(await consumer.receive(30_000)).data() for _ in range(2)}
-        await client.close()
+    with kept_port() as port:
+        with running(tmp_path, pulsar=f"127.0.0.1:{port}") as first:
+            client = penstock.aio.Client(first.pulsar, operation_timeout_seconds=30)
+            producer = await client.create_producer(topic)
+            consumer = await client.subscribe(topic, "sub")
+            await producer.send(b"before")
+            assert (await consumer.receive(30_000)).data() == b"before"
+        sending = asyncio.get_running_loop().create_task(producer.send(b"meanwhile"))
+        await settle()
+        with running(tmp_path, pulsar=f"127.0.0.1:{port}"):
+            await asyncio.wait_for(sending, 30)
+            again = {(await consumer.receive(30_000)).data() for _ in range(2)}
+            await client.close()
 
     assert again == {b"before", b"meanwhile"}

@@ -26,7 +26,7 @@ async def test_requests_are_answered(server: Address, topic: str) -> None:
         await client.subscribe(topic, "servers", penstock.ConsumerType.Shared, message_listener=listener)
         producer = await client.create_producer(topic)
         good = await producer.request(b"good", timeout_ms=30_000)
-        bad = await producer.new_message(b"bad").property("a", "b").request(5000)
+        bad = await producer.new_message(b"bad").property("a", "b").request(30_000)
         many = await asyncio.gather(*(producer.request(b"%d" % n, timeout_ms=30_000) for n in range(50)))
 
     assert (good.reply_content, good.is_error_result) == (b"re: good", False)

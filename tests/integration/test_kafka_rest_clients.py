@@ -52,10 +52,10 @@ class Curled:
 
 
 def curl(*arguments: str, data: bytes | None = None) -> Curled:
-    command = ["curl", "--silent", "--show-error", "--include", "--max-time", "20", *arguments]
+    command = ["curl", "--silent", "--show-error", "--include", "--max-time", "90", *arguments]
     if data is not None:
         command += ["--data-binary", "@-"]
-    done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, input=data, capture_output=True, timeout=120, check=True)
     return Curled(done.stdout)
 
 
@@ -187,14 +187,14 @@ def test_following_a_log(log: str) -> None:
     write_lines(log)
     size = len(framed(*LINES))
     with ThreadPoolExecutor() as pool:
-        sent = headers("Accept: text/plain", "Prefer: wait=10", f"Range: bytes={size}-")
+        sent = headers("Accept: text/plain", "Prefer: wait=60", f"Range: bytes={size}-")
         following = [pool.submit(curl, *sent, log) for _ in range(3)]
         assert not following[0].done()
         assert curl("-H", "Content-Type: text/plain", "-d", "news", log).status == 204
         for one in following:
-            got = one.result(timeout=60)
+            got = one.result(timeout=120)
             assert (got.status, got.body) == (206, b"news\n")
-            assert got.header("preference-applied") == "wait=10"
+            assert got.header("preference-applied") == "wait=60"
 
 
 def test_httpx(log: str) -> None:

@@ -117,7 +117,7 @@ def test_a_body_that_does_not_come(path: str) -> None:
 
 async def test_slow_senders_by_the_hundred() -> None:
     """They are dropped, and others are served meanwhile."""
-    limits = Limits(head_ms=500, body_ms=500, min_bytes_per_s=1_000_000)
+    limits = Limits(head_ms=1500, body_ms=1500, min_bytes_per_s=1_000_000)
     with running(limits=limits) as server:
         over = asyncio.Event()
 
@@ -187,7 +187,7 @@ def cut_off(connection: socket.socket) -> None:
 
     poll = select.poll()
     poll.register(connection, select.POLLRDHUP if sys.platform == "linux" else 0)
-    assert poll.poll(30_000), "the connection is still there"
+    assert poll.poll(90_000), "the connection is still there"
 
 
 async def test_a_websocket_that_is_not_read() -> None:
@@ -216,12 +216,12 @@ async def test_an_idle_websocket() -> None:
     with running(limits=limits, http={"websocket_ping_s": 0}) as server:
         async with connect(server.ws + CONSUMER, ping_interval=None) as silent:
             with pytest.raises(ConnectionClosed):
-                await asyncio.wait_for(silent.recv(), 20)
+                await asyncio.wait_for(silent.recv(), 60)
             assert (silent.close_code, silent.close_reason) == (1001, "idle for limits.websocket_idle_ms")
 
 
 async def test_pings_are_life() -> None:
-    limits = Limits(websocket_idle_ms=2500)
+    limits = Limits(websocket_idle_ms=4000)
     with running(limits=limits, http={"websocket_ping_s": 0}) as server:
         async with (
             connect(server.ws + CONSUMER, ping_interval=None) as pinging,

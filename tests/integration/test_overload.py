@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.ports import kept_port
 from tests.support.waiting import until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -31,13 +32,15 @@ TOPIC = "/topics/public/default/t"
 BODY = {"messages": [{"value": "x" * 1000}]}
 WS = "/ws/v2/producer/persistent/public/default/t"
 HELD_MS = 120_000  # far beyond what a test takes: who is released is not released by this
-STOP_S = 15
+DRAIN_MS = 60_000  # nor by this
+STOP_S = 45
 
 
 @contextmanager
-def held(folder: Path | None = None) -> Iterator[Address]:
+def held(folder: Path | None = None, pulsar: str = "127.0.0.1:0") -> Iterator[Address]:
     """A server whose topic `t` takes nothing more, and lets who publishes wait."""
-    with running(folder, broker=BrokerSettings(quota_hold_ms=HELD_MS), drain_ms=10_000) as server:
+    settings = BrokerSettings(quota_hold_ms=HELD_MS)
+    with running(folder, broker=settings, pulsar=pulsar, drain_ms=DRAIN_MS) as server:
         with httpx.Client(base_url=server.url) as http:
             ws = f"{server.url}/admin/v2/persistent/public/default/t"
             assert http.put(f"{ws}/subscription/s", content=b'"earliest"').status_code == 204
@@ -106,6 +109,7 @@ async def test_a_held_frame_is_answered_when_the_server_goes_down() -> None:
         socket = await connect(server.ws + WS)
         await asyncio.to_thread(fill, server)
         await socket.send(json.dumps({"payload": b64encode(b"a").decode(), "context": "c"}))
+        await (await socket.ping())  # the server has read both
         with pytest.raises(TimeoutError):  # held
             await asyncio.wait_for(socket.recv(), 0.2)
         began = time.monotonic()
@@ -122,10 +126,10 @@ async def test_a_held_frame_is_answered_when_the_server_goes_down() -> None:
 
 def test_what_our_client_had_waiting_is_stored_by_the_next_server(tmp_path: Path) -> None:
     """Held when the server goes down: the client keeps it, and the next server, which has room, stores it once."""
-    with ThreadPoolExecutor(1) as pool:
-        with held(tmp_path) as server:
-            port, pulsar = server.port, server.pulsar
-            client = penstock.Client(pulsar)
+    with ThreadPoolExecutor(1) as pool, kept_port() as port:
+        listen = f"127.0.0.1:{port}"
+        with held(tmp_path, listen) as server:
+            client = penstock.Client(server.pulsar)
             producer = client.create_producer("t", send_timeout_millis=90_000)
             fill(server)
             sent = pool.submit(producer.send, b"kept by the client")
@@ -133,7 +137,7 @@ def test_what_our_client_had_waiting_is_stored_by_the_next_server(tmp_path: Path
                 sent.result(0.2)
             began = time.monotonic()
         assert time.monotonic() - began < STOP_S
-        with running(tmp_path, port=port, pulsar=pulsar.removeprefix("pulsar://")) as server:
+        with running(tmp_path, pulsar=listen) as server:
             quota = f"{server.url}/admin/v2/persistent/public/default/t/backlogQuota"
             assert httpx.delete(quota).status_code == 204
             sent.result(90)

@@ -84,7 +84,7 @@ def test_every_http_endpoint_says_when_to_come_back(method: str, path: str) -> N
 
 def test_who_keeps_to_it_is_served(server: Address) -> None:
     with client(server, "once") as http:
-        served, until = 0, time.monotonic() + 30
+        served, until = 0, time.monotonic() + 120
         while served < 3:
             assert time.monotonic() < until
             answer = http.post(TOPIC, json=BODY)
@@ -106,12 +106,17 @@ def test_bytes_over_http(server: Address) -> None:
 
 
 def test_without_authentication_it_is_the_address() -> None:
-    with running(limits=Limits(max_requests_per_s=3)) as server:
-        answers = [httpx.get(f"{server.url}/admin/v2/clusters") for _ in range(30)]
-        refused = [answer for answer in answers if answer.status_code == 429]
-        assert refused
-        assert "address '127.0.0.1'" in refused[0].json()["message"]
-        assert httpx.get(f"{server.url}/health/live").status_code == 200  # it asks nobody who he is
+    with (
+        running(limits=Limits(max_requests_per_s=1)) as server,
+        httpx.Client(base_url=server.url, trust_env=False) as http,
+    ):
+        for _ in range(100):  # two of these come within a second, however slow the machine
+            answer = http.get("/admin/v2/clusters")
+            if answer.status_code == 429:
+                break
+        assert answer.status_code == 429
+        assert "address '127.0.0.1'" in answer.json()["message"]
+        assert http.get("/health/live").status_code == 200  # it asks nobody who he is
 
 
 async def test_a_websocket_producer_is_read_later(server: Address) -> None:
@@ -126,13 +131,15 @@ async def test_a_websocket_producer_is_read_later(server: Address) -> None:
         assert [answer["context"] for answer in answers] == [str(number) for number in range(60)]
         assert time.monotonic() - began > 1.5
 
-    async def upgrades() -> None:
-        for _ in range(1000):
-            async with connect(url):
-                pass
+        async def upgrades() -> None:
+            for _ in range(1000):
+                async with connect(url):
+                    pass
 
-    with pytest.raises(InvalidStatus) as caught:
-        await upgrades()
+        for number in range(200):  # ten seconds in which its role is at its rate
+            await socket.send(json.dumps({"payload": b64encode(b"a").decode(), "context": str(number)}))
+        with pytest.raises(InvalidStatus) as caught:
+            await upgrades()
     assert caught.value.response.status_code == 429
     assert int(caught.value.response.headers["retry-after"]) >= 1
 
@@ -168,7 +175,7 @@ def test_pulsars_protocol(library: object) -> None:
             producer.flush()
             got = []
             for _ in range(60):
-                message = consumer.receive(timeout_millis=20_000)
+                message = consumer.receive(timeout_millis=60_000)
                 got.append(int(message.data()[:60]))
                 consumer.acknowledge(message)
             assert got == list(range(60))

@@ -88,7 +88,7 @@ async def backlog(server: WebSocketServer, subscription: str = "s") -> int:
 @asynccontextmanager
 async def rest(server: WebSocketServer) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{server.port}/topics/public/default/t", trust_env=False, timeout=20
+        base_url=f"http://127.0.0.1:{server.port}/topics/public/default/t", trust_env=False, timeout=90
     ) as client:
         yield client
 
@@ -566,9 +566,9 @@ async def test_too_many_requests_of_one_socket(monkeypatch: pytest.MonkeyPatch) 
 async def test_asked_over_http_and_answered_over_a_websocket() -> None:
     async with WebSocketServer.open() as server, rest(server) as client:
         receiving = await replier(server)
-        asking = Tasks().spawn(client.post("/request?timeout=15000", json={"value": "?"}), "ask")
+        asking = Tasks().spawn(client.post("/request?timeout=60000", json={"value": "?"}), "ask")
         frame = await receiving.message()
-        assert (text(frame), frame["requestTimeoutMillis"]) == ("?", 15_000)
+        assert (text(frame), frame["requestTimeoutMillis"]) == ("?", 60_000)
         await answered(receiving, frame, "!", isErrorResult=True)
         assert (await asking).json() == {
             "requestMessageId": frame["messageId"],
@@ -582,7 +582,7 @@ async def test_asked_over_a_websocket_and_answered_over_http() -> None:
         made = await client.post("/subscription/s", json={"initial_position": "earliest"})
         sending = await requester(server)
         asked = await ask(sending, "?")
-        path = f"/subscription/s/consumer/{made.json()['id']}/messages?timeout=5000"
+        path = f"/subscription/s/consumer/{made.json()['id']}/messages?timeout=60000"
         (message,) = (await client.get(path)).json()["messages"]
         assert message["requestTimeoutMillis"] == 60_000
         assert message["requestDeadline"] == message["publishTime"] + 60_000
@@ -629,8 +629,8 @@ async def test_a_reply_by_schema_is_json_over_rest() -> None:
         made = (await client.post("/subscription/s", json={"initial_position": "earliest"})).json()
         body = {"value_schema": {"type": "STRING"}, "messages": [{"value": "?"}]}
         async with asyncio.TaskGroup() as group:
-            asked = group.create_task(client.post("/request?timeout=20000", json=body))
-            path = f"/subscription/s/consumer/{made['id']}/messages?timeout=20000"
+            asked = group.create_task(client.post("/request?timeout=60000", json=body))
+            path = f"/subscription/s/consumer/{made['id']}/messages?timeout=60000"
             (message,) = (await client.get(path)).json()["messages"]
             answer = {"messageId": message["messageId"], "replyContent": base64("yes"), "schemaVersion": 0}
             done = await client.post("/subscription/s/cursor", json={"messageIds": [answer]})

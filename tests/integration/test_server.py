@@ -1,4 +1,3 @@
-import contextlib
 import json
 import os
 import re
@@ -144,6 +143,7 @@ def test_a_stopping_server_closes_its_sockets_and_saves_their_cursors(server: La
         frame = json.loads(consumer.recv(30))
         consumer.send(json.dumps({"messageId": frame["messageId"]}))
         consumer.recv(30), consumer.recv(30)
+        assert consumer.ping().wait(60)  # the server has read it
         server.process.terminate()
         with pytest.raises(ConnectionClosed) as closed:
             consumer.recv(30)
@@ -155,13 +155,15 @@ def test_a_stopping_server_closes_its_sockets_and_saves_their_cursors(server: La
         assert stats["subscriptions"]["s"]["msgBacklog"] == 2
 
 
-def test_an_idle_connection_does_not_hold_up_the_end(server: Launched) -> None:
-    with httpx.Client() as client, socket.create_connection(("127.0.0.1", server.port)) as silent:
+def test_an_idle_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with (
+        launch(tmp_path / "data", "--set", "http.drain_ms=600000") as server,
+        httpx.Client() as client,
+        socket.create_connection(("127.0.0.1", server.port)) as silent,
+    ):
         client.get(server.url)
         silent.sendall(b"GET / HTT")  # and never more
-        begin = time.monotonic()
-        assert server.terminate() == 0
-        assert time.monotonic() - begin < 9  # below drain_ms
+        assert server.terminate() == 0  # long before the time to drain is over
 
 
 def test_a_second_server_on_the_same_folder_is_refused_with_one_line(server: Launched) -> None:
@@ -249,12 +251,12 @@ def test_a_large_frame_closes_its_socket_alone(tmp_path: Path) -> None:
 
 
 def test_a_server_in_this_process_is_there_at_once_and_leaves_nothing() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with running() as first, running() as second:
         publish(first.url, "a")
         assert read(first.url) == ["a"]
         assert httpx.get(f"{second.url}{T}/partitions/0/messages").status_code == 404
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
     with pytest.raises(httpx.ConnectError):
         httpx.get(first.url)
 
@@ -290,9 +292,12 @@ def _send_and_wait(sending: ClientConnection, frame: str) -> None:
 def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path) -> None:
     """Whoever has the default port, another server can be started with nothing but a port for HTTP."""
     with socket.socket() as taken:
-        with contextlib.suppress(OSError):  # or somebody has it already
+        try:
             taken.bind(("127.0.0.1", 6650))
             taken.listen()
+            ours = True
+        except OSError:  # somebody has it already, and may let it go at any time
+            ours = False
         command = [
             sys.executable,
             "-m",
@@ -309,6 +314,7 @@ def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path)
             process.terminate()
             _, errors = process.communicate(timeout=60)
     assert ready.startswith("penstock ready http://127.0.0.1:")
-    assert "pulsar://" not in ready
-    assert "no Pulsar endpoint" in errors
+    if ours or "pulsar://" not in ready:
+        assert "pulsar://" not in ready
+        assert "no Pulsar endpoint" in errors
     assert process.returncode == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.ports import kept_port
 
 from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
@@ -210,13 +211,17 @@ def test_a_server_that_is_killed_keeps_what_was_staged(tmp_path: Path) -> None:
 
 def test_a_client_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
     one = entry(b"a")
-    with launch(tmp_path) as server, Stages(Access(url=server.url)) as client:
+    with (
+        kept_port() as port,
+        launch(tmp_path, port=port) as server,
+        Stages(Access(url=server.url)) as client,
+    ):
         client.stage("w", 0, "s", 0, body(one))
         server.kill()
 
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(client.commit, "w", 0, [StageCount("s", 1, 1, len(one))])
-            with launch(tmp_path, port=server.port):
+            with launch(tmp_path, port=port):
                 assert waiting.result()["spans"][0]["end_offset"] == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
 from tests.support.fault_proxy import FaultProxy, Rule
+from tests.support.ports import kept_port
 from tests.support.waiting import until
 
 from penstock.broker.settings import BrokerSettings
@@ -110,13 +111,14 @@ SERVER_KILLS = [
 def test_a_server_that_dies_under_running_queries(tmp_path: Path, start: Callable[..., Runs]) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as lives:
-        server: Launched = lives.enter_context(launch(data))
-        with FaultProxy(server.port) as proxy:
+        port = lives.enter_context(kept_port())
+        server: Launched = lives.enter_context(launch(data, port=port))
+        with FaultProxy(port) as proxy:
 
             def again() -> None:
                 nonlocal server
                 server.kill()
-                server = lives.enter_context(launch(data, port=server.port))
+                server = lives.enter_context(launch(data, port=port))
 
             census.create(server.url, "in", 2)
             publisher = census.Publisher(server.url, "in")

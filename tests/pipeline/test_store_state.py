@@ -310,12 +310,12 @@ def test_a_pipeline_goes_on_elsewhere_and_one_that_was_overtaken_ends(
         shutil.rmtree(here.checkpoint.parents[1])  # another machine has nothing of it
         bench.publish("in", [flight("a", 3, 0)])
         pipeline = Pipeline(spec, spark).start()
-        until(lambda: len(bench.messages("out")) == 3)
+        until(lambda: len(bench.messages("out")) == 3, 500)
         totals = [(m["value"]["k"], m["value"]["total"]) for m in bench.messages("out")]
         assert sorted(totals[:2]) == [("a", 1), ("b", 2)]
         assert totals[2] == ("a", 4), "the state is what it was"
 
-        until(here.in_use)
+        until(here.in_use, 500)
         late = StoreFolder(str(spec.home), store.options)
         late.epochs.claim(late.epochs.look())  # as a run that finds the lease silent
         bench.publish("in", [flight("a", 5, 0)])

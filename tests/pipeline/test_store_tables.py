@@ -155,7 +155,7 @@ def test_a_writer_that_is_killed_has_written_each_batch_once(store: ObjectStore,
             return is_table(folder) and (snapshot_of(folder).last("w") or (-1,))[0] >= wanted
 
         try:
-            until(has, said=lambda: "no batch came")
+            until(has, 150, said=lambda: "no batch came")
         finally:
             running.send_signal(signal.SIGKILL)
             running.wait(60)

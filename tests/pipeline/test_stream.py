@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.pipeline.topics import TopicServer
 from tests.support.entries import TIME, batch
 from tests.support.fault_proxy import FaultProxy
+from tests.support.ports import kept_port
 from tests.support.tls import Pki
 
 from penstock.client.access import Access
@@ -260,9 +261,13 @@ def test_a_topic_made_anew(server: TopicServer, stream: Stream) -> None:
 
 
 def test_a_log_that_is_shorter_than_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    with kept_port() as port:
+        _shorter_than_the_checkpoint(spark, tmp_path, port)
+
+
+def _shorter_than_the_checkpoint(spark: SparkSession, tmp_path: Path, port: int) -> None:
     data, saved = tmp_path / "data", tmp_path / "saved"
-    with running(data) as server:
-        port = server.port
+    with running(data, port=port) as server:
         produce(Access(url=server.url), 5)
     shutil.copytree(data, saved)
     with running(data, port=port) as server:

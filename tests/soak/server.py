@@ -5,6 +5,7 @@ import json
 import resource
 import ssl
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,7 @@ import httpx
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
+from tests.support.ports import kept_port
 from tests.support.tls import Pki
 
 from penstock.testing.server import Launched
@@ -87,8 +89,12 @@ class SoakServer:
         self.token_file = folder / "token"
         self.trust: ssl.SSLContext = self.pki.trust()
         self.lives = 0
-        self._flags = ["--log", "json"]
+        self._ports = ExitStack()
+        self._port, pulsar, https, pulsar_tls = (self._ports.enter_context(kept_port()) for _ in range(4))
+        self._flags = ["--log", "json", "--pulsar", f"127.0.0.1:{pulsar}"]
         for setting in (
+            f"http.tls_listen=127.0.0.1:{https}",
+            f"pulsar.tls_listen=127.0.0.1:{pulsar_tls}",
             "auth.enabled=true",
             f"auth.token_jwks_file={self.keys.file}",
             "auth.super_users=soak",
@@ -102,23 +108,19 @@ class SoakServer:
             "limits.max_connections_per_address=20000",
         ):
             self._flags += ["--set", setting]
-        self.launched = self._launch("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", 0)
+        self.restart()
         self.url, self.https = self.launched.url, self.launched.https
         self.ws, self.wss = self.launched.ws, self.launched.wss
         self.pulsar, self.pulsar_tls = self.launched.pulsar, self.launched.pulsar_tls
 
-    def _launch(self, pulsar: str, https: str, pulsar_tls: str, port: int) -> Launched:
-        self.lives += 1
-        flags = [*self._flags, "--pulsar", pulsar, "--set", f"http.tls_listen={https}"]
-        flags += ["--set", f"pulsar.tls_listen={pulsar_tls}"]
-        return Launched.start(self.folder / "data", *flags, port=port)
-
     def restart(self) -> None:
-        """Start it again where it was."""
-        _, https, pulsar, pulsar_tls = (
-            url.partition("://")[2] for url in (self.url, self.https, self.pulsar, self.pulsar_tls)
-        )
-        self.launched = self._launch(pulsar, https, pulsar_tls, int(self.url.rsplit(":", 1)[1]))
+        """Start it, where it was."""
+        self.lives += 1
+        self.launched = Launched.start(self.folder / "data", *self._flags, port=self._port)
+
+    def close(self) -> None:
+        """Its ports are free."""
+        self._ports.close()
 
     def kill(self) -> None:
         """SIGKILL."""

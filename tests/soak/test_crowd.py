@@ -78,7 +78,7 @@ async def in_turn(work: list[object]) -> list[object]:
 
 async def test_a_mixed_crowd(tmp_path: Path) -> None:
     allow_connections(4 * EACH + 200)
-    with launch(tmp_path / "data", "--log", "json") as server:
+    with launch(tmp_path / "data", "--log", "json", "--set", "limits.head_ms=200000") as server:
         pid = server.process.pid
         before = figures(pid)
         path = f"{server.ws}/ws/v2/consumer/persistent/public/default/t/s{{}}?subscriptionType=Shared"

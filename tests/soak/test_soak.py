@@ -270,6 +270,7 @@ async def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     finally:
         if server.launched.process.poll() is None:
             server.kill()
+        server.close()
     report(soak, totals, idle, left, gone)
     for topic, count in totals.items():
         assert count, f"nothing was stored on {topic}"

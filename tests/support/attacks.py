@@ -22,7 +22,9 @@ BOUND: Final = 256 * MIB if SOAK else 64 * MIB  # limits.max_bytes_in_flight
 ATTACKER: Final = "127.0.0.2"
 QUIET_S: Final = 1.0  # an attack has done what it can when nothing moves for so long
 PACE_S: Final = 0.1
-SLOWEST_S: Final = 1.0 if SOAK else 5.0  # for 99 % of the canary's requests; machines that run tests are busy
+SLOWEST_S: Final = (
+    1.0 if SOAK else 10.0
+)  # for 99 % of the canary's requests; machines that run tests are busy
 BACK_S: Final = 90.0  # several deadlines of a connection that is not read
 
 HELLO: Final = encode(
@@ -120,8 +122,8 @@ def connected(url: str, *, reads_little: bool = False, address: str = ATTACKER) 
     return made
 
 
-def push(connections: list[socket.socket], data: bytes) -> int:
-    """Send `data` over all, as far as it is taken; how many were closed by the server."""
+def push(connections: list[socket.socket], data: bytes, quiet_s: float = QUIET_S) -> int:
+    """Send `data` over all until nothing moves for `quiet_s`; how many were closed by the server."""
     left = dict.fromkeys(connections, memoryview(data))
     closed = 0
     with selectors.DefaultSelector() as selector:
@@ -129,7 +131,7 @@ def push(connections: list[socket.socket], data: bytes) -> int:
             connection.setblocking(False)
             selector.register(connection, selectors.EVENT_WRITE)
         while left:
-            ready = selector.select(QUIET_S)
+            ready = selector.select(quiet_s)
             if not ready:
                 break
             for key, _ in ready:

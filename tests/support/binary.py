@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pulsar
 
-from penstock.testing.server import Address, running
+from penstock.testing.server import Running, running
 
 TIMEOUT_MS = 30_000
 QUIET_MS = 300  # long enough for a message that should not come to have come
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 class Pulsar:
     """A server, and clients of it that are closed with the test."""
 
-    def __init__(self, server: Address) -> None:
+    def __init__(self, server: Running) -> None:
         self.server = server
         self.http = httpx.Client(base_url=server.url, trust_env=False)
         self._clients: list[pulsar.Client] = []
@@ -67,7 +67,7 @@ class Pulsar:
     def publish_batch(self, topic: str, *payloads: bytes, **options: Any) -> list[pulsar.MessageId]:
         """Publish as one batch; the ids."""
         producer = self.client.create_producer(
-            topic, batching_enabled=True, batching_max_publish_delay_ms=5_000, **options
+            topic, batching_enabled=True, batching_max_publish_delay_ms=60_000, **options
         )
         ids: list[pulsar.MessageId] = []
 

@@ -36,6 +36,9 @@ SOCKET: Final[dict[str, Any]] = {
 FETCH: Final[dict[str, str | int]] = {"timeout": 500, "max_messages": 50, "encoding": "text"}
 # Brokers write cursors at most once a second, and those that are dirty once a minute (managedLedgerCursorPositionFlushSeconds).
 LATE_S: Final = 75.0
+# Acknowledgements that come before a cursor has its ledger, which is created for the first of them, are answered, and lost
+# when the topic is unloaded before it is there.
+FIRST_S: Final = 10.0
 BOUND_S: Final = 150.0  # for all to go on, and to come: a server may wait for the broker, and then clients for the next try
 
 
@@ -73,8 +76,8 @@ class Load:
         }  # values that were acknowledged, or held back
         self.came_again: list[tuple[str, str]] = []
         self.refusals: Counter[tuple[str, int, int]] = Counter()  # of what, status, code
-        # When a broker was killed, and when the next one started: it may know nothing of the acknowledgements of just before.
-        self.crashes: list[tuple[float, float]] = []
+        # When acknowledgements were answered that a broker may know nothing of after it was killed, or unloaded the topic.
+        self.forgotten: list[tuple[float, float]] = []
         self._instances: list[str] = []  # of the REST consumer
         self._over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -219,7 +222,7 @@ class Load:
 
     def _came(self, who: str, value: str, message_id: str) -> None:
         done = self.acknowledged[who].get(place(message_id))
-        if done is not None and not self._in_crash(done):
+        if done is not None and not self._may_be_forgotten(done):
             self.came_again.append((who, value))
         self.delivered[who][value] += 1
 
@@ -322,14 +325,14 @@ class Load:
         self._check_log([value for value, _ in found])
         for name, done in self.acknowledged.items():
             left = Counter(value for value, at in found if held(at))
-            may_come = {value for value, at in found if at not in done or self._in_crash(done[at])}
+            may_come = {value for value, at in found if at not in done or self._may_be_forgotten(done[at])}
             again = reader.left(self.path, self.mark + name, left)
             more = again.keys() - left.keys() - may_come
             less = left - again
             assert (sorted(more), less) == ([], {}), name
 
-    def _in_crash(self, when: float) -> bool:
-        return any(crash - LATE_S < when <= start for crash, start in self.crashes)
+    def _may_be_forgotten(self, when: float) -> bool:
+        return any(since < when <= until for since, until in self.forgotten)
 
     def _check_log(self, found: list[str]) -> None:
         counts = Counter(found)
@@ -344,6 +347,14 @@ class Load:
             assert twice <= self.in_doubt, sorted(twice - self.in_doubt)
 
     # -- faults
+
+    def crashed(self, at: float, until: float) -> None:
+        """The broker was killed at a time of the loop's; its answers may be on their way until another one."""
+        self.forgotten.append((at - LATE_S, until))
+
+    def unloaded(self, at: float, until: float) -> None:
+        """The broker unloaded the topic between two times of the loop's."""
+        self.forgotten.append((at - FIRST_S, until))
 
     def begins(self) -> None:
         """Something fails from now on: what has no receipt now or is sent before `ends` may be stored twice."""

@@ -26,6 +26,9 @@ class Taking:
     def __init__(self) -> None:
         self.entries: list[Arrived] = []
         self.resets = 0
+        self.forgets = (
+            False  # what came, at the next reset: what comes after it may be there before a test looks
+        )
         self.runs = 0
         self.actives: list[bool] = []
         self.ends = 0
@@ -37,6 +40,8 @@ class Taking:
 
     def reset(self) -> None:
         self.resets += 1
+        if self.forgets:
+            self.entries.clear()
 
     def active(self, active: bool) -> None:
         self.actives.append(active)

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from random import SystemRandom
 from socket import socket
 from typing import Final
 
@@ -71,6 +72,12 @@ class PulsarCluster(msgspec.Struct):
         answer = httpx.request(method, url, timeout=60, headers=headers, **more)  # type: ignore[arg-type]
         answer.raise_for_status()
         return answer
+
+    def keeps_cursor(self, topic: str, subscription: str) -> bool:
+        """Whether a cursor has its ledger, which is created for the first acknowledgement since the topic was loaded. Those that
+        come before it is there are answered, and lost when the topic is unloaded then."""
+        stats = self.admin("GET", f"persistent/{topic}/internalStats").json()
+        return bool(stats["cursors"][subscription]["state"] == "Open")
 
     def kill(self, number: signal.Signals) -> None:
         """Send the broker a signal; only for one that this test started."""
@@ -209,12 +216,28 @@ def _configure(conf: Path, settings: Mapping[str, str]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago: the broker cannot be told to choose, and to say which."""
-    held = [socket() for _ in range(count)]
+    """Ports that were free a moment ago: a broker cannot be told to choose, and to say which.
+
+    They are of those that the system gives to nobody by itself, lest a connection or a server of another test gets one before the
+    broker has it, or while the broker is started again.
+    """
     try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
+        given_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:  # no Linux
+        given_from = 49_152
+    first = 10_000 if given_from > 12_000 else 1024
+    held: list[socket] = []
+    try:
+        for port in SystemRandom().sample(range(first, given_from), k=min(1000, given_from - first)):
+            one = socket()
+            held.append(one)
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                held.pop().close()
+            if len(held) == count:
+                return [one.getsockname()[1] for one in held]
     finally:
         for one in held:
             one.close()
+    raise AssertionError("no port is free")

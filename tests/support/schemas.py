@@ -71,7 +71,7 @@ class Endpoints:
     def frames(self, *frames: dict[str, Any]) -> list[dict[str, Any]]:
         """The answers to frames of one WebSocket producer, all sent before the first is read."""
         path = f"/ws/v2/producer/persistent/public/{self.namespace}/{self.name}"
-        with connect(self.server.ws + path) as socket:
+        with connect(self.server.ws + path, open_timeout=60, ping_interval=None) as socket:
             for number, frame in enumerate(frames):
                 socket.send(json.dumps({**frame, "context": str(number)}))
             answers = [json.loads(socket.recv(timeout=60)) for _ in frames]
@@ -82,7 +82,7 @@ class Endpoints:
         """What a WebSocket reader gets from the start."""
         path = f"/ws/v2/reader/persistent/public/{self.namespace}/{self.name}?messageId=earliest"
         found = []
-        with connect(self.server.ws + path) as socket:
+        with connect(self.server.ws + path, open_timeout=60, ping_interval=None) as socket:
             for _ in range(count):
                 found.append(json.loads(socket.recv(timeout=60)))
                 socket.send(json.dumps({"messageId": found[-1]["messageId"]}))

@@ -98,6 +98,7 @@ class WebSocketServer(RunningServer):
 
     async def connect(self, path: str, **options: Any) -> Peer:
         """A client, closed with the server."""
+        options = {"open_timeout": 60, **options}
         connection = await connect(self.ws + path, compression=None, proxy=None, **options)
         peer = Peer(connection)
         self.peers.append(peer)

@@ -25,7 +25,6 @@ from penstock.pipeline import class_data
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.extras import need_extras
 from penstock.pipeline.java import chosen_java, probe
-from penstock.testing.server import launch
 
 from . import output
 from .options import output_option
@@ -177,6 +176,7 @@ def _run(folder: Path, options: list[str]) -> None:
 def main() -> None:
     """`python -m penstock.cli.pipeline_java FOLDER OPTION…`"""
     from penstock.pipeline.session import JAVA_OPTIONS, end_java, session, with_java_options
+    from penstock.testing.server import launch  # imports a whole server: not for every command of the group
 
     folder, key = Path(sys.argv[1]), "spark.driver.extraJavaOptions"
     settings: dict[str, Any] = with_java_options({key: JAVA_OPTIONS}, sys.argv[2:])

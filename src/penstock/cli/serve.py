@@ -131,7 +131,16 @@ def _check(config: Config) -> int:
         for sentence in checked.right:
             click.echo(sentence)
     else:
-        output.line({"valid": not checked.wrong, "checked": checked.right, "problems": checked.wrong})
+        output.line(
+            {
+                "valid": not checked.wrong,
+                "checked": checked.right,
+                "problems": checked.wrong,
+                "warnings": checked.doubts,
+            }
+        )
+    for sentence in checked.doubts:
+        click.echo(f"penstock: warning: {sentence}", err=True)
     for sentence in checked.wrong:
         click.echo(f"penstock: {sentence}", err=True)
     return 1 if checked.wrong else 0

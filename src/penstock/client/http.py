@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-TIMEOUT_S: Final = 30.0  # without a byte from the server
+TIMEOUT_S: Final = 60.0  # without a byte from the server, which may wait 30 s for its cluster
 
 _KINDS: Final = {kind.codes.code: kind for kind in ErrorKind}
 

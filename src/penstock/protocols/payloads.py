@@ -82,6 +82,20 @@ class BoundSchema:
             schema_version=self.version,
         )
 
+    def take_bytes_key(self, message: OutMessage, *, encoded: bool) -> None:
+        """The key that a message was encoded with is bytes, given in base64. Raises BAD_MESSAGE, also for the key of a pair
+        that is not `encoded` already: that is a value of the key's schema."""
+        if self.pair is not None:
+            if not encoded:
+                raise PenstockError(
+                    ErrorKind.BAD_MESSAGE,
+                    "keyIsBase64: the key has a schema; give it as JSON, or with encoding base64 as value and key are",
+                )
+        elif message.key is not None:
+            # Written in one way, as the text chooses the partition.
+            message.key = b64encode(_from_base64(message.key, "key")).decode()
+            message.key_is_base64 = True
+
     def _paired(self, stored: str | None, payload: bytes | None, *, null: bool) -> OutMessage:
         return OutMessage(
             payload=payload or b"",

@@ -5,6 +5,7 @@ first, by the same code: it reads certificates, keys and users, and makes the en
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,24 +19,27 @@ from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import build
 from .config import OFF, Config, PortTakenError, StartError, host_and_port
+from .expiry import Doubt, own, trusted
 from .listeners import SOCKETS, TLS, bind, is_exposed
 from .tls import Certificates
 from .workers import check_workers
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What was looked at and is right, and what is not; sentences that name the setting."""
+    """What was looked at and is right, what is not, and what may not be right for long; sentences that name the setting."""
 
     right: list[str]
     wrong: list[str]
+    doubts: list[str]
 
 
 def check(config: Config) -> Checked:
     """Look at everything that a start of this process on this machine would need; blocks."""
-    checked = Checked([], [])
+    checked = Checked([], [], [])
     for part in _PARTS:
         try:
-            checked.right.extend(part(config))
+            for sentence in part(config):
+                (checked.doubts if isinstance(sentence, Doubt) else checked.right).append(sentence)
         except (StartError, AuthConfigError) as error:
             checked.wrong.append(str(error))
         except PenstockError as error:
@@ -90,13 +94,22 @@ def _bind(listen: str) -> tuple[socket.socket, bool]:
 
 
 def _certificates(config: Config) -> Iterator[str]:
-    if all(
-        getattr(getattr(config, section), key) == OFF for section, key, scheme in SOCKETS if scheme in TLS
-    ):
-        return
-    certificates = Certificates(config.tls)
-    certificates.context()
-    yield f"tls.cert_file: {config.tls.cert_file}, with its key"
+    if _has_tls(config):
+        certificates = Certificates(config.tls)
+        certificates.context()
+        yield from own("tls.cert_file", config.tls.cert_file, ", with its key")
+
+
+def _client_authorities(config: Config) -> Iterator[str]:
+    file = config.tls.client_ca_file
+    if _has_tls(config) and config.tls.client_certificates != "none" and os.access(file, os.R_OK):
+        yield from trusted("tls.client_ca_file", file)
+
+
+def _has_tls(config: Config) -> bool:
+    return any(
+        getattr(getattr(config, section), key) != OFF for section, key, scheme in SOCKETS if scheme in TLS
+    )
 
 
 def _engine_files(config: Config) -> Iterator[str]:
@@ -110,6 +123,18 @@ def _engine_files(config: Config) -> Iterator[str]:
         except OSError as error:
             raise StartError(f"engine.{key}: {name}: {error.strerror}") from None
         yield f"engine.{key}: {name}, which can be read"
+
+
+def _engine_certificate(config: Config) -> Iterator[str]:
+    engine = config.engine
+    if engine.url and os.access(engine.tls_cert_file, os.R_OK):
+        yield from own("engine.tls_cert_file", engine.tls_cert_file)
+
+
+def _engine_authorities(config: Config) -> Iterator[str]:
+    engine = config.engine
+    if engine.url and os.access(engine.tls_trust_file, os.R_OK):
+        yield from trusted("engine.tls_trust_file", engine.tls_trust_file)
 
 
 def _parts(config: Config) -> Iterator[str]:
@@ -145,7 +170,10 @@ _PARTS: Final[tuple[Callable[[Config], Iterator[str]], ...]] = (
     _ways_in,
     *(_address(section, key) for section, key, _ in SOCKETS),
     _certificates,
+    _client_authorities,
     _engine_files,
+    _engine_certificate,
+    _engine_authorities,
     _parts,
     _folder,
 )

@@ -21,7 +21,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_listen: str = "off"  # the same over TLS (https, wss); needs `tls.cert_file`
     keep_alive_s: int = 75  # an idle connection is closed after this; longer than most proxies keep theirs
     # host:port at which this process alone is reached, where several stand before one cluster behind one address; the
-    # second of its workers has the port after it, and so on. Empty: workers are found at free ports.
+    # second of its workers has the port after it, and so on. https://host:port where a proxy ends TLS before it. Empty:
+    # workers are found at free ports.
     advertise: str = ""
     backlog: int = 2048  # connections the system may hold before they are accepted
     websocket_ping_s: int = 30  # Pulsar's keepAliveIntervalSeconds; 0 sends none
@@ -29,6 +30,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_ms: int = 10_000  # how long a stopping server waits for what is in flight
     # Web pages that may call, `scheme://host[:port]`, beside those of this server and of loopback addresses; *: all.
     allowed_origins: tuple[str, ...] = ()
+    # Addresses and networks of proxies whose X-Forwarded-Proto counts, in the addresses that answers name.
+    trusted_proxies: tuple[str, ...] = ()
 
 
 PULSAR_LISTEN: Final = "127.0.0.1:6650"  # given up, with a warning, where another process has it
@@ -149,6 +152,15 @@ def host_and_port(listen: str) -> tuple[str, int]:
     elif ":" in host:
         raise ValueError(f"{listen!r} is not host:port: an IPv6 address goes in brackets")
     return host, int(port)
+
+
+def advertised(text: str, scheme: str) -> tuple[str, str, int]:
+    """Split `http.advertise` into scheme, host and port; `scheme` is that of one that names none. Raises ValueError."""
+    named, separator, address = text.rpartition("://")
+    if separator and named not in ("http", "https"):
+        raise ValueError(f"{text!r} is not host:port, http://host:port or https://host:port")
+    host, port = host_and_port(address)
+    return named or scheme, host, port
 
 
 def check_origin(text: str) -> None:

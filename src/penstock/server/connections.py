@@ -53,8 +53,12 @@ class HttpConnection(Http1Connection):
         """Whether the connection was ever made."""
         return self.transport is not None
 
-    def abandon(self) -> None:
-        self.forget()
+    def forget(self) -> None:
+        super().forget()
+        self._sending = Sending()  # it may know a request, which knows this object
+        self.app_state = {}  # with what the application knows of the connection goes what knows the connection
+
+    abandon = forget
 
     # -- the transport's calls
 
@@ -121,7 +125,6 @@ class HttpConnection(Http1Connection):
         if self._ending is not None:
             self._ending.cancel()
         super().connection_lost(exc)
-        self.app_state = {}  # with what the application knows of the connection goes what knows the connection
 
     # -- the parser's calls
 
@@ -218,7 +221,6 @@ class HttpConnection(Http1Connection):
         self.transport.set_protocol(made)
         self._holding.close()
         self.forget()  # it does not learn that the connection is lost
-        self.app_state = {}
 
     # -- time
 

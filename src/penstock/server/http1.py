@@ -7,11 +7,12 @@ without waiting. Nothing here has a bound; `connections` has them.
 import asyncio
 import logging
 from collections import deque
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import httptools
 
 from .addresses import is_tls, local_address, remote_address
+from .forwarded import HttpScheme, forwarded_scheme
 from .heads import TARGETS, Heads
 from .request import Request, Serve
 from .state import State
@@ -44,7 +45,8 @@ class Http1Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, None)
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int | None] | None = None
-        self.scheme: Literal["http", "https"] = "http"
+        self.scheme: HttpScheme = "http"
+        self.of_proxy = False  # the peer is one whose `X-Forwarded-Proto` counts
         self.url = b""
         self.headers = cast(list[tuple[bytes, bytes]], None)
         self.request: Request | None = None
@@ -74,6 +76,7 @@ class Http1Connection(asyncio.Protocol):
         self.server = local_address(transport)
         self.client = remote_address(transport)
         self.scheme = "https" if is_tls(transport) else "http"
+        self.of_proxy = self.client is not None and self.server_state.proxies.include(self.client[0])
 
     def data_received(self, data: bytes) -> None:
         self.idle_since = None
@@ -185,7 +188,7 @@ class Http1Connection(asyncio.Protocol):
             "http_version": version,
             "server": self.server,
             "client": self.client,
-            "scheme": self.scheme,
+            "scheme": forwarded_scheme(self.headers, self.scheme) if self.of_proxy else self.scheme,
             "method": parser.get_method().decode("ascii"),
             "root_path": "",
             "path": path,

@@ -14,7 +14,16 @@ from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
 from penstock.protocols.context import ServerContext
 
-from .config import OFF, PULSAR_LISTEN, Config, PortTakenError, StartError, TlsSettings, host_and_port
+from .config import (
+    OFF,
+    PULSAR_LISTEN,
+    Config,
+    PortTakenError,
+    StartError,
+    TlsSettings,
+    advertised,
+    host_and_port,
+)
 from .tls import ALPN, Certificates
 
 log = logging.getLogger(__name__)
@@ -90,8 +99,8 @@ class Listeners:
                 context = self._certificates.context(*((ALPN,) if scheme == "https" else ()))
             self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000)
         if worker:
-            port = host_and_port(self._advertised)[1] if self._advertised else 0
-            self._own = _beside(self.http[0], port, sockets)
+            where = self._advertised
+            self._own = _beside(self.http[0], 0 if where is None else where[2], sockets)
             if config.engine.url.startswith("kafka"):
                 for scheme in PULSAR & self._listeners.keys():
                     self._own_pulsar[scheme] = _beside(self._listeners[scheme], 0, sockets)
@@ -124,10 +133,13 @@ class Listeners:
     @property
     def own_url(self) -> str:
         """Where this process alone is reached, as one of several; "" where it is the only one."""
-        scheme = "http" if self.http[0].context is None else "https"
-        if self._advertised:
-            return f"{scheme}://{self._advertised}"
-        return "" if self._own is None else url_of(self._own.bound, scheme)
+        if self._advertised is not None:
+            return _joined(*self._advertised)
+        return "" if self._own is None else url_of(self._own.bound, self._own_scheme)
+
+    @property
+    def _own_scheme(self) -> str:
+        return "http" if self.http[0].context is None else "https"
 
     @property
     def own_pulsar(self) -> Owner:
@@ -139,23 +151,22 @@ class Listeners:
         if listener is None:
             return ""
         settings, (host, port) = self._config.pulsar, listener.bound.getsockname()[:2]
-        advertised = settings.advertise if scheme == "pulsar" else settings.tls_advertise
-        if self._config.http.advertise:
-            host = self._config.http.advertise.rpartition(":")[0].strip("[]")
-        elif advertised and not self._worker:
-            return f"{scheme}://{advertised}"
+        named = settings.advertise if scheme == "pulsar" else settings.tls_advertise
+        if self._advertised is not None:
+            host = self._advertised[1]
+        elif named and not self._worker:
+            return f"{scheme}://{named}"
         elif ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
             return ""
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        return _joined(scheme, host, port)
 
     @property
-    def _advertised(self) -> str:
-        """Of several workers each has the port after that of the one before it."""
-        advertised = self._config.http.advertise
-        if not advertised or self._worker <= 1:
-            return advertised
-        host, _, port = advertised.rpartition(":")
-        return f"{host}:{int(port) + self._worker - 1}"
+    def _advertised(self) -> tuple[str, str, int] | None:
+        """Scheme, host and port; of several workers each has the port after that of the one before it."""
+        if not self._config.http.advertise:
+            return None
+        scheme, host, port = advertised(self._config.http.advertise, self._own_scheme)
+        return scheme, host, port + max(0, self._worker - 1)
 
     async def open(self, context: ServerContext, binary: BinaryEndpoint) -> None:
         """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""
@@ -224,4 +235,8 @@ def url_of(bound: socket.socket, scheme: str = "http") -> str:
     """The address to reach it at: a wildcard address is reached by the loopback one."""
     host, port = bound.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    return f"{scheme}://[{shown}]:{port}" if ":" in shown else f"{scheme}://{shown}:{port}"
+    return _joined(scheme, shown, port)
+
+
+def _joined(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

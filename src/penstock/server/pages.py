@@ -35,7 +35,7 @@ class Pages:
             "/health/live": lambda _: (200, _JSON, b'{"status":"ok"}'),
             "/health/ready": self._ready,
             "/openapi.json": lambda _: (200, _JSON, self._openapi),
-            "/asyncapi.json": lambda _: (200, _JSON, self._asyncapi),
+            "/asyncapi.json": self._asyncapi,
         }
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -96,7 +96,12 @@ class Pages:
         return msgspec.json.encode(self._document)
 
     @cached_property
-    def _asyncapi(self) -> bytes:
+    def _sockets(self) -> dict[str, Any]:
         from .reference import asyncapi
 
-        return msgspec.json.encode(asyncapi())
+        return asyncapi()
+
+    def _asyncapi(self, exchange: Exchange) -> Page:
+        from penstock.protocols.websocket.asyncapi import servers
+
+        return 200, _JSON, msgspec.json.encode({**self._sockets, "servers": servers(exchange.address)})

@@ -13,7 +13,8 @@ import msgspec
 
 from penstock.model.secret import MASK, Secret
 
-from .config import OFF, Config, ConfigError, check_origin, host_and_port
+from .config import OFF, Config, ConfigError, advertised, check_origin, host_and_port
+from .forwarded import TrustedProxies
 
 PREFIX: Final = "PENSTOCK_"
 INTEGER_MAX: Final = 2**53  # what JSON carries everywhere
@@ -164,17 +165,18 @@ def _problem(name: str, value: object, default: object) -> str | None:
         return (
             f"must be 0, or at least {SIZE_MAX_LEAST}: the write-ahead log and the reserves need a part of it"
         )
-    if name in _ADDRESSES and value not in (OFF, ""):
-        try:
+    try:
+        if name in _ADDRESSES and value not in (OFF, ""):
             host_and_port(str(value))
-        except ValueError as error:
-            return str(error)
-    if name == "http.allowed_origins" and isinstance(value, tuple):
-        try:
+        elif name == "http.advertise" and value:
+            advertised(str(value), "http")
+        elif name == "http.allowed_origins" and isinstance(value, tuple):
             for origin in value:
                 check_origin(origin)
-        except ValueError as error:
-            return str(error)
+        elif name == "http.trusted_proxies" and isinstance(value, tuple):
+            TrustedProxies(value)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -197,6 +199,4 @@ _MAY_BE_ZERO: Final = frozenset(
         "auth.leeway_s",
     )
 )
-_ADDRESSES: Final = frozenset(
-    ("http.advertise", "http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen")
-)
+_ADDRESSES: Final = frozenset(("http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen"))

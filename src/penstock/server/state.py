@@ -9,6 +9,7 @@ from penstock.protocols.load import Load
 
 from .config import HttpSettings
 from .deadlines import Deadlines
+from .forwarded import TrustedProxies
 
 
 class Connection(Protocol):
@@ -32,6 +33,7 @@ class State:
         self.keep_alive_s = settings.keep_alive_s
         self.ping_s = settings.websocket_ping_s or None
         self.compression = settings.websocket_compression
+        self.proxies = TrustedProxies(settings.trusted_proxies)
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.apply_limits(limits)

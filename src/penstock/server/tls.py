@@ -24,6 +24,9 @@ _DEMANDS: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 
+# OpenSSL's words for a key that is another's: one of the same kind, and one of another.
+_OTHER_KEY: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+
 # What a set of files looked like: for each its path, modification time, size and inode, or None where it is not.
 Seen = tuple[tuple[str, int, int, int] | None, ...]
 
@@ -104,7 +107,15 @@ def _make(settings: TlsSettings, protocols: tuple[str, ...]) -> ssl.SSLContext:
     for name in _files(settings):
         if name:
             Path(name).open("rb").close()  # the library does not say which file cannot be read
-    context.load_cert_chain(settings.cert_file, settings.key_file or None, password=_no_password)
+    try:
+        context.load_cert_chain(settings.cert_file, settings.key_file or None, password=_no_password)
+    except ssl.SSLError as error:
+        if error.reason not in _OTHER_KEY:
+            raise
+        key = settings.key_file or settings.cert_file
+        raise ValueError(
+            f"the key in {key} does not belong to the certificate in {settings.cert_file}"
+        ) from None
     if settings.client_certificates != "none":
         context.load_verify_locations(settings.client_ca_file)
         context.verify_mode = _DEMANDS[settings.client_certificates]

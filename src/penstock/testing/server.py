@@ -30,7 +30,7 @@ from .calls import Calls
 from .clock import AdvancingClock
 
 START_S: Final = 60.0  # a busy machine may take long; an idle one takes a fraction of a second
-STOP_S: Final = 20.0
+STOP_S: Final = 60.0  # before a cluster that does not answer it takes 20 s beyond the drain
 READY: Final = "penstock ready "
 
 

@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-const receiveLimit = 10 * time.Second
+const receiveLimit = 25 * time.Second
 
 var numbers atomic.Int64
 
@@ -136,6 +136,19 @@ func drain(consumer pulsar.Consumer) []pulsar.Message {
 		check(consumer.Ack(received))
 		found = append(found, received)
 	}
+}
+
+// drainAll is what each of several consumers gets: so many messages together, and until no more come for a while.
+func drainAll(count int, consumers ...pulsar.Consumer) [][]pulsar.Message {
+	found := make([][]pulsar.Message, len(consumers))
+	for end := time.Now().Add(receiveLimit); count > 0 && time.Now().Before(end); {
+		for i, consumer := range consumers {
+			came := drain(consumer)
+			found[i] = append(found[i], came...)
+			count -= len(came)
+		}
+	}
+	return found
 }
 
 func typeOf(value any) reflect.Type { return reflect.TypeOf(value) }

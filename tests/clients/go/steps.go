@@ -100,7 +100,8 @@ func shared(s *server) (any, error) {
 	one := s.subscribe(pulsar.ConsumerOptions{Topic: topic, Type: pulsar.Shared})
 	two := s.subscribe(pulsar.ConsumerOptions{Topic: topic, Type: pulsar.Shared})
 	s.send(topic, 20)
-	first, second := drain(one), drain(two)
+	found := drainAll(20, one, two)
+	first, second := found[0], found[1]
 	return []any{len(first) + len(second), len(first) > 0, len(second) > 0}, nil
 }
 
@@ -115,11 +116,11 @@ func keyShared(s *server) (any, error) {
 		check(err)
 	}
 	owners := make([]byte, 20)
-	for name, consumer := range map[byte]pulsar.Consumer{'a': one, 'b': two} {
-		for _, received := range drain(consumer) {
+	for i, of := range drainAll(20, one, two) {
+		for _, received := range of {
 			var number int
 			fmt.Sscanf(received.Key(), "key-%d", &number)
-			owners[number] = name
+			owners[number] = "ab"[i]
 		}
 	}
 	return string(owners), nil
@@ -256,7 +257,7 @@ func delayed(s *server) (any, error) {
 	topic := s.topic()
 	consumer := s.subscribe(pulsar.ConsumerOptions{Topic: topic, Type: pulsar.Shared})
 	producer := s.producer(pulsar.ProducerOptions{Topic: topic})
-	_, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("later"), DeliverAfter: time.Second})
+	_, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("later"), DeliverAfter: 5 * time.Second})
 	check(err)
 	_, err = producer.Send(context.Background(), text("now"))
 	check(err)

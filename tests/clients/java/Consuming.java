@@ -49,6 +49,7 @@ public final class Consuming {
     boolean idle = Steps.nothing(second);
     first.close();
     List<String> rest = Steps.values(second, 2);
+    Steps.until(() -> told.contains("b active")); // listeners are called by a thread of their own
     return Map.of("first", values, "idle", idle, "second", rest, "told", told);
   }
 
@@ -58,7 +59,7 @@ public final class Consuming {
     try (Consumer<String> one = Steps.earliest(server, topic).subscriptionType(SubscriptionType.Shared).receiverQueueSize(1).subscribe();
         Consumer<String> two = Steps.earliest(server, topic).subscriptionType(SubscriptionType.Shared).receiverQueueSize(1).subscribe()) {
       Steps.send(server, topic, 20);
-      List<String> first = drain(one, two);
+      List<String> first = drain(20, one, two);
       return Map.of("all", new TreeSet<>(first).size(), "count", first.size());
     }
   }
@@ -74,12 +75,15 @@ public final class Consuming {
       }
       Map<String, List<String>> owners = new LinkedHashMap<>();
       int count = 0;
-      for (Consumer<String> consumer : List.of(one, two)) {
-        for (Message<String> message; (message = consumer.receive(500, TimeUnit.MILLISECONDS)) != null; count++) {
-          owners.computeIfAbsent(message.getKey(), k -> new ArrayList<>()).add(consumer.getConsumerName());
-          consumer.acknowledge(message);
+      long end = Steps.soon();
+      do {
+        for (Consumer<String> consumer : List.of(one, two)) {
+          for (Message<String> message; (message = consumer.receive(500, TimeUnit.MILLISECONDS)) != null; count++) {
+            owners.computeIfAbsent(message.getKey(), k -> new ArrayList<>()).add(consumer.getConsumerName());
+            consumer.acknowledge(message);
+          }
         }
-      }
+      } while (count < 60 && System.nanoTime() < end);
       StringBuilder names = new StringBuilder();
       for (int i = 0; i < 20; i++) {
         names.append(owners.get("key-" + i).get(0));
@@ -96,7 +100,7 @@ public final class Consuming {
         Consumer<String> high = ranged(server, topic, 32768, 65535)) {
       String refused = Steps.errorOf(() -> ranged(server, topic, 100, 200));
       Steps.send(server, topic, 20);
-      List<String> all = drain(low, high);
+      List<String> all = drain(20, low, high);
       return Map.of("all", new TreeSet<>(all).size(), "refused", refused);
     }
   }
@@ -206,7 +210,7 @@ public final class Consuming {
     Steps.send(server, topic, 12);
     try (Consumer<String> consumer =
         Steps.earliest(server, topic)
-            .batchReceivePolicy(BatchReceivePolicy.builder().maxNumMessages(10).timeout(500, TimeUnit.MILLISECONDS).build())
+            .batchReceivePolicy(BatchReceivePolicy.builder().maxNumMessages(10).timeout(2, TimeUnit.SECONDS).build())
             .subscribe()) {
       List<Integer> sizes = new ArrayList<>();
       for (int i = 0; i < 2; i++) {
@@ -352,10 +356,11 @@ public final class Consuming {
         .keySharedPolicy(KeySharedPolicy.stickyHashRange().ranges(Range.of(start, end))).subscribe();
   }
 
-  /** Everything that both get until nothing more comes. */
-  private static List<String> drain(Consumer<String> one, Consumer<String> two) throws Exception {
+  /** Everything that both get: so many messages, and until nothing more comes. */
+  private static List<String> drain(int count, Consumer<String> one, Consumer<String> two) throws Exception {
     List<String> found = new ArrayList<>();
-    for (boolean any = true; any; ) {
+    long end = Steps.soon();
+    for (boolean any = true; any || found.size() < count && System.nanoTime() < end; ) {
       any = false;
       for (Consumer<String> consumer : List.of(one, two)) {
         Message<String> message = consumer.receive(400, TimeUnit.MILLISECONDS);

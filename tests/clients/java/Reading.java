@@ -46,17 +46,19 @@ public final class Reading {
   /** Two readers with half of the hashes each share the keys. */
   public Object hashRanges(Server server) throws Exception {
     String topic = server.topic();
-    List<TreeSet<String>> found = new ArrayList<>();
+    List<TreeSet<String>> found = List.of(new TreeSet<>(), new TreeSet<>());
     try (Reader<String> low = ranged(server, topic, 0, 32767);
         Reader<String> high = ranged(server, topic, 32768, 65535)) {
       Steps.send(server, topic, 20);
-      for (Reader<String> reader : List.of(low, high)) {
-        TreeSet<String> values = new TreeSet<>();
-        for (Message<String> message; (message = reader.readNext(500, TimeUnit.MILLISECONDS)) != null; ) {
-          values.add(message.getValue());
+      long end = Steps.soon();
+      do {
+        for (int i = 0; i < 2; i++) {
+          Reader<String> reader = i == 0 ? low : high;
+          for (Message<String> message; (message = reader.readNext(500, TimeUnit.MILLISECONDS)) != null; ) {
+            found.get(i).add(message.getValue());
+          }
         }
-        found.add(values);
-      }
+      } while (found.get(0).size() + found.get(1).size() < 20 && System.nanoTime() < end);
     }
     TreeSet<String> both = new TreeSet<>(found.get(0));
     both.retainAll(found.get(1));
@@ -129,7 +131,7 @@ public final class Reading {
   private static List<String> rest(Reader<String> reader) throws Exception {
     List<String> found = new ArrayList<>();
     while (reader.hasMessageAvailable()) {
-      Message<String> message = reader.readNext(5, TimeUnit.SECONDS);
+      Message<String> message = reader.readNext(25, TimeUnit.SECONDS);
       if (message == null) {
         throw new IllegalStateException("a message is available and does not come");
       }

@@ -4,6 +4,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
 import org.apache.pulsar.client.api.Message;
@@ -15,7 +16,7 @@ import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 
 /** What many steps do. */
 final class Steps {
-  private static final int RECEIVE_S = 10;
+  private static final int RECEIVE_S = 25;
 
   private Steps() {}
 
@@ -58,6 +59,18 @@ final class Steps {
   /** Whether no message comes for a while. */
   static boolean nothing(Consumer<?> consumer) throws PulsarClientException {
     return consumer.receive(400, TimeUnit.MILLISECONDS) == null;
+  }
+
+  /** A time that is late enough for what is on its way, by System.nanoTime(). */
+  static long soon() {
+    return System.nanoTime() + TimeUnit.SECONDS.toNanos(RECEIVE_S);
+  }
+
+  /** Wait until something holds, for a while. */
+  static void until(BooleanSupplier holds) throws InterruptedException {
+    for (long end = soon(); !holds.getAsBoolean() && System.nanoTime() < end; ) {
+      Thread.sleep(10);
+    }
   }
 
   /** Whether the values are the prefix with 0, 1, 2 and so on. */

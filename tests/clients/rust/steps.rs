@@ -152,7 +152,7 @@ async fn cumulative(client: &Client, topic: &str) -> Outcome {
             consumer.cumulative_ack(&message).await?;
         }
     }
-    tokio::time::sleep(Duration::from_millis(300)).await; // acknowledgements are sent by a task of the consumer
+    tokio::time::sleep(Duration::from_millis(1500)).await; // acknowledgements are sent by a task of the consumer
     consumer.close().await?;
     Ok(json!(values(&mut subscribe(client, topic, SubType::Exclusive).await?, 2).await?))
 }

@@ -147,9 +147,10 @@ async def test_a_schema_registered_after_the_batch_delay_holds_nothing_back() ->
         broker.script[BaseCommand.GET_OR_CREATE_SCHEMA] = later
         producer = await ours.create_producer("t", batching_max_publish_delay_ms=10)
         message = producer.new_message("x", schema=penstock.StringSchema())
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(message.send())
             await asyncio.sleep(0.1)  # the batch's delay passes meanwhile
+            await until_async(lambda: asked)
             answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
             answer.get_or_create_schema_response.request_id = asked[0]
             answer.get_or_create_schema_response.schema_version = bytes(8)

@@ -97,10 +97,13 @@ def test_a_certificate_needs_its_own_key(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path, "one")
     _, other = certificate(tmp_path, "other")
     tls = {"http__tls_listen": "127.0.0.1:0", "tls__cert_file": str(chain)}
-    assert f"tls.cert_file: {chain}, with its key" in checked(tmp_path, **tls, tls__key_file=str(key)).right
-    (problem,) = checked(tmp_path, **tls, tls__key_file=str(other)).wrong
-    assert problem.startswith("tls.cert_file, key_file or client_ca_file:")
-    assert "mismatch" in problem
+    found = checked(tmp_path, **tls, tls__key_file=str(key))
+    assert f"tls.cert_file: {chain}, with its key, valid until 3000-01-01 00:00 UTC" in found.right
+    assert found.doubts == []
+    problems = checked(tmp_path, **tls, tls__key_file=str(other)).wrong
+    assert problems == [
+        f"tls.cert_file, key_file or client_ca_file: the key in {other} does not belong to the certificate in {chain}"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """What a connection makes of bytes, and of answers: over a transport that only notes what it is told."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -328,13 +331,31 @@ async def test_what_a_request_carries_counts_in_its_allowance() -> None:
     assert taken == [3, 3]
 
 
-async def test_a_connection_that_is_lost_is_known_to_nobody() -> None:
-    connection, _ = connected(echo)
-    connection.data_received(post(b"abc"))
-    await turns()
-    connection.connection_lost(None)
-    assert connection.request is None
-    assert not connection.server_state.connections
+@pytest.mark.parametrize("missing", [0, 1])
+async def test_a_connection_that_is_lost_is_known_to_nobody(missing: int) -> None:
+    """Not to its own request either, whose body was being waited for: the collector might be long in coming."""
+
+    async def serve(exchange: Exchange) -> None:
+        with suppress(ClientGoneError):
+            await echo(exchange)
+
+    connection, _ = connected(serve)
+    state = connection.server_state
+    known = weakref.ref(connection)
+    request = post(b"abc")
+    gc.disable()
+    try:
+        connection.data_received(request[: len(request) - missing])
+        await turns()
+        connection.look(connection.loop.time())
+        connection.connection_lost(None)
+        assert connection.request is None
+        del connection
+        await turns()
+        assert known() is None
+        assert not state.connections
+    finally:
+        gc.enable()
 
 
 async def test_what_is_not_http() -> None:

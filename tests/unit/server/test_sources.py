@@ -57,6 +57,8 @@ def test_texts_of_the_environment_become_what_the_key_is() -> None:
         ("[http]\nlisten = 'nowhere'\n", "'nowhere' is not host:port"),
         ("[http]\nlisten = 'a:70000'\n", "'http.listen'"),
         ("[http]\nkeep_alive_s = 0\n", "must be within 1"),
+        ("[http]\nadvertise = 'ftp://a:1'\n", "http://host:port or https://host:port"),
+        ("[http]\ntrusted_proxies = ['10.0.0.1/8']\n", "has host bits set"),
         ("[http]\nkeep_alive_s = '5'\n", "'http.keep_alive_s'"),
         ("[broker]\ndeduplication = 'yes'\n", "'broker.deduplication'"),
         ("[broker]\nmax_partitions = -1\n", "'broker.max_partitions'"),

@@ -112,11 +112,11 @@ class Reading:
             raise BadPiece(f"its value could not be decoded ({line.error}): read it with --encoding base64")
         if line.value_size is not None:
             raise BadPiece("its value was cut when it was read")
-        if line.key_is_base64:
-            raise BadPiece("its key is bytes, which only clients of the binary protocol can publish")
         made = {**self._shared, "value": line.value}
         if line.key != _NULL:
             made["key"] = line.key
+            if line.key_is_base64:
+                made["keyIsBase64"] = True
         if line.properties:
             made["properties"] = {**self._shared.get("properties", {}), **line.properties}
         times = (

@@ -63,6 +63,10 @@ class FollowedLog:
         self.first_offset = first
         self._grow(following)
 
+    async def end_now(self) -> int:
+        """Where the log ends, as the cluster says now; what was learned of it stays. Raises as `refresh`."""
+        return (await self._fetcher.ends(self._at))[1]
+
     async def _look_whose(self) -> None:
         """The log ends before what was known: raise TOPIC_NOT_FOUND where the topic was made again."""
         found = await self._fetcher.topic_id(self.place.topic)
@@ -107,7 +111,9 @@ class FollowedLog:
 
     def gap_end(self, entry_id: int) -> int:
         """The id that follows the gap that begins at `entry_id`, as far as it was seen; `entry_id` where there is none."""
-        return self._gaps.get(entry_id, entry_id)
+        while (end := self._gaps.get(entry_id)) is not None:  # one may have been seen in parts
+            entry_id = end
+        return entry_id
 
     def _gap(self, start: int, end: int) -> None:
         if start < end:

@@ -28,6 +28,7 @@ from .driver.record import At
 from .group import Group
 from .naming import Naming
 from .subscription import GroupSubscription
+from .waits import Waits
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class Redirects:
         self._written: dict[str, float] = {}  # those of this process, and when they go
         self._announced_ms = 0
         self._waiting: dict[GroupSubscription, float] = {}  # since when
+        self._waits = Waits()
         self._sent: dict[tuple[str, At, str], tuple[int, float]] = {}  # how often, and when last
         self._next_look: dict[str, float] = {}
         self._wait_s = random.Random().uniform(WAITED_S, SPREAD * WAITED_S)  # no secret
@@ -130,8 +132,9 @@ class Redirects:
     # -- those that wait
 
     def look(self) -> None:
-        """Called each second: send clients elsewhere that get nothing here."""
+        """Called each second: send clients elsewhere that get nothing here, and tell of all that do not."""
         now = _now()
+        self._waits.look(self._groups.all, now)
         self._forget(now)
         waiting: dict[GroupSubscription, float] = {}
         for group in self._groups.all:

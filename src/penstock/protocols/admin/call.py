@@ -24,6 +24,7 @@ class Call(msgspec.Struct, frozen=True):
     query: dict[str, str]
     content: bytes
     host: str = ""
+    address: str = ""  # by which the client reached the server: `scheme://host`
 
     @property
     def broker(self) -> Broker:
@@ -39,8 +40,17 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def http_url(self) -> str:
-        """This server's address for HTTP."""
+        """This server's address for HTTP: the client's own, unless it came over TLS."""
+        if self.address.startswith("http://"):
+            return self.address
         return self.reached(self.caller.context.http_url) or f"http://{self.host}"
+
+    @property
+    def https_url(self) -> str:
+        """The same over TLS; "" where the server knows of none, neither its own nor a proxy's before it."""
+        if self.address.startswith("https://"):
+            return self.address
+        return self.reached(self.caller.context.https_url)
 
     # -- names
 

@@ -26,7 +26,7 @@ async def cluster(call: Call) -> dict[str, Any]:
     check_cluster(call)
     context = call.caller.context
     encrypted = {
-        "serviceUrlTls": call.reached(context.https_url),
+        "serviceUrlTls": call.https_url,
         "brokerServiceUrlTls": call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised),
     }
     return {
@@ -50,7 +50,7 @@ async def lookup(call: Call) -> dict[str, Any]:
         "brokerUrlTls": tls,  # clients demand that the key is there
         "brokerUrlSsl": tls,
         "httpUrl": call.http_url,
-        "httpUrlTls": call.reached(context.https_url),
+        "httpUrlTls": call.https_url,
         "nativeUrl": plain,
     }
 

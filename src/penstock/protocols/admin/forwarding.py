@@ -16,6 +16,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, ExactName
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.failure import fail
 from penstock.protocols.http.paths import raw_path
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
@@ -37,7 +38,7 @@ def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpo
         try:
             await _forward(context, cluster, path, exchange)
         except Exception as error:
-            await exchange.fail(error, context, Dialect.PULSAR)
+            await fail(exchange, error, context, Dialect.PULSAR)
 
     return serve
 

@@ -11,6 +11,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.failure import fail
 from penstock.protocols.http.operations import Router
 from penstock.protocols.http.paths import raw_path
 
@@ -111,7 +112,7 @@ def endpoint(context: ServerContext) -> Callable[[Exchange], Awaitable[None]]:
             await exchange.give(await _answer(context, exchange, found))
         except Exception as error:
             operation = "" if found.operation is None else found.operation.path
-            await exchange.fail(error, context, Dialect.PULSAR, operation)
+            await fail(exchange, error, context, Dialect.PULSAR, operation)
 
     return serve
 
@@ -135,7 +136,7 @@ async def _answer(context: ServerContext, exchange: Exchange, found: Found) -> A
     content = b""
     if operation.request is not None:
         content = await exchange.body(context.limits.max_request_bytes)
-    call = Call(caller, names, query, content, exchange.header(b"host") or "")
+    call = Call(caller, names, query, content, exchange.header(b"host") or "", exchange.address)
     answer = _as_answer(operation, await operation.handler(call))
     if exchange.method not in ("GET", "HEAD"):
         context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)

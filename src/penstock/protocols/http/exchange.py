@@ -1,24 +1,19 @@
 """One HTTP request and its answer: what every endpoint is given, whatever carries it."""
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import Holding, holding_of
 from penstock.protocols.rates import SCOPE_KEY, Allowance
 from penstock.protocols.trace import trace_of
 from penstock.protocols.transport import PIECE_BYTES, send_in_pieces
 
-from .answers import JSON_TYPE, Answer, BodyError, Dialect, Header, error_body, error_headers
+from .answers import JSON_TYPE, Answer, BodyError, Header
 from .compression import unfolded
 from .decoding import DECODE_ERRORS, reason
-from .examples import example_of
-
-log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -149,11 +144,18 @@ class Exchange:
         else:
             allowance.take(0, size)
 
-    def count_unfolded(self, more: int) -> None:
-        """Count in the allowance of its role by how much a compressed body grew."""
-        if more > 0 and SCOPE_KEY in self.scope:
+    def count_unfolded(self, size: int, grown: int) -> None:
+        """Count what was compressed in a body and is `size` bytes now: as held for the client until `release`, and in the
+        allowance of its role by how much it has `grown`. Raises TOO_MANY_REQUESTS, UNAVAILABLE."""
+        if grown > 0 and SCOPE_KEY in self.scope:
             allowance: Allowance = self.scope[SCOPE_KEY]
-            allowance.take(0, more)
+            allowance.take(0, grown)
+        holding = self.holding
+        if size and holding is not None:
+            self.unfolded_bytes += size
+            holding.receive(size)
+            if holding.over:
+                raise PenstockError(*holding.refuse())
 
     # -- the request
 
@@ -163,6 +165,12 @@ class Exchange:
             if found == name:
                 return str(value.decode("latin-1"))
         return None
+
+    @property
+    def address(self) -> str:
+        """`scheme://host[:port]` by which the client reached the server; "" where it did not say."""
+        host = self.header(b"host")
+        return f"{self.scope.get('scheme', 'http')}://{host}" if host else ""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -187,7 +195,7 @@ class Exchange:
         """The request's body, decompressed; raises TOO_LARGE as soon as it is known to be, ClientGoneError, BAD_MEDIA_TYPE,
         BAD_ENCODING, and what `Holding.refuse` says where there is no room for it.
 
-        With `encoded` it is given as it was sent, and its Content-Encoding is the caller's to see to.
+        With `encoded` it is given as it was sent: its Content-Encoding is the caller's to see to, and to `count_unfolded`.
         """
         if self.length > bytes_max:
             raise _too_large(bytes_max)
@@ -203,19 +211,9 @@ class Exchange:
         if self.encoding is not None and not encoded:
             found = await unfolded(self.encoding.decode("latin-1"), body, bytes_max)
             if found is not body:
-                self.count_unfolded(len(found) - len(body))
-                self._hold(len(found))
+                self.count_unfolded(len(found), len(found) - len(body))
             return found
         return body
-
-    def _hold(self, size: int) -> None:
-        """Count what a compressed body unfolded to as held for the client; raises TOO_MANY_REQUESTS, UNAVAILABLE."""
-        holding = self.holding
-        if holding is not None:
-            self.unfolded_bytes += size
-            holding.receive(size)
-            if holding.over:
-                raise PenstockError(*holding.refuse())
 
     def release(self) -> None:
         """The request was served: its body is held no more."""
@@ -278,26 +276,6 @@ class Exchange:
     async def end(self) -> None:
         """The end of an answer given in parts."""
         await self.send({"type": "http.response.body", "body": b""})
-
-    async def fail(
-        self, error: Exception, context: ServerContext, dialect: Dialect, operation: str = ""
-    ) -> None:
-        """Answer with what went wrong, where a client is there and no answer has begun; `operation` is the path of the
-        operation that was asked for, as it was declared."""
-        if isinstance(error, ClientGoneError):
-            return
-        if not isinstance(error, PenstockError):
-            log.error(
-                "request failed", extra={"method": self.method, "path": self.scope["path"]}, exc_info=error
-            )
-            error = PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more")
-        elif self.started:
-            log.warning("an answer was cut short: %s", error.message, extra={"path": self.scope["path"]})
-        if self.started:
-            return
-        example = example_of(self.method, operation) if isinstance(error, BodyError) else None
-        body = error_body(error.kind, error.message, dialect, example)
-        await self.answer(body, error.kind.codes.status, *error_headers(error, context.challenges))
 
 
 def _too_large(bytes_max: int) -> PenstockError:

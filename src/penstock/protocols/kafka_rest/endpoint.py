@@ -12,6 +12,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.failure import fail
 from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.http.media import choose_type
 from penstock.protocols.http.operations import Router, Table
@@ -111,7 +112,7 @@ class KafkaRestEndpoint:
         try:
             await exchange.give(await self._answer(exchange))
         except Exception as error:
-            await exchange.fail(error, self._context, Dialect.REST)
+            await fail(exchange, error, self._context, Dialect.REST)
 
     async def _answer(self, exchange: Exchange) -> Answer:
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
@@ -145,8 +146,8 @@ class KafkaRestEndpoint:
     )
     async def welcome(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
         if choose_type(exchange.headers.get("accept"), ("application/json", "text/html")) == "text/html":
-            host = f"{exchange.scope.get('scheme', 'http')}://{exchange.header(b'host') or 'localhost'}"
-            return page({n.local: self._logs.partitions(n) for n in self._names(caller)}, host)
+            url = exchange.address or "http://localhost"
+            return page({n.local: self._logs.partitions(n) for n in self._names(caller)}, url)
         return _json(
             {
                 "topics": f"{PREFIX}/topics",
@@ -200,7 +201,7 @@ class KafkaRestEndpoint:
         description="`Content-Range` of the answer says which bytes of the log they became.",
         parameters=(
             _header("Content-MD5", "The digest of the body as sent, in base64 or hex."),
-            _header("Content-Encoding", "gzip is understood."),
+            _header("Content-Encoding", "gzip and deflate are understood."),
             _header("X-Kafka-Key", "The key of every message of the body, or of one part."),
         ),
         bodies=TAKEN,

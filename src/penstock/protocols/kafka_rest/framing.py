@@ -51,12 +51,13 @@ def payloads_in(frames: bytes) -> list[bytes]:
 
 
 class Budget:
-    """What is left of a request's bounds. `grown`: by how many bytes what was compressed is larger now."""
+    """What is left of a request's bounds. `unfolded`: the bytes that what was compressed has now; `grown`: by how many it is
+    larger."""
 
     def __init__(self, bytes_max: int, messages_max: int) -> None:
         self._bytes_max = self._bytes_left = bytes_max
         self._messages_max = self._messages_left = messages_max
-        self.grown = 0
+        self.unfolded = self.grown = 0
 
     def message(self) -> None:
         """Count a message; raises TOO_LARGE."""
@@ -77,6 +78,7 @@ class Budget:
 
     def _counted(self, packed: bytes, unfolded: bytes) -> bytes:
         self._bytes_left -= len(unfolded)
+        self.unfolded += len(unfolded)
         self.grown += len(unfolded) - len(packed)
         return unfolded
 

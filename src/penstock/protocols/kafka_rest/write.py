@@ -48,7 +48,7 @@ class Write:
             messages = await asyncio.to_thread(read_messages, exchange.headers, body, budget)
         else:
             messages = read_messages(exchange.headers, body, budget)
-        exchange.count_unfolded(budget.grown)
+        exchange.count_unfolded(budget.unfolded, budget.grown)
         trace = exchange.trace()
         bytes_max = self._broker.settings.max_message_bytes
         for message in messages:

@@ -280,9 +280,8 @@ def _base_uri(rest: Services, exchange: Exchange, target: Target, instance: Inst
     path = "/topics/" + "/".join(quote(part, safe="") for part in parts)
     if rest.elsewhere.own_url:
         return rest.elsewhere.own_url.rstrip("/") + path
-    host = exchange.header(b"host")
-    root = exchange.scope.get("root_path", "")
-    return f"{exchange.scope.get('scheme', 'http')}://{host}{root}{path}" if host else root + path
+    root: str = exchange.scope.get("root_path", "")
+    return exchange.address + root + path
 
 
 async def _free(turn: asyncio.Lock) -> bool:

@@ -8,6 +8,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, Scope
+from penstock.protocols.http.failure import fail
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.http.paths import raw_path
 
@@ -57,7 +58,7 @@ class RestEndpoint:
             await handler(caller, target, exchange)
         except Exception as error:
             dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
-            await exchange.fail(error, self._context, dialect, declared_path(operation, shipped=shipped))
+            await fail(exchange, error, self._context, dialect, declared_path(operation, shipped=shipped))
 
     def _find(self, scope: Scope) -> tuple[Target, Mapping[str, Handler]]:
         path: bytes = scope.get("raw_path") or scope["path"].encode()

@@ -96,12 +96,13 @@ class Messages:
         self._encoding = Encoding(decoding, values)
 
     def take(self, entries: Sequence[Entry], end: int) -> Shown:
-        """The messages of the entries that follow, before the offset `end`."""
+        """The messages of the entries that follow, before the offset `end`. Offsets may skip, also past `end`."""
         topic, bounds, decoding = self.topic, self.bounds, self._decoding
         parts: list[Part] = []
         for entry in entries:
             offset, at = entry.offset, self.at
             if offset >= end:
+                self.at = max(at, end)  # nothing lies between: who reads on would get the same entry for ever
                 break
             until = min(offset + entry.count, end)
             mask = (1 << until - offset) - 1

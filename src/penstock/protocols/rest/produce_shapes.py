@@ -50,6 +50,7 @@ class ProduceMessage(
     forbid_unknown_fields=True,
     kw_only=True,
     rename={
+        "key_is_base64": "keyIsBase64",
         "event_time": "eventTime",
         "sequence_id": "sequenceId",
         "replication_clusters": "replicationClusters",
@@ -60,11 +61,13 @@ class ProduceMessage(
 ):
     """One message to publish. Its own schema fields count before the request's (PIP-43).
 
-    With `encoding` base64 the value, and a key of a key/value schema, are encoded already and only checked.
+    With `encoding` base64 the value, and a key of a key/value schema, are encoded already and only checked. With
+    `keyIsBase64` the key is bytes, as messages are read.
     """
 
     value: Any | UnsetType = UNSET
     key: Any = None
+    key_is_base64: bool = False
     partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     properties: dict[str, str] | None = None
     event_time: Long | None = None

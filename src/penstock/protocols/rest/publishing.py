@@ -164,6 +164,8 @@ async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, par
                 done.unnamed = done.unnamed or schema.fresh is not None
             encode = BoundSchema.encode_base64 if encoded else job.encode
             out = encode(schema, message.value, message.key)
+            if message.key_is_base64:
+                schema.take_bytes_key(out, encoded=encoded)
             _fill(out, message, job.target.partition, now, rest.limits)
             if job.trace is not None:
                 out.properties = traced(out.properties, job.trace)

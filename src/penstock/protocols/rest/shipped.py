@@ -156,6 +156,7 @@ def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:
     return ProduceMessage(
         value=given.payload,
         key=given.key,
+        key_is_base64=given.key_is_base64,
         properties=given.properties,
         event_time=event_time,
         sequence_id=given.sequence_id,

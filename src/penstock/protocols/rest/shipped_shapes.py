@@ -13,6 +13,7 @@ class ShippedMessage(Struct, kw_only=True, rename="camel"):
 
     payload: str | None = None
     key: str | None = None
+    key_is_base64: bool = False
     properties: dict[str, str] | None = None
     event_time: str | Long | None = None
     sequence_id: Long | None = None

@@ -15,6 +15,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, to_json
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.failure import fail
 from penstock.protocols.http.operations import Handlers, Operation, Table
 from penstock.protocols.http.params import Parameter, whole_number
 from penstock.protocols.http.paths import segments as segments_of
@@ -160,7 +161,7 @@ class StagesEndpoint:
             require(self._context.broker, Capability.ENTRIES if at_once else Capability.STAGED_PUBLISH)
             await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
         except Exception as error:
-            await exchange.fail(error, self._context, Dialect.REST, operation)
+            await fail(exchange, error, self._context, Dialect.REST, operation)
 
     def _find(self, exchange: Exchange) -> tuple[str, Handler, Names]:
         segments = segments_of(exchange.scope)

@@ -89,6 +89,13 @@ SCHEMES: Final[dict[str, Schema]] = {
 _SECURITY: Final = [{"$ref": f"#/components/securitySchemes/{name}"} for name in SCHEMES]
 
 
+def servers(address: str = "") -> dict[str, Any]:
+    """The part of the document that says where the server is, by the URL at which it is reached over HTTP."""
+    scheme, _, host = (address or "http://localhost:8080").partition("://")
+    protocol = "wss" if scheme == "https" else "ws"
+    return {"penstock": {"host": host, "protocol": protocol, "security": [*_SECURITY]}}
+
+
 def asyncapi(version: str) -> dict[str, Any]:
     """The document, AsyncAPI 3.0; `version` is the server's."""
     frames: tuple[Frame, ...] = (
@@ -135,7 +142,7 @@ def asyncapi(version: str) -> dict[str, Any]:
             "version": version,
             "description": "Pulsar's WebSocket API: JSON text frames to produce, consume and read topics.",
         },
-        "servers": {"penstock": {"host": "localhost:8080", "protocol": "ws", "security": [*_SECURITY]}},
+        "servers": servers(),
         "defaultContentType": "application/json",
         "channels": channels,
         "operations": operations,

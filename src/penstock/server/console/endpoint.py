@@ -10,6 +10,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.failure import fail
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.http.params import Params
 from penstock.protocols.rest.services import Services as RestServices
@@ -45,7 +46,7 @@ class ConsoleEndpoint:
         try:
             await self._serve(exchange)
         except Exception as error:
-            await exchange.fail(error, self._context, Dialect.REST)
+            await fail(exchange, error, self._context, Dialect.REST)
 
     async def _serve(self, exchange: Exchange) -> None:
         path: str = exchange.scope["path"]

@@ -44,8 +44,7 @@ _LINKS: Final = (
 
 def welcome(exchange: Exchange, pulsar_url: str, *, console: bool) -> bytes:
     """The page, by the address that the person came to."""
-    scheme = exchange.scope.get("scheme", "http")
-    url = f"{scheme}://{exchange.header(b'host') or 'localhost'}"
+    url = exchange.address or "http://localhost"
     links = "\n".join(
         f'        <li><a href="{path}">{path}</a>: {what}</li>'
         for path, what in ((_CONSOLE, *_LINKS) if console else _LINKS)

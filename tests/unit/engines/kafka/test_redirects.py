@@ -25,6 +25,8 @@ HERE, THERE = Owner("pulsar://here:1"), Owner("pulsar://there:1")
 class Consumer:
     """A consumer of a client, as far as it is asked."""
 
+    waiting = False
+
     def __init__(self, *, redirected: bool = True) -> None:
         self.options = ConsumerOptions(client=CLIENT, redirected=redirected)
         self.closed = False

@@ -1,4 +1,4 @@
-"""The supervisor is a process that waits: it loads neither Spark nor Arrow."""
+"""The supervisor is a process that waits: it loads neither Spark nor Arrow, nor a server."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import sys
 def test_the_command_loads_no_spark() -> None:
     code = (
         "import sys, penstock.cli.pipeline, penstock.pipeline.run.supervise;"
-        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'deltalake') if name in sys.modules])"
+        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'deltalake', 'penstock.server.app') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

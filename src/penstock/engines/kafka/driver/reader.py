@@ -16,7 +16,9 @@ from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
 WAIT_S: Final = 0.25  # of one wait in a thread: a read that is given up leaves it soon
-QUIET_S: Final = 10.0  # without a record where there should be one: the cluster is away
+QUIET_S: Final = (
+    30.0  # without a record where there should be one: the cluster is away, as for all else that is asked
+)
 FETCH_WAIT_MS: Final = 20  # the broker's at the end of the log; a reader that is moved waits for it
 MISSING_MS: Final = 2000  # a topic that nobody knows for so long is reported as missing
 AHEAD_KB: Final = 4096  # that is fetched ahead, about

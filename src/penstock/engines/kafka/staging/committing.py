@@ -1,5 +1,6 @@
 """Commits of batches: what is staged goes to its topics in one transaction, with the row that says so."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -32,6 +33,8 @@ from penstock.runtime.clock import Clock
 from .parts import Parts, Staged
 from .writers import Writers
 
+SHOWN_S: Final = 10.0  # brokers take milliseconds
+AGAIN_S: Final = 0.01  # between two looks: brokers tell nobody
 _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
 log = logging.getLogger(__name__)
@@ -119,7 +122,7 @@ class Committing:
         changes[wanted.topics] = made
         tried.append(made)
         await self._writers.commit(wanted.writer, transaction, changes)
-        copying.stored()
+        await copying.shown()
         return made
 
     async def _repeated(
@@ -204,8 +207,24 @@ class _Copying:
             )
         return tuple(found)
 
-    def stored(self) -> None:
-        """It was committed: who follows the topics gets it."""
-        for at, (topic, (_, messages, size)) in self._counts.items():
-            topic.stored(self._transaction.stored[at].last + 1)
+    async def shown(self) -> None:
+        """It was committed: return when readers find it. Brokers answer a commit before its marker is in every partition. What
+        lies behind an open transaction of somebody else's is not waited for."""
+        try:
+            async with asyncio.timeout(SHOWN_S):
+                await asyncio.gather(*map(self._shown, self._counts))
+        except TimeoutError:
+            log.warning("what was committed is not shown by the brokers yet")
+        for topic, (_, messages, size) in self._counts.values():
             topic.published(messages, size, 0)
+
+    async def _shown(self, at: At) -> None:
+        topic, first = self._counts[at][0], self._transaction.stored[at].first
+        try:
+            end = await topic.end_now()
+            while end == first:
+                await asyncio.sleep(AGAIN_S)
+                end = await topic.end_now()
+            topic.stored(end)
+        except PenstockError as error:  # it is committed all the same
+            log.warning("where %s ends is not known: %s", topic.name, error.message)

@@ -33,6 +33,7 @@ async function publish(letters, topic, message) {
   const own = Object.entries(message.properties ?? {}).filter(([name]) => !ADDED.includes(name));
   const made = { value: message.value, properties: Object.fromEntries(own) };
   if (message.key != null) made.key = message.key;
+  if (message.keyIsBase64) made.keyIsBase64 = true;
   if (message.eventTime) made.eventTime = message.eventTime;
   const body = { messages: [made], encoding: "base64" };
   const schema = message.schema_version == null ? null : await get(`${schemaPath(letters)}/schema/${message.schema_version}`);

@@ -20,7 +20,11 @@ const POLICIES = [
   ["compactionThreshold", 104857600, "bytes published since the last compaction"],
 ];
 
-export function Settings({ name, topic, reload }) {
+// What an engine does not have (docs/clusters.md): policies and actions, by their path.
+const MISSING = { kafka: ["messageTTL", "deduplicationEnabled", "compaction", "trim", "terminate"] };
+
+export function Settings({ name, topic, reload, server }) {
+  const missing = MISSING[server.engine] ?? [];
   const path = adminPath(name);
   const then = (action) => async (values) => {
     await action(values);
@@ -34,7 +38,7 @@ export function Settings({ name, topic, reload }) {
   return html`
     <h2>Policies</h2>
     <p class="dim">The topic's own policies go before its namespace's, and those before the server's configuration.</p>
-    <${Policies} path=${path} />
+    <${Policies} path=${path} missing=${missing} />
     <h2>Partitions</h2>
     ${topic.partitions > 0
       ? html`<${Form} submit="Add partitions" action=${then(({ number }) => post(`${path}/partitions`, Number(number)))}>
@@ -46,18 +50,19 @@ export function Settings({ name, topic, reload }) {
     </${Form}>
     <h2>Actions</h2>
     <div class="buttons">
-      <${Action} label="Compact" action=${then(() => put(`${path}/compaction`))} />
-      <${Action} label="Trim" confirm="Let go of the acknowledged messages that retention does not keep?" action=${then(() => post(`${path}/trim`))} />
+      ${!missing.includes("compaction") && html`<${Action} label="Compact" action=${then(() => put(`${path}/compaction`))} />`}
+      ${!missing.includes("trim") && html`<${Action} label="Trim" confirm="Let go of the acknowledged messages that retention does not keep?" action=${then(() => post(`${path}/trim`))} />`}
       <${Action} label="Disconnect clients" confirm="Disconnect all producers and consumers? Those of Pulsar's clients come back." action=${then(() => put(`${path}/unload`))} />
-      ${!topic.terminated && html`<${Action} label="Terminate" danger confirm=${`Let no message follow in ${shortTopic(name)}? That cannot be undone.`} action=${then(() => post(topic.partitions > 0 ? `${path}/terminate/partitions` : `${path}/terminate`))} />`}
+      ${!topic.terminated && !missing.includes("terminate") && html`<${Action} label="Terminate" danger confirm=${`Let no message follow in ${shortTopic(name)}? That cannot be undone.`} action=${then(() => post(topic.partitions > 0 ? `${path}/terminate/partitions` : `${path}/terminate`))} />`}
       <${Action} label="Truncate" danger confirm=${`Delete all ${count(topic.messages)} messages of ${shortTopic(name)}, acknowledged or not?`} action=${then(() => remove(`${path}/truncate`))} />
       <${Action} label="Delete the topic" danger confirm=${`Delete ${shortTopic(name)} with its ${count(topic.messages)} messages, subscriptions and schemas? That cannot be undone.`} action=${left} />
     </div>`;
 }
 
-function Policies({ path }) {
+function Policies({ path, missing }) {
+  const policies = POLICIES.filter(([policy]) => !missing.includes(policy));
   const load = useLoad(async (signal) => {
-    const values = await Promise.all(POLICIES.map(async ([policy]) => {
+    const values = await Promise.all(policies.map(async ([policy]) => {
       try {
         return [await get(`${path}/${policy}`, {}, signal), await get(`${path}/${policy}`, { applied: true }, signal)];
       } catch (error) {
@@ -65,7 +70,7 @@ function Policies({ path }) {
         return error;
       }
     }));
-    return POLICIES.map(([policy, example, what], index) => ({ policy, example, what, own: values[index][0], applied: values[index][1], error: values[index] instanceof Error ? values[index] : null }));
+    return policies.map(([policy, example, what], index) => ({ policy, example, what, own: values[index][0], applied: values[index][1], error: values[index] instanceof Error ? values[index] : null }));
   }, [path]);
   return html`
     <${Loaded} of=${load}>${(rows) => html`
