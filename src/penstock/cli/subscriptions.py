@@ -24,7 +24,7 @@ from .groups import Group
 from .messages_shown import shown
 from .properties import clear_option, set_option
 from .quantities import DURATION, moment_ms, position
-from .topic_figures import statistics
+from .topic_figures import NO_TYPE, statistics
 
 ACTIONS: Final = (
     Action(
@@ -84,7 +84,7 @@ def described(subscriptions: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "subscription": name,
-            "type": one["type"],
+            "type": None if one["type"] in NO_TYPE else one["type"],
             "backlog": one["msgBacklog"],
             "unacknowledged": one["unackedMessages"],
             "delayed": one["msgDelayed"],

@@ -16,6 +16,8 @@ _NOT_NUMBERED: Final = (
     501,
 )  # a partition that the server has not learned of yet; entries without numbers
 
+NO_TYPE: Final = (None, "None")  # of a subscription that nobody has used yet, here and at a cluster
+
 
 def overview(client: HttpClient, topic: TopicName) -> dict[str, Any]:
     """A topic's partitions, size, subscriptions and schema; `messages` is None where a cluster does not count them."""

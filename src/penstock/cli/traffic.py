@@ -11,6 +11,7 @@ from penstock.client.paths import admin_path
 from penstock.model.names import NamespaceName, TopicName
 
 from .actions import of_each
+from .topic_figures import NO_TYPE
 
 _FORBIDDEN: Final = 403
 
@@ -117,7 +118,7 @@ def _subscription(
     }
     return SubscriptionTraffic(
         subscription=name,
-        type=next((new["type"] for new, _ in parts if new.get("type")), None),
+        type=next((new["type"] for new, _ in parts if new.get("type") not in NO_TYPE), None),
         rate_out=sum(_rate(new, old, "msgRateOut", "msgOutCounter", passed_s) for new, old in parts),
         backlog=sum(new["msgBacklog"] for new, _ in parts),
         unacknowledged=sum(_unacknowledged(new) for new, _ in parts),
