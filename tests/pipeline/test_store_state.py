@@ -252,11 +252,11 @@ import penstock.pipeline.session as module
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.run.worker import main
 
-def session(name, master, *, scratch, **conf):
+def starting(name, master, *, scratch, short, **conf):
     module._within({}, scratch, conf)
     raise PipelineError(f"a session in {scratch}")
 
-module.session = session
+module.Starting = starting
 sys.exit(main())
 """
 

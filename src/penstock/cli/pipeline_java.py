@@ -175,11 +175,12 @@ def _run(folder: Path, options: list[str]) -> None:
 
 def main() -> None:
     """`python -m penstock.cli.pipeline_java FOLDER OPTION…`"""
-    from penstock.pipeline.session import JAVA_OPTIONS, end_java, session, with_java_options
+    from penstock.pipeline.gateway import end_java
+    from penstock.pipeline.session import java_options, session, with_java_options
     from penstock.testing.server import launch  # imports a whole server: not for every command of the group
 
     folder, key = Path(sys.argv[1]), "spark.driver.extraJavaOptions"
-    settings: dict[str, Any] = with_java_options({key: JAVA_OPTIONS}, sys.argv[2:])
+    settings: dict[str, Any] = with_java_options({key: java_options({})}, sys.argv[2:])
     with launch(folder / "data", "--set", "log.level=error") as server:
         _publish(server.url)
         spark = session("prepare-java", **settings)

@@ -77,10 +77,13 @@ class Delays:
         self._spark: Any = None
 
     def __enter__(self) -> Self:
-        from penstock.pipeline.session import session
+        from penstock.pipeline.session import Starting
 
         self.file.write_text(self._declared, encoding="utf-8")
-        self._spark = session("penstock-demo")
+        starting = Starting("penstock-demo", short=True)  # as `pipeline run --once` finds out by itself
+        import penstock.pipeline.run.handle  # noqa: F401 - takes half a second, in which Java starts
+
+        self._spark = starting.session()
         self._spark.sparkContext.setLogLevel("ERROR")
         return self
 

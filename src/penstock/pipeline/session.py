@@ -1,20 +1,21 @@
-"""One function that makes a Spark session as pipelines need it: any Java, the right Python, quiet, in UTC."""
+"""Makes a Spark session as pipelines need it: any Java, the right Python, quiet, in UTC."""
 
 import os
+import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from .class_data import class_data
 from .errors import PipelineError
+from .gateway import Gateway, has_java, was_submitted
 from .java import chosen_java, find_java
 from .python import fork_script
 from .versions import CHECKPOINTING, WRAPPED
@@ -27,6 +28,7 @@ CLUSTER_SHUFFLE: Final = "16"
 
 _DAEMON: Final = "spark.python.use.daemon"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_MEMORY: Final = "spark.driver.memory"
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -38,7 +40,7 @@ _LOCAL_CHECKPOINTS: Final = (
 
 # Java compiles what it has run often with its slow compiler: half of the CPU of a run of seconds, in which little pays
 # that back. So ten times as often; what a batch of 100,000 rows does for each of them is compiled all the same.
-_COMPILE: Final = " ".join(
+_COMPILE: Final = tuple(
     f"-XX:Tier4{name}={times}"
     for name, times in (
         ("InvocationThreshold", 50_000),
@@ -48,7 +50,18 @@ _COMPILE: Final = " ".join(
     )
 )
 
-JAVA_OPTIONS: Final = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_COMPILE}"
+# Not at all in a run that is over before the slow compiler pays (`run.backlog`).
+_COMPILE_QUICKLY: Final = ("-XX:TieredStopAtLevel=1",)
+
+# With few processors and Spark's own heap the concurrent collector costs more than the pauses that it saves: its threads,
+# and what it has the compilers put into all code.
+_COLLECT: Final = ("-XX:+UseSerialGC",)
+_FEW_PROCESSORS: Final = 4
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC\b")
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+
+# Else the heap is collected each time that this has doubled, from 21 MB on.
+_CLASSES: Final = ("-XX:MetaspaceSize=256m",)
 
 _CONF: Final = {
     "spark.ui.enabled": "false",
@@ -57,17 +70,9 @@ _CONF: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.python.filterPushdown.enabled": "true",  # else a source that could filter cannot be read at all
-    "spark.driver.memory": HEAP,
-    _JAVA_OPTIONS: JAVA_OPTIONS,
+    _MEMORY: HEAP,
     **WRAPPED,
 }
-
-# Spark asks for the module and Java says that it is experimental; Spark's Java options are those of its
-# oldest Java, and newer ones find fault with them. Java has no switch for either.
-_NOISE: Final = (
-    b"WARNING: Using incubator modules: jdk.incubator.vector",
-    b"WARNING: package sun.security.action not in java.base",
-)
 
 
 def session(
@@ -81,37 +86,69 @@ def session(
     Within `spark-submit` its master and Java are taken. Else Spark's processes get JAVA_HOME and, on this machine,
     PYSPARK_PYTHON in their environment; this process's own is as before. Raises PipelineError where there is no Java.
     """
-    changed: dict[str, str] = {}
-    if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        changed["JAVA_HOME"] = str(find_java())
-    if submitted := "PYSPARK_GATEWAY_PORT" in os.environ:
-        master = _submitted_master(master)
-    if master.startswith("local"):
-        # Else Spark takes the first python3 on PATH, which need not have Penstock or Arrow.
-        python = _python(conf, None if submitted else scratch)
-        changed["PYSPARK_PYTHON"] = changed["PYSPARK_DRIVER_PYTHON"] = python
-    settings = settings_for(master, conf)
-    kept: list[str] = []
-    if SparkContext._gateway is None and not submitted:  # the JVM is still to be started
-        if _JAVA_OPTIONS not in conf:
-            kept = class_data(chosen_java()).using()
-            settings = with_java_options(settings, kept)
-        if scratch is not None:
-            settings = _within(settings, scratch, conf)
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with _environment(changed):
-        try:
-            _launch(settings)
-        except PySparkRuntimeError as error:
-            if not kept:
-                raise
-            raise PipelineError(
-                f"Java did not start with {kept[0]}: if that file is damaged, this removes it:"
-                " penstock pipeline prepare-java --remove"
-            ) from error
-        return builder.getOrCreate()
+    return Starting(name, master, scratch=scratch, short=False, **conf).session()
+
+
+class Starting:
+    """A session that starts: Java does already, and `session` waits for it. Arguments as those of the function `session`."""
+
+    def __init__(
+        self,
+        name: str = "penstock",
+        master: str = "local[*]",
+        *,
+        scratch: Path | None = None,
+        short: bool = False,
+        **conf: str,
+    ) -> None:
+        """`short`: for a run that is over soon, see `run.backlog`. Raises PipelineError where there is no Java."""
+        self._environment: dict[str, str] = {}
+        self._kept: list[str] = []
+        self._gateway: Gateway | None = None
+        submitted, launching = was_submitted(), not has_java()
+        if SparkSession.getActiveSession() is None and not submitted:
+            self._environment["JAVA_HOME"] = str(find_java())
+        if submitted:
+            master = _submitted_master(master)
+        if master.startswith("local"):
+            # Else Spark takes the first python3 on PATH, which need not have Penstock or Arrow.
+            python = _python(conf, None if submitted else scratch)
+            self._environment |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        settings = settings_for(master, conf, short=short)
+        if launching:
+            if _JAVA_OPTIONS not in conf:
+                self._kept = class_data(chosen_java()).using()
+                settings = with_java_options(settings, self._kept)
+            if scratch is not None:
+                settings = _within(settings, scratch, conf)
+        self._builder = SparkSession.builder.appName(name).master(master)
+        for key, value in settings.items():
+            self._builder = self._builder.config(key, value)
+        if launching:
+            with _environment(self._environment):
+                self._gateway = Gateway(settings)
+
+    def session(self) -> SparkSession:
+        """The session, when it is there. Raises PipelineError where Java does not start with the classes it has kept."""
+        gateway, self._gateway = self._gateway, None
+        with _environment(self._environment):
+            if gateway is not None:
+                try:
+                    gateway.connect()
+                except PySparkRuntimeError as error:
+                    if not self._kept:
+                        raise
+                    raise PipelineError(
+                        f"Java did not start with {self._kept[0]}: if that file is damaged, this removes it:"
+                        " penstock pipeline prepare-java --remove"
+                    ) from error
+            return self._builder.getOrCreate()
+
+    def cancel(self) -> None:
+        """End the Java that nobody waits for any more."""
+        if self._gateway is not None:
+            self._gateway.kill()
+            self._gateway = None
 
 
 @contextmanager
@@ -135,9 +172,28 @@ def _python(conf: Mapping[str, Any], scratch: Path | None) -> str:
     return sys.executable if str(conf.get(_DAEMON, "true")).lower() == "false" else fork_script(scratch)
 
 
-def settings_for(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
+def java_options(conf: Mapping[str, Any], *, short: bool = False) -> str:
+    """Options of the driver's JVM beside those that `conf` sets; `short`: for a run that is over soon."""
+    words = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", *_CLASSES]
+    words += _COMPILE_QUICKLY if short else _COMPILE
+    if _MEMORY not in conf and (os.cpu_count() or 1) <= _FEW_PROCESSORS and not _names_collector(conf):
+        words += _COLLECT
+    return " ".join(words)
+
+
+def _names_collector(conf: Mapping[str, Any]) -> bool:
+    """Whether the user chose a garbage collector where Java and Spark look: Java does not start with two."""
+    texts = [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+    texts.append(str(conf.get("spark.driver.defaultJavaOptions", "")))
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
+    with suppress(OSError):
+        texts.append(Path(folder, "spark-defaults.conf").read_text("utf-8", "replace"))
+    return any(_COLLECTOR.search(text) for text in texts)
+
+
+def settings_for(master: str, conf: Mapping[str, Any], *, short: bool = False) -> dict[str, str]:
     """Spark's configuration for a master; what `conf` says wins."""
-    settings = dict(_CONF)
+    settings = {**_CONF, _JAVA_OPTIONS: java_options(conf, short=short)}
     if master.startswith("local"):
         # One port of Spark's on an outer address is one too many; and a host name need not resolve.
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
@@ -177,44 +233,3 @@ def threads(master: str) -> int:
     if inside == "*":
         return os.cpu_count() or 1
     return int(inside) if inside.isdigit() else 1
-
-
-def _launch(settings: Mapping[str, str]) -> None:
-    """Start the JVM, unless this process has one or was started by one.
-
-    A JVM prints lines at its start that call for no action: they are left out.
-    """
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
-    reading, writing = os.pipe()
-    threading.Thread(
-        target=_relay, args=(os.fdopen(reading, "rb"),), name="spark-stderr", daemon=True
-    ).start()
-    conf = SparkConf(loadDefaults=False)
-    for key, value in settings.items():
-        conf.set(key, value)
-    try:
-        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
-    finally:
-        os.close(writing)  # the JVM has its own; ours would keep the relay waiting after its end
-    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-
-
-def end_java(timeout_s: float) -> None:
-    """End the JVM, whose session is stopped, and wait for what it does at its end; after `timeout_s` it is killed."""
-    java: Any = SparkContext._gateway.proc  # type: ignore[union-attr]
-    with suppress(OSError):
-        java.stdin.close()  # its order to end
-    try:
-        java.wait(timeout_s)
-    finally:
-        java.kill()
-
-
-def _relay(lines: IO[bytes]) -> None:
-    """Hand on what the JVM writes, line by line, but for the noise."""
-    with lines:
-        for line in lines:
-            if not line.startswith(_NOISE):
-                sys.stderr.write(line.decode(errors="replace"))
-                sys.stderr.flush()

@@ -9,7 +9,7 @@ import pytest
 from penstock.pipeline.class_data import ClassData, class_data
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.java import Java
-from penstock.pipeline.session import JAVA_OPTIONS, with_java_options
+from penstock.pipeline.session import java_options, with_java_options
 
 
 @pytest.fixture(autouse=True)
@@ -99,5 +99,6 @@ def test_one_without_an_archive_of_its_own_classes_cannot_write(tmp_path: Path) 
 
 def test_options_are_quoted_and_follow_the_others() -> None:
     key = "spark.driver.extraJavaOptions"
-    assert with_java_options({key: JAVA_OPTIONS}, ["-Da=b c"]) == {key: f'{JAVA_OPTIONS} "-Da=b c"'}
+    own = java_options({})
+    assert with_java_options({key: own}, ["-Da=b c"]) == {key: f'{own} "-Da=b c"'}
     assert with_java_options({}, ["-Da"]) == {key: '"-Da"'}

@@ -35,6 +35,10 @@ _CONF: Final = {
     **WRAPPED,
 }
 
+# Spark measures a batch of Arrow after each row that it puts in, and Arrow goes through all rows behind the last map that is not
+# null to answer: a batch costs the square of its rows. Dead letters have maps, and most rows are none.
+_ROWS_WITH_MAPS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+
 
 class View(msgspec.Struct):
     """A source or step: the rows that passed its checks, and those of the others that become dead letters.
@@ -71,7 +75,8 @@ def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> d
 def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
     """A session of the pipeline's own beside a given one: its own views and settings, the same Spark."""
     mine = spark.newSession()
-    for key, value in {**_CONF, **spec.spark}.items():
+    maps = spec.dead_letters or any(sink.properties for sink in spec.sinks.values())
+    for key, value in {**_CONF, **(_ROWS_WITH_MAPS if maps else {}), **spec.spark}.items():
         # The others belong to Spark as a whole, and are set where it is started.
         if key.startswith("spark.sql."):
             mine.conf.set(key, value)

@@ -8,8 +8,7 @@ import logging
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,12 +16,17 @@ from penstock.model.errors import PenstockError
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
-from .causes import Cause, cause_of
-from .early import check_early
+from .backlog import is_short
+from .folder import Folder
 from .preflight import preflight
 from .process import KILL, START, STOP, Job, WorkerEvent
-from .runner import Runner
 from .state import folder_of
+
+if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second: while Java starts
+    from penstock.pipeline.session import Starting
+
+    from .causes import Cause
+    from .runner import Runner
 
 
 class Worker:
@@ -35,6 +39,7 @@ class Worker:
         self._runner: Runner | None = None
         self._started = threading.Event()
         self._stopping = threading.Event()
+        self._starting: Starting | None = None
         self._spark: Any = None
 
     def run(self) -> int:
@@ -54,29 +59,38 @@ class Worker:
                 return 1  # a worker without a JVM is of no use: the supervisor starts another
         if self._spark is not None:
             self._spark.stop()
+        elif self._starting is not None:
+            self._starting.cancel()
         return 1 if failed else 0
 
     def _once(self, job: Job) -> bool:
         planned = False
         try:
             spec = load_spec(job.file, **job.overrides())
-            preflight(spec)
             folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
+            once = spec.once if job.once is None else job.once
+            self._start_java(spec, folder, once=once)
+            from .early import check_early
+            from .runner import Runner
+
+            preflight(spec)
             if self._spark is None:
                 check_early(spec)
-            self._runner = Runner(spec, folder, self._session(spec, folder.scratch), self._tell)
+            self._runner = Runner(spec, folder, self._session(), self._tell)
             if self._stopping.is_set():
                 self._say(WorkerEvent(over=True))
                 return True
             self._say(WorkerEvent(waiting="the plan"))
-            query = self._runner.start(owner, once=spec.once if job.once is None else job.once)
+            query = self._runner.start(owner, once=once)
             planned = True
             self._tell({"state": "running", "query": query})
             if self._stopping.is_set():
                 self._runner.stop()
             cause = self._runner.wait()
         except Exception as error:
+            from .causes import cause_of
+
             cause = cause_of(error)
         finally:
             self._runner = None
@@ -86,12 +100,21 @@ class Worker:
             self._over(cause, planned)
         return cause is None
 
-    def _session(self, spec: Spec, scratch: Path) -> Any:
-        if self._spark is None:
-            self._say(WorkerEvent(waiting="Spark"))
-            from penstock.pipeline.session import session
+    def _start_java(self, spec: Spec, folder: Folder, *, once: bool) -> None:
+        """Let it start while this process imports the rest, and asks the server."""
+        if self._spark is not None or self._starting is not None:
+            return
+        self._say(WorkerEvent(waiting="Spark"))
+        short = once and is_short(spec, folder.checkpoint)
+        from penstock.pipeline.session import Starting
 
-            self._spark = session(spec.name, spec.master, scratch=scratch, **spec.spark)
+        self._starting = Starting(spec.name, spec.master, scratch=folder.scratch, short=short, **spec.spark)
+
+    def _session(self) -> Any:
+        if self._spark is None:
+            assert self._starting is not None
+            starting, self._starting = self._starting, None
+            self._spark = starting.session()
             self._spark.sparkContext.setLogLevel("ERROR")
         return self._spark
 
@@ -101,7 +124,7 @@ class Worker:
         except Exception:
             return False
 
-    def _over(self, cause: Cause, planned: bool) -> None:
+    def _over(self, cause: "Cause", planned: bool) -> None:
         self._say(
             WorkerEvent(
                 over=True,
