@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,14 @@ def server() -> Iterator[Address]:
 
 @pytest.fixture
 def page(browser: Browser, server: Address) -> Iterator[Page]:
-    """An empty page. The test fails where a script fails, or something is loaded from elsewhere."""
-    context = browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900})
+    with open_page(browser, server.url) as page:
+        yield page
+
+
+@contextmanager
+def open_page(browser: Browser, url: str) -> Iterator[Page]:
+    """An empty page of a server. The test fails where a script fails, or something is loaded from elsewhere."""
+    context = browser.new_context(base_url=url, viewport={"width": 1280, "height": 900})
     context.set_default_timeout(WITHIN_MS)
     page, problems = context.new_page(), list[str]()
 
@@ -52,7 +59,7 @@ def page(browser: Browser, server: Address) -> Iterator[Page]:
             problems.append(message.text)
 
     def answered(response: Response) -> None:
-        if not response.url.startswith((server.url, "data:", "blob:")):
+        if not response.url.startswith((url, "data:", "blob:")):
             problems.append(f"loaded from elsewhere: {response.url}")
 
     page.on("console", said)

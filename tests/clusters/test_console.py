@@ -6,11 +6,15 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.browser.conftest import browser, open_page
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.pulsar_broker import PulsarCluster
 
 from penstock.broker.settings import ClusterSettings
 from penstock.testing.server import Address, running
+
+__all__ = ["browser"]
 
 API = "/console/api"
 
@@ -72,3 +76,28 @@ def test_a_cluster_s_topics_and_what_comes(server: tuple[str, Address]) -> None:
                 if count >= 4:
                     break
         assert (count, values) == (4, {f"after {n}" for n in range(4)})
+
+
+@pytest.fixture
+def page(browser: Browser, server: tuple[str, Address]) -> Iterator[Page]:
+    with open_page(browser, server[1].url) as page:
+        yield page
+
+
+def test_a_person_looks_at_what_a_subscription_gets_next(page: Page, server: tuple[str, Address]) -> None:
+    kind, address = server
+    name = f"console-{uuid4().hex[:10]}"
+    view = f"/console#/topic/persistent:%2F%2Fpublic%2Fdefault%2F{name}"
+    with httpx.Client(base_url=address.url, timeout=60, trust_env=False) as client:
+        body = {"messages": [{"value": {"number": n}, "key": f"k{n}"} for n in range(12)]}
+        assert client.post(f"/topics/public/default/{name}", json=body).status_code == 200
+        subscription = f"/admin/v2/persistent/public/default/{name}/subscription/s"
+        assert client.put(subscription, json="earliest").status_code == 204
+    page.goto(f"{view}/subscriptions?name=s")
+    page.get_by_role("button", name="Look at the next messages").click()
+    rows = page.get_by_role("region", name="The next messages").locator("tbody tr")
+    expect(rows).to_have_count(10)  # Pulsar's broker tells of entries, which may be batches
+    expect(rows.nth(9)).to_contain_text('k9{"number":9}')
+    page.goto(f"{view}/settings")
+    expect(page.get_by_role("button", name="Change retention")).to_be_visible()
+    expect(page.get_by_role("button", name="Terminate")).to_have_count(0 if kind == "kafka" else 1)

@@ -1,5 +1,6 @@
 """Pulsar's official client on Kafka's topics: what its batches, chunks and schemas become."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pulsar.schema import AvroSchema, JsonSchema, Record, String
 from tests.support.kafka_broker import KafkaCluster
 
+import penstock
 from penstock.broker.settings import ClusterSettings
 from penstock.testing.server import Address, running
 
@@ -163,3 +165,15 @@ def test_a_reader_and_a_seek(client: pulsar.Client, topic: str) -> None:
         consumer.acknowledge(message)
     consumer.seek(pulsar.MessageId.earliest)
     assert consumer.receive(WAIT_MS).data() == b"0"
+
+
+async def test_requests_of_our_own_client_get_their_replies(server: Address, topic: str) -> None:
+    async def listener(consumer: penstock.aio.Consumer, message: penstock.Message) -> None:
+        await consumer.acknowledge(message, reply=b"re: " + message.data())
+
+    async with penstock.aio.Client(server.pulsar) as client:
+        await client.subscribe(topic, "servers", message_listener=listener)
+        producer = await client.create_producer(topic, batching_enabled=True)
+        asked = (producer.request(b"%d" % number, timeout_ms=WAIT_MS) for number in range(10))
+        replies = await asyncio.gather(*asked)
+    assert [one.reply_content for one in replies] == [b"re: %d" % number for number in range(10)]

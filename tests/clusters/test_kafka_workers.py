@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import httpx
@@ -18,6 +19,9 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.waiting import until
 from tests.support.workers import WAIT_S, WORKERS, Replier, Server, publish, rest, serving
+
+# For a group whose members come and go: sessions last 10 s, and clients that are sent elsewhere wait longer each time.
+GROUP_S: Final = 150.0
 
 
 def flags_of(cluster: KafkaCluster, folder: Path) -> Sequence[str]:
@@ -91,7 +95,10 @@ def test_an_instance_of_a_worker_that_was_killed_is_not_sent_to(
         until(lambda: len(server.own_urls) >= 2 * WORKERS, said=lambda: server.events("a worker ended"))
         path = f"{rest(server.url, topic)}/subscription/{subscription}"
         # Until Kafka counts the process as gone, a client is sent there.
-        until(lambda: httpx.get(f"{path}/consumer/{made['id']}/messages", timeout=60).status_code == 404)
+        until(
+            lambda: httpx.get(f"{path}/consumer/{made['id']}/messages", timeout=60).status_code == 404,
+            GROUP_S,
+        )
         again = httpx.post(path, json=wanted, timeout=60).json()
         found: list[dict[str, str]] = []
         while not found:
@@ -164,6 +171,7 @@ def test_a_request_that_nobody_answers_ends_in_time(server: Server, topic: str) 
     assert (answer.status_code, answer.json()["error_code"]) == (504, 50401)
 
 
+@pytest.mark.timeout(500)
 def test_clients_of_pulsar_at_several_processes_share_a_topic(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -201,7 +209,7 @@ def test_clients_of_pulsar_at_several_processes_share_a_topic(
         for number in range(count):
             producer.send_async(b"%d" % number, lambda *_: None, partition_key=str(number))
         producer.flush()
-        until(lambda: len(set(received)) == count, said=lambda: received)
+        until(lambda: len(set(received)) == count, GROUP_S, said=lambda: received)
 
         until(lambda: len(server.own_pulsar_urls) >= WORKERS)
         by_process: dict[str, set[bytes]] = {}
@@ -230,4 +238,4 @@ def test_clients_of_pulsar_at_several_processes_share_a_topic(
             producer.send(uuid4().bytes)
             return all(by_process.values())
 
-        until(all_received, said=lambda: by_process)
+        until(all_received, GROUP_S, said=lambda: by_process)

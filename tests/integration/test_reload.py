@@ -238,5 +238,5 @@ def test_failed_connects_do_not_fill_the_log(tmp_path: Path) -> None:
                     while stranger.recv(4096):
                         pass
         lines = [line for line in server.lines() if line["logger"] != "penstock.audit"]
-        assert len(lines) < 60
+        assert len(lines) < 200  # a kind has 20 a minute, of 200 and more
         assert httpx.get(f"{server.url}/health/live").status_code == 200

@@ -64,7 +64,7 @@ class KafkaReader:
         messages = self.messages(path)
         places = sorted({at[0] for _, at in messages})
         committed = self.committed(path, subscription)
-        done = {place: committed[partition] for partition, place in enumerate(places)}
+        done = {place: committed.get(partition) for partition, place in enumerate(places)}
         return Counter(value for value, at in messages if not _acknowledged(done[at[0]], at[1]))
 
     def committed(self, path: str, subscription: str) -> dict[int, Committed]:
@@ -99,7 +99,9 @@ class KafkaReader:
         until(lambda: self.members(group) == 0)
 
 
-def _acknowledged(committed: Committed, offset: int) -> bool:
+def _acknowledged(committed: Committed | None, offset: int) -> bool:
+    if committed is None:
+        return False
     cursor = cursor_of(committed)
     assert cursor is not None
     return offset < cursor.mark or any(first <= offset <= last for first, last in cursor.ranges)

@@ -12,9 +12,8 @@ from tests.clients.users import HERE, JAVA, LIBRARIES, skip_unless_built
 from .kafka_broker import HOME as KAFKA
 from .pages import ROOT, Block, blocks, pages
 
-BUILD_S: Final = (
-    500  # two seconds with what our own program in Go left in the cache of builds; without, minutes
-)
+# Two seconds with what our own program in Go left in the cache of builds; minutes without.
+BUILD_S: Final = 500
 
 
 def programs_of(test: str, needs: str = "") -> list[Block]:

@@ -58,6 +58,7 @@ _SECTIONS: Final = {
 }
 _COMMANDS: Final = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 
+_UNAUTHORIZED: Final = 401
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
 
 # What may help where the server refused with an error of this kind.
@@ -179,9 +180,13 @@ def _hint(error: Any) -> str:
     """What may help: of what a server said, and where none could be reached."""
     from penstock.client.http import RemoteError
 
+    if isinstance(
+        error, RemoteError
+    ):  # of a cluster behind the server the status alone is known, not what is missing
+        return _HINTS.get(error.kind.name, "") if error.code or error.status == _UNAUTHORIZED else ""
     if error.kind.name == "UNAVAILABLE" and "cannot be reached" in error.message:
         return "another server is named by --url, PENSTOCK_URL or a context"
-    return _HINTS.get(error.kind.name, "") if isinstance(error, RemoteError) else ""
+    return ""
 
 
 def _fail(message: str) -> NoReturn:

@@ -41,6 +41,7 @@ ACTIONS: Final = (
     ),
 )
 TENANTS: Final = "/admin/v2/tenants"
+CLUSTERS: Final = "/admin/v2/clusters"
 TENANT: Final = Kind(
     (click.argument("tenant"),),
     lambda given: f"{TENANTS}/{check_entity('tenant', given['tenant'])}",
@@ -195,5 +196,10 @@ def update_tenant(client: HttpClient, tenant: str, roles: tuple[str, ...]) -> No
 
 def _put(client: HttpClient, method: str, tenant: str, roles: tuple[str, ...]) -> list[str]:
     every = [one for role in roles for one in role.split(",") if one]  # pulsar-admin's are one word
-    client.call(method, f"{TENANTS}/{check_entity('tenant', tenant)}", body={"adminRoles": every})
+    path = f"{TENANTS}/{check_entity('tenant', tenant)}"
+    # A Pulsar cluster wants to be told its clusters, and keeps none of before.
+    clusters = (
+        client.call("GET", path)["allowedClusters"] if method == "POST" else client.call("GET", CLUSTERS)
+    )
+    client.call(method, path, body={"adminRoles": every, "allowedClusters": clusters})
     return every

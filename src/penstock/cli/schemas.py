@@ -56,7 +56,8 @@ def show(client: HttpClient, topic: TopicName, version: int | None, deleted: boo
 def metadata(client: HttpClient, topic: TopicName) -> None:
     """List the versions of TOPIC's schema without their definitions."""
     found = client.call("GET", f"{schemas_path(topic)}/metadata")
-    output.rows(("version", "type", "timestamp"), found["index"], f"{topic} has no schema")
+    versions = found["index"] if found else []  # brokers of Pulsar answer nothing where there is none
+    output.rows(("version", "type", "timestamp"), versions, f"{topic} has no schema")
 
 
 @schemas_command.command()

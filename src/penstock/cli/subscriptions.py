@@ -24,6 +24,7 @@ from .groups import Group
 from .messages_shown import shown
 from .properties import clear_option, set_option
 from .quantities import DURATION, moment_ms, position
+from .topic_figures import NO_TYPE, statistics
 
 ACTIONS: Final = (
     Action(
@@ -74,7 +75,7 @@ def list_subscriptions(client: HttpClient, topic: TopicName, only_names: bool) -
         found = client.call("GET", f"{admin_path(topic)}/subscriptions")
         rows = [{"subscription": name} for name in found]
     else:
-        rows = described(client.call("GET", f"{admin_path(topic)}/stats")["subscriptions"])
+        rows = described(statistics(client, topic)["subscriptions"])
     output.rows(COLUMNS[:1] if only_names else COLUMNS, rows, f"{topic} has no subscriptions")
 
 
@@ -83,12 +84,12 @@ def described(subscriptions: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "subscription": name,
-            "type": one["type"],
+            "type": None if one["type"] in NO_TYPE else one["type"],
             "backlog": one["msgBacklog"],
             "unacknowledged": one["unackedMessages"],
             "delayed": one["msgDelayed"],
             "rate_out": one["msgRateOut"],
-            "consumers": [consumer["consumerName"] for consumer in one["consumers"]],
+            "consumers": [consumer.get("consumerName") or "" for consumer in one["consumers"]],
         }
         for name, one in subscriptions.items()
     ]
@@ -217,7 +218,8 @@ def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any
         try:
             yield shown(*client.fetch("GET", f"{path}/position/{place}"))
         except RemoteError as error:
-            if error.kind is ErrorKind.MESSAGE_NOT_FOUND:
+            of_cluster = not error.code and error.message.startswith("Message not found")
+            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or of_cluster:
                 return
             raise
 

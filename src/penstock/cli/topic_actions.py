@@ -51,6 +51,12 @@ ACTIONS: Final = (
     ),
 )
 
+# As Pulsar's MessageId has the ends of a log; its operation knows no words for them.
+_ENDS: Final = {
+    "earliest": {"ledgerId": -1, "entryId": -1, "partitionIndex": -1},
+    "latest": {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1, "partitionIndex": -1},
+}
+
 
 def add_topic_actions(group: click.Group) -> None:
     """Give the group `topics` these commands."""
@@ -140,7 +146,7 @@ def message(client: HttpClient, topic: TopicName, ledger: int, entry: int) -> No
 @connected
 def backlog_size(client: HttpClient, topic: TopicName, start: str) -> None:
     """Say how many bytes TOPIC has from a message on: earliest, latest or LEDGER:ENTRY."""
-    size = client.call("PUT", f"{admin_path(topic)}/backlogSize", body=position(start))
+    size = client.call("PUT", f"{admin_path(topic)}/backlogSize", body=_ENDS.get(start) or position(start))
     output.record({"bytes": size})
 
 

@@ -15,6 +15,7 @@ from .groups import Group
 from .properties import pairs_option
 from .subscriptions import COLUMNS, described
 from .topic_actions import add_topic_actions
+from .topic_figures import extent, overview, statistics
 
 
 @click.group("topics", cls=Group)
@@ -45,7 +46,7 @@ def list_topics(client: HttpClient, name: NamespaceName, non_persistent: bool, p
 
 
 def _summary(client: HttpClient, topic: TopicName) -> dict[str, Any]:
-    found = client.call("GET", admin_path(topic))
+    found = overview(client, topic)
     usual = topic.namespace_name == DEFAULT_NAMESPACE and topic.persistent
     return {
         "topic": topic.local if usual and output.for_people() else str(topic),
@@ -96,7 +97,7 @@ def delete(client: HttpClient, topic: TopicName, force: bool, keep_schema: bool,
 @connected
 def describe(client: HttpClient, topic: TopicName) -> None:
     """Describe TOPIC."""
-    output.record(client.call("GET", admin_path(topic)))
+    output.record(overview(client, topic))
 
 
 @topics_command.command()
@@ -109,13 +110,13 @@ def stats(client: HttpClient, topic: TopicName, per_partition: bool) -> None:
         params = {"perPartition": "true"}
         found = client.call("GET", f"{admin_path(topic)}/partitioned-stats", params=params)
     else:
-        found = client.call("GET", f"{admin_path(topic)}/stats")
+        found = statistics(client, topic)
     if not output.for_people():
         output.line(found)
         return
     subscriptions = found.pop("subscriptions")
     found = {name: value for name, value in found.items() if not isinstance(value, dict)}
-    found["publishers"] = [one["producerName"] for one in found["publishers"]]
+    found["publishers"] = [one["producerName"] for one in found["publishers"] if one.get("producerName")]
     output.record(found)
     click.echo()
     output.rows(COLUMNS, described(subscriptions), "no subscriptions")
@@ -132,19 +133,8 @@ def partitions(client: HttpClient, topic: TopicName, count: int | None) -> None:
     if count is not None:
         client.call("POST", f"{admin_path(topic)}/partitions", body=count)
     found = client.partitions(topic)
-    rows = []
-    for number in range(max(1, found)):
-        log = topic.of_partition(number) if found else topic
-        state = client.call("GET", f"{admin_path(log)}/internalStats")
-        rows.append(
-            {
-                "partition": number,
-                "earliest": state["firstOffset"],
-                "latest": state["nextOffset"],
-                "messages": state["nextOffset"] - state["firstOffset"],
-                "bytes": state["totalSize"],
-            }
-        )
+    logs = [topic.of_partition(number) for number in range(found)] or [topic]
+    rows = [extent(client, log) for log in logs]
     output.rows(("partition", "earliest", "latest", "messages", "bytes"), rows, "")
 
 

@@ -11,6 +11,7 @@ from penstock.client.paths import admin_path
 from penstock.model.names import NamespaceName, TopicName
 
 from .actions import of_each
+from .topic_figures import NO_TYPE
 
 _FORBIDDEN: Final = 403
 
@@ -117,16 +118,22 @@ def _subscription(
     }
     return SubscriptionTraffic(
         subscription=name,
-        type=next((new["type"] for new, _ in parts if new["type"]), None),
+        type=next((new["type"] for new, _ in parts if new.get("type") not in NO_TYPE), None),
         rate_out=sum(_rate(new, old, "msgRateOut", "msgOutCounter", passed_s) for new, old in parts),
         backlog=sum(new["msgBacklog"] for new, _ in parts),
-        unacknowledged=sum(new["unackedMessages"] for new, _ in parts),
+        unacknowledged=sum(_unacknowledged(new) for new, _ in parts),
         consumers=len(consumers),
     )
 
 
+def _unacknowledged(one: Statistics) -> int:
+    """What is out; a broker of Pulsar's that lists its topics says it of consumers alone."""
+    of_consumers = (each.get("unackedMessages", 0) for each in one["consumers"])
+    return int(one["unackedMessages"] if "unackedMessages" in one else sum(of_consumers))
+
+
 def _rate(new: Statistics, old: Statistics | None, figure: str, counter: str, passed_s: float) -> float:
-    """A second: by the counter where it went on since, else as the server says it of the last minute."""
-    if old is None or passed_s <= 0 or new[counter] < old[counter]:
-        return float(new[figure])
+    """A second: by the counter where there is one that went on since, else as the server says it of the last minute."""
+    if old is None or passed_s <= 0 or new.get(counter, -1) < old.get(counter, 0):
+        return float(new.get(figure, 0.0))
     return float((new[counter] - old[counter]) / passed_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -184,8 +185,16 @@ def refusal(status: int, body: bytes) -> RemoteError:
             return RemoteError(status, 0, str(answer["reason"]))
         return RemoteError(status, int(answer["error_code"]), str(answer["message"]))
     except (ValueError, TypeError, KeyError):
-        text = body[:200].decode(errors="replace").strip()
-        return RemoteError(status, 0, f"HTTP status {status}" + (f": {text}" if text else ""))
+        return RemoteError(
+            status, 0, f"HTTP status {status}" + (f": {text}" if (text := _line(body)) else "")
+        )
+
+
+def _line(body: bytes) -> str:
+    """What an answer says that is no error of ours: the title of a page, or the begin of a text, in one line."""
+    text = body[:2000].decode(errors="replace")
+    title = re.search(r"<title>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    return " ".join((title[1] if title else text).split())[:200]
 
 
 def redirection(status: int, body: bytes, location: str) -> RemoteError:

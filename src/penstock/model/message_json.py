@@ -12,6 +12,7 @@ JSON_NAMES: Final = {
     "producer_name": "producerName",
     "key_is_base64": "keyIsBase64",
     "replication_clusters": "replicationClusters",
+    "disable_replication": "disableReplication",
     "redelivery_count": "redeliveryCount",
     "request_timeout_ms": "requestTimeoutMillis",
     "request_deadline": "requestDeadline",

@@ -70,3 +70,17 @@ def test_a_topic_that_is_deleted_meanwhile_is_passed_over() -> None:
     assert of_each(["a", "gone", "b"], ask) == {"a": "a", "b": "b"}
     with pytest.raises(RemoteError, match="no"):
         of_each(["secret"], ask)
+
+
+def test_a_broker_of_pulsars_lists_neither_counters_nor_what_is_out_of_a_subscription() -> None:
+    subscription = {
+        "msgRateOut": 2.0,
+        "msgBacklog": 4,
+        "type": "Shared",
+        "consumers": [{"unackedMessages": 3}, {}],
+    }
+    figures = {"msgRateIn": 1.0, "msgThroughputIn": 10.0, "msgRateOut": 2.0, "msgThroughputOut": 20.0}
+    log = {f"{PARTITION}0": {**figures, "publishers": [], "subscriptions": {"s": subscription}}}
+    [found] = traffic(Sample(12.0, log), Sample(10.0, log))
+    assert (found.rate_in, found.bytes_in, found.rate_out, found.bytes_out) == (1.0, 10.0, 2.0, 20.0)
+    assert [(one.rate_out, one.backlog, one.unacknowledged) for one in found.subscriptions] == [(2.0, 4, 3)]

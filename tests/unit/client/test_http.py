@@ -44,6 +44,24 @@ def test_a_page_is_no_answer(body: bytes) -> None:
         client(200, body).call("GET", "/x")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            b"<html>\n<head>\n<TITLE>Error 405\nNot Allowed</TITLE>\n</head>",
+            "HTTP status 405: Error 405 Not Allowed",
+        ),
+        (b"Cannot\n construct it", "HTTP status 405: Cannot construct it"),
+        (b"", "HTTP status 405"),
+        (b'{"reason": "it is\\nnot"}', "it is\nnot"),
+    ],
+)
+def test_what_is_no_error_of_ours_is_said_in_a_line(body: bytes, said: str) -> None:
+    with pytest.raises(RemoteError) as raised:
+        client(405, body).call("GET", "/x")
+    assert raised.value.message == said
+
+
 def test_requests_that_cannot_be_sent() -> None:
     with HttpClient("http://host") as made, pytest.raises(PenstockError, match="cannot be sent"):
         made.call("GET", "/x\n")

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from penstock.cli.progress import Progress, watched
-from penstock.client.errors import ConnectError, PulsarException
+from penstock.client.errors import ConnectError, OperationNotSupported, PulsarException
 from penstock.client.errors import LookupError as LookupFailed
 
 from .client import connected
@@ -111,6 +111,8 @@ def _measure(name: str, plan: Plan, receivers: int, run: Run) -> int:
             said = str(first) or type(first).__name__
             if plan.wire == "pulsar" and isinstance(first, ConnectError | LookupFailed):
                 said += "; --protocol websocket goes without the binary endpoint"
+            if isinstance(first, OperationNotSupported):
+                said += "; with --protocol websocket requests go through the server"
             raise click.ClickException(said) from None
     report(Setting(name, plan.wire, load.topic, load.size, load.producers, bounds.rate, receivers), pace)
     if pace.stopped:

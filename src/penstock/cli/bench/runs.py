@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from penstock.client.errors import PulsarException
+from penstock.client.errors import OperationNotSupported, PulsarException
 
 from .pace import Pace
 from .peers import Load, Receipt, Receiver, Sender
@@ -108,6 +108,8 @@ async def _request(sender: Sender, payloads: Payloads, pace: Pace) -> None:
         pace.sending(due_s)
         try:
             await sender.request(payloads.at(due_s), REQUEST_TIMEOUT_MS)
+        except OperationNotSupported:
+            raise  # nor the next one
         except (PulsarException, TimeoutError) as error:
             pace.failed(error)
         else:

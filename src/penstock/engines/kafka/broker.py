@@ -269,15 +269,15 @@ class KafkaBroker:
             self.topics.apply(lambda topic: topic.namespace_name == name)
 
     def _topic_changed(self, name: TopicName) -> None:
-        self.tasks.spawn(self._grow(name), f"publish to all partitions of {name}")
+        if self.topics.document(name) is not None:  # of one that was deleted nobody publishes
+            self.tasks.spawn(self._grow(name), f"publish to all partitions of {name}")
 
     async def _grow(self, name: TopicName) -> None:
         """Let the producers of a topic know its new partitions."""
         topics = await self.topics.all_of(name, create=False) if self.topics.partitions(name) else ()
-        if topics:
-            for producer in list(topics[0].producers.values()):
-                if isinstance(producer, Producer):
-                    producer.grow(topics)
+        for producer in list(topics[0].producers.values()) if topics else ():
+            if isinstance(producer, Producer):
+                producer.grow(topics)
 
     def _name_topics(self) -> None:
         """Other namespaces may have other topics."""

@@ -186,6 +186,13 @@ class Producer:
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's."""
         await self._room()
+        if any(item.request is not None for item in items):
+            try:
+                await self._publishing.replies.listen(self._topic.namespace_name)
+            except PenstockError as error:
+                for item in items:
+                    item.settle(error)
+                return [error] * len(items)
         places: list[range] = []
         results: list[Result | None] = []
         posting = Posting(results)
@@ -195,6 +202,7 @@ class Producer:
                 records = await self._publishing.records_of(
                     self._topic, item.content, numbered=bool(self._kept_name)
                 )
+                self._publishing.address(self._topic, records, item.request)
             except PenstockError as error:
                 results.append(error)
             else:

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import cast
 
-from penstock.broker.producer import Placement, Result
+from penstock.broker.producer import Placement, Request, Result
 from penstock.broker.schemas import Schemas
+from penstock.engines.shared.remote_requests import Request as RemoteRequest
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.routing import Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
-from penstock.model.message import Payloads
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock, LoopClock
@@ -66,6 +67,17 @@ class Publishing:
                 return records_of(entry, numbered=numbered, framing=framing)
             except UnknownVersion as unknown:
                 versions.append(unknown.version)
+
+    def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
+        """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
+        if not isinstance(request, RemoteRequest):
+            return
+        for record in records:
+            if any(name == REQUEST_TIMEOUT_PROPERTY for name, _ in record.headers or ()):
+                found = self.replies.requests.properties(topic.namespace_name, request)
+                own = [(name, value) for name, value in record.headers or () if name not in found]
+                record.headers = [*own, *((name, value.encode()) for name, value in found.items())]
+                return
 
     async def plain(
         self, name: TopicName, topic: KafkaTopic, payloads: Payloads, version: int | None

@@ -209,10 +209,13 @@ class RemoteRequests:
         message.properties = {
             **(message.properties or {}),
             REQUEST_TIMEOUT_PROPERTY: str(timeout_ms),
-            REPLY_TO: self.reply_to(topic.namespace_name),
-            CORRELATION_ID: request.correlation_id,
+            **self.properties(topic.namespace_name, request),
         }
         return request
+
+    def properties(self, namespace: NamespaceName, request: Request) -> dict[str, str]:
+        """By which the reply to a message of a namespace finds the wait for it."""
+        return {REPLY_TO: self.reply_to(namespace), CORRELATION_ID: request.correlation_id}
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         return self._wait(timeout_ms)

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_json import JSON_NAMES
 from penstock.protocols.declarations import Declaration, Long, SchemaText
 from penstock.protocols.http.answers import BodyError
 from penstock.protocols.http.decoding import DECODE_ERRORS, reason
@@ -49,15 +50,7 @@ class ProduceMessage(
     frozen=True,
     forbid_unknown_fields=True,
     kw_only=True,
-    rename={
-        "key_is_base64": "keyIsBase64",
-        "event_time": "eventTime",
-        "sequence_id": "sequenceId",
-        "replication_clusters": "replicationClusters",
-        "disable_replication": "disableReplication",
-        "deliver_at": "deliverAt",
-        "deliver_after_ms": "deliverAfterMs",
-    },
+    rename=JSON_NAMES,
 ):
     """One message to publish. Its own schema fields count before the request's (PIP-43).
 
@@ -101,7 +94,7 @@ class RawProduceRequest(Envelope, frozen=True, forbid_unknown_fields=True, kw_on
     messages: list[msgspec.Raw]
 
 
-class PublishedMessage(Struct, rename={"message_id": "messageId"}):
+class PublishedMessage(Struct, rename=JSON_NAMES):
     """What became of one message: an id, or an error (code 1: do not retry; 2: a retry may help)."""
 
     message_id: str | None

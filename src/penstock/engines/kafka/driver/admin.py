@@ -33,7 +33,7 @@ from .threads import in_thread
 T = TypeVar("T")
 
 AGAIN_S: Final = 0.05  # until what passes is asked again
-AGAIN_FOR_S: Final = 3.0  # each time may last as long as an answer is waited for
+AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
 
 
 class Described(msgspec.Struct, frozen=True):

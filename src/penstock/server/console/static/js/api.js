@@ -30,7 +30,8 @@ export function query(values) {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-export async function call(method, path, { values, body, signal, headers } = {}) {
+// The answer to a call, as it came. Throws an ApiError for one that is no success.
+export async function respond(method, path, { values, body, signal, headers } = {}) {
   let response;
   try {
     response = await fetch(path + query(values), {
@@ -45,6 +46,11 @@ export async function call(method, path, { values, body, signal, headers } = {})
     throw new ApiError(0, 0, "The server cannot be reached.");
   }
   if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+export async function call(method, path, how) {
+  const response = await respond(method, path, how);
   if (response.status === 204) return null;
   const text = await response.text();
   if (!text) return null;

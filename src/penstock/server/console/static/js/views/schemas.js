@@ -51,8 +51,13 @@ function Draft({ may, name, newest, changed }) {
   const body = ({ type, schema }) => ({ type, schema, properties: {} });
   const [verdict, setVerdict] = useState(null);
   const check = async (form) => {
-    const answer = await post(`${schemaPath(name)}/compatibility`, body(form));
-    setVerdict(answer);
+    try {
+      setVerdict(await post(`${schemaPath(name)}/compatibility`, body(form)));
+    } catch (error) {
+      // Some brokers of Pulsar fail over what does not follow, with a stack trace that says why.
+      if (!error.message.includes("IncompatibleSchemaException")) throw error;
+      setVerdict({ compatibility: false, reason: error.message.match(/^Message: ([^]*?)\n\nStacktrace:/m)?.[1] ?? error.message });
+    }
     return "";
   };
   const submitted = async (values) => {
@@ -72,5 +77,5 @@ function Draft({ may, name, newest, changed }) {
       <${Field} label="Definition"><textarea name="schema" rows="10" spellcheck=${false}>${newest ? definition(newest) : ""}</textarea></${Field}>
     </${Form}>
     ${verdict && html`<p class=${verdict.compatibility ? "done" : "problem"} role="status">
-      ${verdict.compatibility ? "It may follow" : "It may not follow"} (${verdict.schemaCompatibilityStrategy})${verdict.reason ? `: ${verdict.reason}` : "."}</p>`}`;
+      ${verdict.compatibility ? "It may follow" : "It may not follow"}${verdict.schemaCompatibilityStrategy ? ` (${verdict.schemaCompatibilityStrategy})` : ""}${verdict.reason ? `: ${verdict.reason}` : "."}</p>`}`;
 }

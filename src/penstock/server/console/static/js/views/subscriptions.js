@@ -1,9 +1,10 @@
 // The subscriptions of a topic: who consumes, what waits, and what an administrator does with them.
-import { adminPath, get, parseTopic, post, put, remove, shortTopic } from "../api.js";
+import { adminPath, get, post, put, remove, shortTopic } from "../api.js";
 import { Chart } from "../chart.js";
 import { ago, compact, count, rate } from "../format.js";
 import { useLoad } from "../hooks.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { peek } from "../peek.js";
 import { go, topicLink } from "../router.js";
 import { redrive } from "../redrive.js";
 import { Action, Empty, Field, Form, Loaded, Table } from "../ui.js";
@@ -103,7 +104,7 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
       { title: "Permits", number: true, cell: (each) => count(each.availablePermits) },
     ]} />`}
     <h3>Peek</h3>
-    <${Peek} logs=${logs} subscription=${subscription} backlog=${one.msgBacklog} />
+    <${Peek} name=${name} logs=${logs} subscription=${subscription} backlog=${one.msgBacklog} />
     <h3>Move the cursor</h3>
     <${Form} submit="Reset" action=${then(reset)}>
       <div class="toolbar">
@@ -126,28 +127,16 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
     <${DeadLetters} name=${name} subscription=${subscription} mayPublish=${may.produce} />`;
 }
 
-function Peek({ logs, subscription, backlog }) {
+function Peek({ name, logs, subscription, backlog }) {
   const [shown, set] = useState(null);
-  const look = async () => {
-    const found = [];
-    for (const log of logs) {
-      for (let position = 1; position <= PEEK && found.length < PEEK * 2; position += 1) {
-        try {
-          found.push({ log, position, text: await get(`${adminPath(log)}/subscription/${encodeURIComponent(subscription)}/position/${position}`) });
-        } catch (error) {
-          if (error.status === 404 || error.status === 412) break;
-          throw error;
-        }
-      }
-    }
-    set(found);
-  };
+  const look = async () => set(await peek(name, logs, subscription, PEEK));
   return html`
     <${Action} label="Look at the next messages" action=${look} disabled=${backlog === 0} />
-    ${shown && html`<${Table} caption="The next messages" rows=${shown} rowKey=${(each) => each.log + each.position} columns=${[
-      { title: "Log", cell: (each) => parseTopic(each.log).local },
+    ${shown && html`<${Table} caption="The next messages" rows=${shown.map((each, index) => ({ ...each, index }))} rowKey=${(each) => each.index} columns=${[
+      { title: "Log", cell: (each) => each.log },
       { title: "Place in the backlog", number: true, cell: (each) => each.position },
-      { title: "Payload", cell: (each) => html`<code>${typeof each.text === "string" ? each.text : JSON.stringify(each.text)}</code>` },
+      { title: "Key", cell: (each) => (each.key == null ? "" : html`<code>${typeof each.key === "string" ? each.key : JSON.stringify(each.key)}</code>`) },
+      { title: "Value", cell: (each) => html`<code>${typeof each.value === "string" ? each.value : JSON.stringify(each.value)}</code>` },
     ]} />`}`;
 }
 
