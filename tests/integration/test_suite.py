@@ -171,19 +171,31 @@ def test_waits():
             os.kill(pid, 0)
 
 
-def test_repetition() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "--count",
-        "3",
-        "tests/unit/model/test_names.py",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    found = [line for line in done.stdout.splitlines() if "::" in line]
-    numbers = ["1of3", "2of3", "3of3"]
-    assert found
-    assert [line[-5:-1] for line in found] == numbers * (len(found) // 3)
+def test_each_repetition_of_a_module_has_its_own_fixtures(tmp_path: Path) -> None:
+    tests = """
+import pytest
+
+@pytest.fixture(scope="session")
+def used():
+    return []
+
+@pytest.fixture(scope="module")
+def names(used):
+    used.append("made")
+    return set()
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_takes(names, used, name):
+    assert name not in names, "taken"
+    names.add(name)
+    used.append(name)
+
+def test_last(used):
+    assert used == ["made", "a", "b"] * (len(used) // 3)
+"""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    (tmp_path / "test_names.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-q", "--count", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "9 passed" in done.stdout, done.stdout
