@@ -24,6 +24,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from . import beginnings
@@ -81,6 +82,7 @@ class KafkaBroker:
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
+        self.failures = Failures(clock)
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)

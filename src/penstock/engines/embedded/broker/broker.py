@@ -23,6 +23,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
@@ -59,6 +60,7 @@ class Broker:
         self.encoder = encoder
         self.store = store
         self.storage = StorageHealth.of(store)
+        self.failures = Failures(clock)
         self.tasks = Tasks()
         self.namespaces = Namespaces(store, auto_create=self.settings.auto_create_namespaces)
         self.policies = Policies(store, self.namespaces, self.settings)
