@@ -149,7 +149,9 @@ class KafkaBroker:
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         give_reply = self._replies.reply
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
+        hosting = Hosting(
+            self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply, self.failures
+        )
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)

@@ -233,6 +233,7 @@ class PulsarBroker:
             clock=self.clock,
             tasks=self.tasks,
             bury=self._dead_letters.bury,
+            failures=self.failures,
             name=self.new_name("consumer"),
         )
         made.give_reply = self._replies.reply

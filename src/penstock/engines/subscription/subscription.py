@@ -10,10 +10,12 @@ from typing import Protocol
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
+from penstock.engines.shared.dead_letter_queue import DeadLetterFigures, DeadLetterQueue
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
+from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
@@ -32,6 +34,8 @@ from .store import CursorWriter
 
 class Host(Protocol):
     """Whose subscriptions they are: the topic, and the broker behind it."""
+
+    failures: Failures
 
     def check(self, subscription: "Subscription", wanted: SubscriptionType) -> None:
         """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
@@ -97,12 +101,13 @@ class Subscription(StoredCursor):
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
         self.excerpts = Excerpts(cursor)
+        self.dead_letters = DeadLetterFigures()
         self._encoder = encoder
         self._out = Outstanding(
             topic,
             cursor,
-            tasks,
             Selection(encoder, topic.partition),
+            DeadLetterQueue(self.dead_letters, f"{topic.name} {name}", host.failures, topic.clock, tasks),
             wake=self.wake,
             moved=self._moved,
             bury=partial(host.bury, self),

@@ -197,7 +197,9 @@ class Broker:
             tasks=self.tasks,
             cursors=topic.store,
             compaction=topic.compaction,
-            host=_Host(topic, self._flusher, self.retention, self._dead_letters, self.requests),
+            host=_Host(
+                topic, self._flusher, self.retention, self._dead_letters, self.requests, self.failures
+            ),
             properties=properties,
         )
         topic.bound(made)
@@ -242,10 +244,12 @@ class _Host:
         retention: RetentionTask,
         dead_letters: DeadLetters,
         requests: Requests,
+        failures: Failures,
     ) -> None:
         self._topic = topic
         self._flusher = flusher
         self._retention = retention
+        self.failures = failures
         self.bury = dead_letters.bury
         self.reply = requests.reply
         self.reply_all = requests.reply_all
