@@ -92,16 +92,21 @@ class KafkaBroker:
             settings.documents_topic,
             settings.replication_factor,
             once=(schemas_module.KIND, beginnings.KIND),
+            failures=self.failures,
         )
+        reader = self.documents.reader
         self.namespaces = KafkaNamespaces(
             self.documents,
             auto_create=own.auto_create_namespaces,
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
+            reader=reader,
         )
-        self.policies = KafkaPolicies(self.documents, self.namespaces, own)
+        self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
         parts = self.documents, self.namespaces, self.naming
-        registry = open_registry(settings, *parts, clock, own, self.tasks)
-        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(settings, *parts, clock, own, self.tasks, self.failures)
+        self.schemas = registry or Schemas(
+            self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
+        )
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )

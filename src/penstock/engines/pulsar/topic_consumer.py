@@ -68,7 +68,7 @@ class TopicConsumer:
             buried=self._buried,
             again=self._redelivery.later,
         )
-        self._unread = Unread(source.topic.name, schemas, clock, tasks, self.arrived)
+        self._unread = Unread(source.topic.name, schemas, clock, tasks, failures, self.arrived)
         self._seeking = False
         self._elsewhere = Elsewhere(source, owner, by_index=by_index)
 
@@ -274,6 +274,7 @@ class TopicConsumer:
     async def close(self) -> None:
         self._redelivery.close()
         self._burying.forget()
+        self._unread.close()
         try:
             await self.entries.close()
         except PulsarException:
