@@ -23,6 +23,7 @@ class FailureKind(StrEnum):
 
     DEAD_LETTER = "dead_letter"  # subject: topic and subscription
     SCHEMA = "schema"  # subject: topic
+    READ = "read"  # subject: topic and subscription
     DOCUMENT = "document"  # subject: kind and key of the document, or the topic that holds them all
 
 
@@ -37,6 +38,11 @@ _TEXTS: Final = {
         "a schema cannot be fetched",
         "the schema was fetched",
         "it is tried again; messages of other schemas are delivered",
+    ),
+    FailureKind.READ: (
+        "messages cannot be read",
+        "messages can be read again",
+        "it is tried again; other topics and subscriptions go on",
     ),
     FailureKind.DOCUMENT: (
         "a stored document cannot be read",

@@ -102,17 +102,18 @@ class Subscription(StoredCursor):
         self.compacted = False  # whether its consumers see of what was compacted only the last values
         self.excerpts = Excerpts(cursor)
         self.dead_letters = DeadLetterFigures()
+        subject = f"{topic.name} {name}"
         self._encoder = encoder
         self._out = Outstanding(
             topic,
             cursor,
             Selection(encoder, topic.partition),
-            DeadLetterQueue(self.dead_letters, f"{topic.name} {name}", host.failures, topic.clock, tasks),
+            DeadLetterQueue(self.dead_letters, subject, host.failures, topic.clock, tasks),
             wake=self.wake,
             moved=self._moved,
             bury=partial(host.bury, self),
         )
-        self._delivering = Delivering(self, self._out, compaction, tasks)
+        self._delivering = Delivering(self, self._out, compaction, tasks, host.failures, subject)
         self.answers = Answers(self, self._out)
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible
@@ -219,6 +220,7 @@ class Subscription(StoredCursor):
         for consumer in list(self.consumers):
             consumer.close()
         self._out.close()
+        self._delivering.reading.close()
 
     # -- the cursor
 

@@ -14,6 +14,7 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import STRING_SCHEMA
+from penstock.runtime.failures import FailureKind
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 
@@ -125,6 +126,40 @@ async def test_a_dead_letter_topic_that_takes_nothing_is_seen_and_holds_up_nothi
         assert (figures.waiting, figures.error, subscription.backlog) == (0, None, 0)
         assert not b.broker.failures.ongoing
         assert len(caplog.records) == 2
+
+
+async def test_a_log_that_cannot_be_read_is_said_once_and_holds_up_no_other_topic(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        await b.publish(b"x")
+        await b.publish(b"y", topic=TopicName.parse("other"))
+        topic = next(one for one in b.broker.topics.open_topics if one.name == TOPIC)
+        read, broken = type(topic).read, True
+
+        async def reads(self: object, *given: object) -> object:
+            if broken and self is topic:
+                raise PenstockError(ErrorKind.STORAGE_FAILED, "a damaged page")
+            return await read(self, *given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(topic), "read", reads)
+        monkeypatch.setattr(type(topic), "peek", lambda *_: None)
+        monkeypatch.setattr(type(topic), "peek_all", lambda *_: [])
+        consumer = await b.consumer()
+        for _ in range(3):
+            await b.clock.advance(1000)
+        (failure,) = b.broker.failures.ongoing
+        assert (failure.kind, failure.message) == (FailureKind.READ, "a damaged page")
+        assert failure.count >= 3
+        assert await b.payloads(await b.consumer(topic=TopicName.parse("other"))) == [b"y"]
+        broken = False
+        await b.clock.advance(1000)
+        assert await b.payloads(consumer) == [b"x"]
+        assert not b.broker.failures.ongoing
+        assert [record.getMessage() for record in caplog.records] == [
+            "messages cannot be read",
+            "messages can be read again",
+        ]
 
 
 async def test_a_seek_while_dead_letters_wait_delivers_them_again() -> None:
