@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -95,7 +96,7 @@ async def test_dead_letters_that_kafka_refuses_wait_and_hold_up_no_others(
     made = admin.create_topics([NewTopic(letters, 1, 1, config={"max.message.bytes": "1000"})])
     await asyncio.to_thread(made[letters].result, 60)
     client = await bench.consume(broker, dead_letter=DeadLetter(0))
-    large = "large" * 1000
+    large = secrets.token_hex(2500)  # which does not compress to less than the topic takes
     await bench.publish([large, "small"])
     await client.come(2)
     caplog.clear()
