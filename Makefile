@@ -101,7 +101,7 @@ $(STAMPS)/docs: requirements/docs.txt $(STAMPS)/system
 
 .PHONY: test
 test: setup lint types layers $(CLIENTS) $(BROKERS) $(OLDEST) ## Everything CI checks: style, types, layers, all tests
-	@scripts/test.sh $(ARGS)
+	@$(BIN)/python scripts/suite.py $(ARGS)
 
 .PHONY: clients
 clients: $(STAMPS)/project $(CLIENTS) ## Only the users in Java, Go and Rust (official clients)

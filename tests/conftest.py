@@ -47,6 +47,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--random-order", type=int, metavar="SEED", help="shuffle modules, and tests in each")
+    parser.addoption("--count", type=int, default=1, metavar="N", help="run each test N times in a row")
+
+
+@pytest.hookimpl(trylast=True)  # the number of the repetition is the last part of an id, and changes fastest
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    count = metafunc.config.getoption("--count")
+    if count > 1:
+        metafunc.fixturenames.append("repetition")
+        metafunc.parametrize("repetition", range(1, count + 1), ids=lambda number: f"{number}of{count}")
 
 
 @pytest.hookimpl(trylast=True)
