@@ -62,7 +62,8 @@ class Reading:
         self._epoch = 0
 
     def restart(self) -> None:
-        """Forget the position: the cursor moved."""
+        """Forget the position: the cursor moved, or another process has the log."""
+        self.close()
         self._epoch += 1
         self.next_entry = None
         self.drop_ahead()
@@ -179,7 +180,7 @@ class Reading:
             self._failures.recovered(FailureKind.READ, self._subject)
 
     def close(self) -> None:
-        """The subscription ends."""
+        """Nothing is read, so that nothing fails."""
         if self._failing:
             self._failing = False
             self._failures.dropped(FailureKind.READ, self._subject)
