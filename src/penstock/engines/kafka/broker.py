@@ -24,6 +24,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from . import beginnings
@@ -81,6 +82,7 @@ class KafkaBroker:
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
+        self.failures = Failures(clock)
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
@@ -90,16 +92,21 @@ class KafkaBroker:
             settings.documents_topic,
             settings.replication_factor,
             once=(schemas_module.KIND, beginnings.KIND),
+            failures=self.failures,
         )
+        reader = self.documents.reader
         self.namespaces = KafkaNamespaces(
             self.documents,
             auto_create=own.auto_create_namespaces,
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
+            reader=reader,
         )
-        self.policies = KafkaPolicies(self.documents, self.namespaces, own)
+        self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
         parts = self.documents, self.namespaces, self.naming
-        registry = open_registry(settings, *parts, clock, own, self.tasks)
-        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(settings, *parts, clock, own, self.tasks, self.failures)
+        self.schemas = registry or Schemas(
+            self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
+        )
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -147,7 +154,9 @@ class KafkaBroker:
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         give_reply = self._replies.reply
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
+        hosting = Hosting(
+            self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply, self.failures
+        )
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)

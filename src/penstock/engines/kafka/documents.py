@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.failures import FailureKind, Failures
 
 from .cluster import KafkaCluster
 from .driver.compacted import CompactedTopic, Row
@@ -26,8 +28,16 @@ class Documents:
     """`broker.MetaStore`. `listeners` are called, by the kind, with the keys and documents that changed."""
 
     def __init__(
-        self, cluster: KafkaCluster, topic: str, replication: int, *, once: Collection[str] = ()
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        replication: int,
+        *,
+        once: Collection[str] = (),
+        failures: Failures,
     ) -> None:
+        self.reader = DocumentReader(failures)
+        self._failures = failures
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self._cluster = cluster
         self._topic = topic
@@ -57,7 +67,10 @@ class Documents:
                 if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
                     raise
             await admin.created(self._topic, self._cluster.timeout_s)
-        table = CompactedTopic(self._cluster.properties, self._topic, self._cluster.timeout_s, self._changed)
+        cluster = self._cluster
+        table = CompactedTopic(
+            cluster.properties, self._topic, cluster.timeout_s, self._changed, failing=self._failing
+        )
         self._table = table
         place = (self._topic, 0)
         await table.start((await admin.ends([place]))[place])
@@ -130,7 +143,14 @@ class Documents:
             else:
                 self._documents[kind][key] = value
             for listener in self.listeners[kind]:
-                listener(key, value)
+                self.reader.read(kind, key, value, listener)
+
+    def _failing(self, reason: str | None) -> None:
+        """No document can be read, so that no change of another process is heard of; None: they can."""
+        if reason is None:
+            self._failures.recovered(FailureKind.DOCUMENT, self._topic)
+        else:
+            self._failures.failed(FailureKind.DOCUMENT, self._topic, reason)
 
     async def close(self) -> None:
         """Read no more."""

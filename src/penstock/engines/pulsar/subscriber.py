@@ -18,6 +18,7 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury
@@ -68,6 +69,7 @@ class Subscriber(Receiver, ABC):
         clock: Clock,
         tasks: Tasks,
         bury: Bury,
+        failures: Failures,
         name: str = "",
     ) -> None:
         super().__init__(options.name or name, subscription, options, budget, clock)
@@ -77,6 +79,7 @@ class Subscriber(Receiver, ABC):
         self._names = tuple(names)
         self._tasks = tasks
         self._bury = bury
+        self._failures = failures
         self._ledgers: dict[int, TopicConsumer] = {}  # whose they are, as far as that was looked for
         self._following: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
@@ -141,6 +144,7 @@ class Subscriber(Receiver, ABC):
             self._clock,
             self._tasks,
             self._bury,
+            self._failures,
             numbered=cluster.numbered,
             by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
         )

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
+from penstock.engines.shared.dead_letter_queue import DeadLetterFigures
 from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -70,6 +71,7 @@ class Subscription:
         self.unacked = 0
         self.connected = 0  # consumers, of any process
         self.redelivered = 0
+        self.dead_letters = DeadLetterFigures()
         self.active: Receiver | None = None  # where it is a consumer of this process
         self._admin = admin
 

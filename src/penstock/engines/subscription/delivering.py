@@ -13,6 +13,7 @@ from penstock.broker.delivery import Budget, Delivery
 from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
@@ -32,8 +33,16 @@ SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look
 class Delivering:
     """Deals out the messages of one subscription to its consumers."""
 
-    def __init__(self, subscription: Source, out: Outstanding, compaction: Compaction, tasks: Tasks) -> None:
-        self.reading = Reading(subscription.topic, tasks, self.wake)
+    def __init__(
+        self,
+        subscription: Source,
+        out: Outstanding,
+        compaction: Compaction,
+        tasks: Tasks,
+        failures: Failures,
+        subject: str,
+    ) -> None:
+        self.reading = Reading(subscription.topic, tasks, self.wake, failures, subject)
         self._subscription = subscription
         self._topic = subscription.topic
         self._cursor = subscription.cursor

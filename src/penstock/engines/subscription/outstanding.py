@@ -3,22 +3,19 @@
 A message that came back too often goes to the dead-letter topic instead.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
 
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadPart
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
-from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import DeadLetter
 from penstock.runtime.clock import Timers
-from penstock.runtime.tasks import Tasks
 
 from .offsets import OffsetSet
 from .pending import Pending, PendingTable, Replay, Slice
 from .receiver import Receiver, Source, SubscribedLog
 from .selection import Selection
-
-BURY_RETRY_MS: Final = 1000  # after a dead-letter topic did not take a message
 
 
 class Outstanding:
@@ -32,8 +29,8 @@ class Outstanding:
         self,
         topic: SubscribedLog,
         cursor: OffsetSet,
-        tasks: Tasks,
         selection: Selection,
+        letters: DeadLetterQueue,
         *,
         wake: Callable[[], None],
         moved: Callable[[], None],
@@ -46,7 +43,7 @@ class Outstanding:
         self.redelivered = 0  # messages that came back, ever
         self._topic = topic
         self._cursor = cursor
-        self._tasks = tasks
+        self._letters = letters
         self._wake = wake
         self._moved = moved
         self._bury = bury
@@ -182,24 +179,29 @@ class Outstanding:
             else:
                 self._times[offset] = times
         if dead and letter is not None:
-            buried = Slice(part.entry_id, part.offset, part.count, dead)
-            self._tasks.spawn(
-                self._bury_all(buried, letter, self._epoch), f"dead letters of {self._topic.name}"
-            )
             part.mask &= ~dead
+            self._letters.add(
+                self._dead(Slice(part.entry_id, part.offset, part.count, dead), letter, self._epoch)
+            )
 
-    async def _bury_all(self, dead: Slice, letter: DeadLetter, epoch: int) -> None:
-        """Move messages to the dead-letter topic; acknowledged here once they are durable there."""
-        try:
-            entry = await self._topic.entry(dead.entry_id)
-            for index in bits_of(dead.mask):
-                await self._bury(entry, index, letter, self._times.get(dead.offset + index, 0))
-                self.acknowledged(dead.offset, 1 << index)
-        except PenstockError as error:
-            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or epoch != self._epoch:
-                return
-            dead.mask &= ~self._cursor.mask(dead.offset, dead.count)
-            self.later(dead, BURY_RETRY_MS)
+    def _dead(self, dead: Slice, letter: DeadLetter, epoch: int) -> DeadPart:
+        """Messages on their way to the dead-letter topic; each is acknowledged once it is durable there."""
+        offset, cursor = dead.offset, self._cursor
+
+        async def load() -> Entry:
+            return await self._topic.entry(dead.entry_id)
+
+        async def bury(entry: Entry, index: int) -> None:
+            if not cursor.mask(offset + index, 1):
+                await self._bury(entry, index, letter, self._times.get(offset + index, 0))
+            if epoch == self._epoch:  # what was buried before a seek comes again after it
+                self.acknowledged(offset, 1 << index)
+
+        def again(part: DeadPart, wait_ms: int) -> None:
+            mask = sum(1 << index for index in part.indexes)
+            self.later(Slice(dead.entry_id, offset, dead.count, mask), wait_ms)
+
+        return DeadPart(deque(bits_of(dead.mask)), load, bury, again)
 
     # -- the whole
 
@@ -212,6 +214,7 @@ class Outstanding:
             part.consumer.settled(count)
         self.pending.clear()
         self._epoch += 1
+        self._letters.forget()
         self.replay.clear()
         self._times.clear()
         self._timers.close()
@@ -219,6 +222,7 @@ class Outstanding:
 
     def close(self) -> None:
         self._timers.close()
+        self._letters.forget()
 
 
 def _wanted(argument: object) -> bool:

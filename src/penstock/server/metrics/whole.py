@@ -6,6 +6,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.statistics import Writes
 
 from .requests import RequestMetrics
@@ -110,6 +111,16 @@ def of_storage(families: Families, storage: StorageHealth) -> None:
         families.gauge("penstock_storage_size_bytes", "Bytes of the storage's files", files.size)
         families.gauge("penstock_storage_size_max_bytes", "Their bound; 0: the disk", files.size_max)
         families.gauge("penstock_storage_disk_free_bytes", "Bytes that the disk has left", files.disk_free)
+
+
+def of_failures(families: Families, failures: Failures) -> None:
+    """Background work that fails."""
+    ongoing = failures.counts()
+    for kind in FailureKind:
+        families.gauge("penstock_failing", "What fails now, by kind", ongoing[kind], kind=kind.value)
+        families.counter(
+            "penstock_failures", "Failed attempts of background work", failures.total[kind], kind=kind.value
+        )
 
 
 def of_broker(families: Families, broker: Broker) -> None:

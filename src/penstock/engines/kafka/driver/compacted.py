@@ -5,7 +5,6 @@ processes see all changes in one order.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Any, Final
@@ -18,8 +17,6 @@ from .config import Properties
 from .errors import engine_error
 from .threads import in_thread
 
-log = logging.getLogger(__name__)
-
 Row = tuple[str, bytes | None]  # a key and its value; None: it is deleted
 
 POLL_S: Final = 0.2  # how soon the thread sees that it is to end
@@ -28,7 +25,8 @@ AGAIN_S: Final = 1.0  # until reading is tried again, as after the topic was mad
 
 
 class CompactedTopic:
-    """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order."""
+    """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order;
+    `failing` with the reason while nothing can be read, and with None once it can again."""
 
     def __init__(
         self,
@@ -37,12 +35,14 @@ class CompactedTopic:
         timeout_s: float,
         changed: Callable[[list[Row]], None],
         wait_ms: int = 500,
+        failing: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
         self._properties = properties
         self._topic = topic
         self._timeout_s = timeout_s
         self._changed = changed
         self._wait_ms = wait_ms
+        self._failing = failing
         self._ending = Event()
         self._thread: Thread | None = None
         self._producer: Any = None
@@ -118,6 +118,17 @@ class CompactedTopic:
     # -- the thread
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            while not self._ending.is_set():
+                try:
+                    self._read_on(loop)
+                except KafkaException as error:  # with a new consumer, from where it ended
+                    loop.call_soon_threadsafe(self._failing, str(error))
+                    self._ending.wait(AGAIN_S)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _read_on(self, loop: asyncio.AbstractEventLoop) -> None:
         consumer = Consumer(
             {
                 **self._properties,
@@ -130,7 +141,7 @@ class CompactedTopic:
             }
         )
         try:
-            consumer.assign([TopicPartition(self._topic, 0, 0)])
+            consumer.assign([TopicPartition(self._topic, 0, self._position)])
             while not self._ending.is_set():
                 first = consumer.poll(POLL_S)
                 if first is None:
@@ -140,15 +151,13 @@ class CompactedTopic:
                 if position >= 0:
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
+                    loop.call_soon_threadsafe(self._failing, records[0].error().str())
                     self._ending.wait(AGAIN_S)
-        except RuntimeError:
-            pass  # the loop is closed
-        except KafkaException:
-            log.exception("reading %s ended", self._topic)
         finally:
             consumer.close()
 
     def _arrived(self, rows: list[Row], position: int) -> None:
+        self._failing(None)
         if rows:
             self._changed(rows)
         self._position = max(self._position, position)
