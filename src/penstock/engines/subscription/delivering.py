@@ -121,9 +121,11 @@ class Delivering:
         if self._throttles and self._too_fast():
             return 0
         first = out.replay.first()
+        if first is None and out.delays.ready:
+            first = out.deliver_due(self._budget())
         if first is not None:
             return self._replay_one(first)
-        if out.selection.aside >= ASIDE_MAX:
+        if out.selection.aside >= ASIDE_MAX or out.full:
             return 0
         return self._read_run(min(entries_max, room)) or self._read_one()
 
@@ -170,16 +172,35 @@ class Delivering:
         shared = selection.active is None
         run: list[Entry] = []
         count = 0
+        entry: Entry | None = None
         for entry in reading.held_run(reading.next_entry, entries_max):
             count += entry.count
             if count > RUN_MESSAGES_MAX or len(entry.data) > COUNT_BYTES or (shared and entry.deliver_at):
                 count -= entry.count
                 break
             run.append(entry)
-        if not run or self._cursor.mask(run[0].offset, count):
+        if not run:
+            return self._delay_run(entry, entries_max) if shared and entry is not None else 0
+        if self._cursor.mask(run[0].offset, count):
             return 0
         done = selection.deal_run(run, self._deliver_run)
         reading.next_entry += done
+        return done
+
+    def _delay_run(self, entry: Entry | None, entries_max: int) -> int:
+        """Have the next entries, from `entry` on, wait for their time, as `_read_one` would each of them; returns how many. It ends
+        before the first that is anything else."""
+        reading, delays = self.reading, self._out.delays
+        now = self._topic.clock.now_ms()
+        done = 0
+        while entry is not None and done < entries_max and entry.deliver_at > now:
+            if self._cursor.mask(entry.offset, entry.count):
+                break
+            delays.add(entry, (1 << entry.count) - 1)
+            done += 1
+            reading.next_entry = entry.entry_id + 1
+            entry = reading.held(reading.next_entry)
+        delays.arm()
         return done
 
     def _deliver_run(self, consumer: Receiver, run: Sequence[tuple[Entry, int, Hashes | None]]) -> None:
@@ -269,11 +290,11 @@ class Delivering:
             return
         out = self._out
         # A delivery time is for consumers that share: where one gets everything, order goes first, as in Pulsar.
-        if entry.deliver_at and out.selection.active is None:
-            wait = entry.deliver_at - self._topic.clock.now_ms()
-            if wait > 0:
-                out.later(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
-                return
+        shared = out.selection.active is None
+        if entry.deliver_at and shared and entry.deliver_at > self._topic.clock.now_ms():
+            out.delays.add(entry, mask)
+            out.delays.arm()
+            return
         rest = out.selection.deal(entry, mask, self._deliver)
         if rest:
             out.replay.add(Slice(entry.entry_id, entry.offset, entry.count, rest))
