@@ -13,7 +13,9 @@ from penstock.runtime.tasks import Locks
 from .policies import CLEANUP, RETENTION_MS
 
 TOPICS_MAX: Final = 10_000  # remembered
-REFUSED_MS: Final = 1_000  # what is known has to be this new for a refusal: retention may just have been raised
+REFUSED_MS: Final = (
+    1_000  # what is known has to be this new for a refusal: retention may just have been raised
+)
 UNBOUNDED: Final = -1
 
 

@@ -7,7 +7,8 @@ time. When few are held, the log is read again from the chunks that are due firs
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 from penstock.broker.delivery import Budget
@@ -56,9 +57,23 @@ class DelayedMessages:
     # -- waiting
 
     def add(self, entry: Entry, mask: int) -> None:
-        """Have the messages in `mask` of an entry wait until its delivery time. `arm` follows."""
+        """Have the messages in `mask` of an entry wait until its delivery time."""
         self.messages += mask.bit_count()
         self._keep(entry, mask)
+        self._arm()
+
+    def add_run(self, entries: Sequence[Entry]) -> None:
+        """The same for entries whose messages follow one another, and all wait."""
+        self.messages += entries[-1].end - entries[0].offset
+        for late, run in groupby(entries, lambda entry: entry.deliver_at >= self._limit):
+            if not late:
+                for entry in run:
+                    self._keep(entry, (1 << entry.count) - 1)
+                continue
+            some = list(run)
+            first = some[0].offset
+            self._put_off(min([entry.deliver_at for entry in some]), first, (1 << some[-1].end - first) - 1)
+        self._arm()
 
     def _keep(self, entry: Entry, mask: int) -> None:
         if entry.deliver_at >= self._limit:
@@ -93,8 +108,8 @@ class DelayedMessages:
         mask = (1 << count) - 1
         return packed >> _DUE, Slice(entry_id, offset, count, self._parts.pop(offset, mask))
 
-    def arm(self) -> None:
-        """Have `due` called when the next message is due; `ready` says whether that is now."""
+    def _arm(self) -> None:
+        """Have `due` called when the next message is due, unless that is now: then `ready` says so."""
         next_at = self._held[0] >> _DUE if self._held else NEVER
         if self._lacks(0):
             next_at = 0
@@ -119,7 +134,7 @@ class DelayedMessages:
 
     def _ring(self) -> None:
         self._disarm()
-        self.arm()
+        self._arm()
         if self.ready:
             self._due()
 
@@ -138,7 +153,7 @@ class DelayedMessages:
         if self._lacks(HELD_MAX // 4):
             self._loading = True
             self._tasks.spawn(self._load(self._epoch, budget), f"delayed messages of {self._topic.name}")
-        self.arm()
+        self._arm()
         return found
 
     async def _load(self, epoch: int, budget: Budget | None) -> None:
@@ -173,7 +188,7 @@ class DelayedMessages:
             self._look()
 
     def _look(self) -> None:
-        self.arm()
+        self._arm()
         if self.ready:
             self._due()
 
@@ -250,7 +265,7 @@ class DelayedMessages:
             kept = bits >> (end - number * CHUNK) << (end - number * CHUNK)
             self.messages -= (bits ^ kept).bit_count()
             self._set(number, kept)
-        self.arm()
+        self._arm()
 
     def clear(self) -> None:
         """Forget all."""

@@ -7,6 +7,7 @@ again when they came.
 
 import asyncio
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
@@ -172,36 +173,35 @@ class Delivering:
         shared = selection.active is None
         run: list[Entry] = []
         count = 0
-        entry: Entry | None = None
         for entry in reading.held_run(reading.next_entry, entries_max):
             count += entry.count
+            if shared and entry.deliver_at and not run:
+                return self._delay_run()
             if count > RUN_MESSAGES_MAX or len(entry.data) > COUNT_BYTES or (shared and entry.deliver_at):
                 count -= entry.count
                 break
             run.append(entry)
-        if not run:
-            return self._delay_run(entry, entries_max) if shared and entry is not None else 0
-        if self._cursor.mask(run[0].offset, count):
+        if not run or self._cursor.mask(run[0].offset, count):
             return 0
         done = selection.deal_run(run, self._deliver_run)
         reading.next_entry += done
         return done
 
-    def _delay_run(self, entry: Entry | None, entries_max: int) -> int:
-        """Have the next entries, from `entry` on, wait for their time, as `_read_one` would each of them; returns how many. It ends
-        before the first that is anything else."""
-        reading, delays = self.reading, self._out.delays
-        now = self._topic.clock.now_ms()
-        done = 0
-        while entry is not None and done < entries_max and entry.deliver_at > now:
-            if self._cursor.mask(entry.offset, entry.count):
-                break
-            delays.add(entry, (1 << entry.count) - 1)
-            done += 1
-            reading.next_entry = entry.entry_id + 1
-            entry = reading.held(reading.next_entry)
-        delays.arm()
-        return done
+    def _delay_run(self) -> int:
+        """Have the next entries wait for their delivery time, as `_read_one` would each of them; returns how many. It ends before
+        the first that is to be delivered now, or was acknowledged."""
+        reading, now = self.reading, self._topic.clock.now_ms()
+        if reading.next_entry is None:
+            return 0
+        held = reading.held_run(reading.next_entry, RUN_ENTRIES_MAX)
+        run = list(takewhile(lambda entry: entry.deliver_at > now, held))
+        if run and (known := self._cursor.mask(run[0].offset, run[-1].end - run[0].offset)):
+            end = run[0].offset + (known & -known).bit_length() - 1
+            run = [entry for entry in run if entry.end <= end]
+        if run:
+            self._out.delays.add_run(run)
+            reading.next_entry += len(run)
+        return len(run)
 
     def _deliver_run(self, consumer: Receiver, run: Sequence[tuple[Entry, int, Hashes | None]]) -> None:
         """Deliver messages that were never delivered, of entries in their order."""
@@ -293,7 +293,6 @@ class Delivering:
         shared = out.selection.active is None
         if entry.deliver_at and shared and entry.deliver_at > self._topic.clock.now_ms():
             out.delays.add(entry, mask)
-            out.delays.arm()
             return
         rest = out.selection.deal(entry, mask, self._deliver)
         if rest:

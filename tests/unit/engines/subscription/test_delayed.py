@@ -99,7 +99,6 @@ class Story:
         mask = ((1 << count) - 1) & ~acked
         if mask:
             self.delays.add(entry, mask)
-            self.delays.arm()
             self.waiting |= {entry.offset + bit: entry.deliver_at for bit in bits_of(mask)}
 
     def drop_below(self, end: int) -> None:
