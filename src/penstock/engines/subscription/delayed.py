@@ -207,6 +207,7 @@ class DelayedMessages:
     async def _load_some(self, at: int, epoch: int) -> int:
         """Read again from the offset `at` on; returns the one to go on at."""
         entries = await self._topic.read_at(at, READ_ENTRIES)
+        self._topic.has_read(sum([len(entry.data) for entry in entries]))
         await asyncio.sleep(0)  # entries may have been in memory
         if epoch != self._epoch:
             return NEVER

@@ -107,8 +107,11 @@ class Outstanding:
         new = self._cursor.add(offset, mask)
         if new:
             if self._times:
+                full = self.full
                 for index in bits_of(new):
                     self._times.pop(offset + index, None)
+                if full and not self.full:
+                    self._wake()
             self._moved()
 
     def passed(self, start: int, end: int) -> None:

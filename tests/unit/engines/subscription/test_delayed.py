@@ -48,6 +48,9 @@ class Log:
         at = next(one.entry_id for one in self.entries if one.end > offset)
         return self.entries[max(at, self.first) :][:entries_max]
 
+    def has_read(self, size: int) -> None:
+        assert size == 0
+
     def gap_end(self, entry_id: int) -> int:
         return entry_id
 
