@@ -1,4 +1,4 @@
-"""How long the cluster keeps the records of topics. A delayed message that it would delete before its time is refused."""
+"""How long the cluster keeps the records of topics; delayed messages that it would delete before their time are refused."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +14,7 @@ from .policies import CLEANUP, RETENTION_MS
 
 TOPICS_MAX: Final = 10_000  # remembered
 REFUSED_MS: Final = (
-    1_000  # what is known has to be this new for a refusal: retention may just have been raised
+    1_000  # the age of an answer that a message may be refused by: retention may just have been raised
 )
 UNBOUNDED: Final = -1
 
@@ -39,8 +39,8 @@ class RetentionTimes:
     async def check_delay(self, topic: str, deliver_at: int, publish_time: int) -> None:
         """Raise BAD_PARAMETER unless the topic keeps a record of `publish_time` until `deliver_at` (ms, both).
 
-        A topic whose configuration this server may not see is taken to keep everything; so is one whose size is bounded: when
-        records go for their size cannot be foretold. Raises UNAVAILABLE.
+        A topic whose configuration this server may not see refuses nothing. Deletion by size (`retention.bytes`) cannot be
+        foretold and is not checked. Raises UNAVAILABLE.
         """
         wait_ms = deliver_at - publish_time
         if wait_ms <= 0 or self._keeps(await self._learn(topic, self._learned_ms), wait_ms):

@@ -1,8 +1,8 @@
-"""Messages that wait for their delivery time: the next of them in memory, the others as bits whose times the log has.
+"""Messages that wait for their delivery time: the times of those due first, and one bit of each other message.
 
-Memory does not grow with the time that messages wait, and hardly with their number: up to `HELD_MAX` entries are held by their
-times, the earliest ones; of each other message there is one bit, in chunks of offsets as in a cursor, and of each chunk the earliest
-time. When few are held, the log is read again from the chunks that are due first.
+Up to `HELD_MAX` entries are held with their times, in a heap. Every other message is one bit, in chunks of offsets as in a cursor,
+and each chunk has its earliest time; the log has the others. When few entries are held, the log is read again, beginning with
+the chunk that is due first.
 """
 
 import asyncio
@@ -37,19 +37,21 @@ class DelayedMessages:
     def __init__(
         self, topic: SubscribedLog, cursor: OffsetSet, tasks: Tasks, due: Callable[[], None]
     ) -> None:
-        self.messages = 0  # those acknowledged before their time are found out when that comes
+        self.messages = 0  # includes messages acknowledged before their time, until it comes
         self.ready = False  # whether `release` has something to do
         self._topic = topic
         self._cursor = cursor
         self._tasks = tasks
         self._due = due
         self._held: list[int] = []  # a heap of `_packed`
-        self._parts: dict[int, int] = {}  # of held entries that wait in part only: which messages, by offset
-        self._later: dict[int, int] = {}  # bits of the others, by chunk of offsets
-        self._earliest: dict[int, int] = {}  # by chunk, no later than the first of them is due
-        self._limit = NEVER  # what is due from here on is not held
+        self._parts: dict[
+            int, int
+        ] = {}  # the waiting messages of held entries, by offset, if not all of them wait
+        self._later: dict[int, int] = {}  # bits of the messages that are not held, by chunk of offsets
+        self._earliest: dict[int, int] = {}  # a time by chunk; none of its messages is due before it
+        self._limit = NEVER  # messages due from this time on are not held
         self._loading = False
-        self._incomplete = False  # whether some that are not held may be due before others that are
+        self._incomplete = False  # whether a message that is not held may be due before one that is held
         self._epoch = 0  # a seek makes what was before mean nothing
         self._timer: Timer | None = None
         self._timer_at = NEVER
@@ -86,7 +88,7 @@ class DelayedMessages:
             self._hold_fewer()
 
     def _hold_fewer(self) -> None:
-        """Keep three quarters of what is held, the earliest, and only bits of the rest."""
+        """Hold three quarters of the entries, those due first; keep the others as bits."""
         self._held.sort()
         kept = HELD_MAX * 3 // 4
         for packed in self._held[kept:]:
@@ -157,7 +159,7 @@ class DelayedMessages:
         return found
 
     async def _load(self, epoch: int, budget: Budget | None) -> None:
-        """Hold the next messages again, by reading those chunks that are due first."""
+        """Read chunks again, those due first, until the entries due before all others are held."""
         reserved = self._topic.read_bytes_max
         if budget is not None and not budget.reserve(reserved):
             budget.call_when_room(lambda: self._again(epoch))
@@ -182,7 +184,7 @@ class DelayedMessages:
         self._again(epoch)
 
     def _again(self, epoch: int) -> None:
-        """Loading ended; where few are held, the next release begins it again."""
+        """Loading ended. The next release begins it again if few entries are held."""
         if epoch == self._epoch:
             self._loading = False
             self._look()
@@ -205,7 +207,7 @@ class DelayedMessages:
             raise
 
     async def _load_some(self, at: int, epoch: int) -> int:
-        """Read again from the offset `at` on; returns the one to go on at."""
+        """Read entries from the offset `at` on; returns the offset after them."""
         entries = await self._topic.read_at(at, READ_ENTRIES)
         self._topic.has_read(sum([len(entry.data) for entry in entries]))
         await asyncio.sleep(0)  # entries may have been in memory
