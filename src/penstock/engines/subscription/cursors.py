@@ -87,9 +87,7 @@ class StoredCursor:
             except PenstockError:
                 self.not_saved(change)
                 raise
-            if (
-                failures == self._failures
-            ):  # else an earlier save, which had taken changes of before, failed meanwhile
+            if failures == self._failures:  # else an earlier save failed, with changes of before
                 return
 
     def take_changes(self) -> CursorChange:
@@ -97,7 +95,7 @@ class StoredCursor:
         return CursorChange(self._ledger, self.name, self.cursor.mark, self.cursor.take_changes())
 
     def not_saved(self, change: CursorChange) -> None:
-        """What was taken could not be saved."""
+        """The changes could not be saved: the next save has them again."""
         self._failures += 1
         self.cursor.touch(change.chunks)
         self._moved()
@@ -136,7 +134,7 @@ class CursorFlusher:
             changed = [one for one in self._dirty if one.cursors is store]
             for one in changed:
                 del self._dirty[one]
-            # Taken only now: a cursor that is saved for a request meanwhile has what changed in it.
+            # Taken right before the save: a request that saves a cursor until then saves its changes, too.
             taken = [(one, one.take_changes()) for one in changed if not one.deleted]
             if store is None or not taken:
                 continue

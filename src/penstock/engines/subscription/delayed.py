@@ -1,8 +1,8 @@
 """Messages that wait for their delivery time: the times of those due first, and one bit of each other message.
 
-Up to `HELD_MAX` entries are held with their times, in a heap. Every other message is one bit, in chunks of offsets as in a cursor,
-and each chunk has its earliest time; the log has the others. When few entries are held, the log is read again, beginning with
-the chunk that is due first.
+Up to `HELD_MAX` entries are held with their times, in a heap. Every other message is one bit, in chunks of offsets as
+in a cursor, and each chunk has its earliest time; the log has the others. When few entries are held, the log is read
+again, beginning with the chunk that is due first.
 """
 
 import asyncio
