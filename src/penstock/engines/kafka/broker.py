@@ -49,6 +49,7 @@ from .producer import Producer
 from .publishing import Publishing
 from .redirects import Redirects
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .retention_times import RetentionTimes
 from .schema_registry.opening import open_registry
 from .staging.opening import open_staging
 from .subscriptions import KafkaSubscriptions
@@ -144,7 +145,12 @@ class KafkaBroker:
         )
         self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self._replies.replies,
+            registry,
+            RetentionTimes(self.cluster.admin.configs, clock, settings.learned_ms),
+            bytes_max=own.max_message_bytes,
         )
         self.staging = open_staging(
             self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks

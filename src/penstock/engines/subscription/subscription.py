@@ -107,6 +107,7 @@ class Subscription(StoredCursor):
         self._out = Outstanding(
             topic,
             cursor,
+            tasks,
             Selection(encoder, topic.partition),
             DeadLetterQueue(self.dead_letters, subject, host.failures, topic.clock, tasks),
             wake=self.wake,

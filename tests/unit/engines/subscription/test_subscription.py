@@ -7,7 +7,7 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.subscription import Consumer
+from penstock.engines.subscription import Consumer, outstanding
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -194,6 +194,25 @@ async def test_a_delayed_message_waits_also_over_a_restart() -> None:
         assert await b.payloads(consumer) == []
         await b.clock.advance(1)
         assert await b.payloads(consumer) == [b"later"]
+
+
+async def test_little_is_read_while_many_messages_wait_that_were_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outstanding, "WAITING_MAX", 3)
+    async with bench() as b:
+        consumer = await b.consumer(SHARED, nack_delay_ms=10_000)
+        await b.publish(b"0", b"1", b"2", batch=False)
+        given = [message_id for message_id, _, _ in await b.taken(consumer)]
+        assert len(given) == 3
+        for message_id in given:
+            assert consumer.negative(message_id)
+        await b.publish(b"3")
+        assert await b.payloads(consumer) == []
+        await consumer.acknowledge(given[0])
+        assert await b.payloads(consumer) == [b"3"]
+        await b.clock.advance(10_000)
+        assert await b.payloads(consumer) == [b"1", b"2"]
 
 
 async def test_exclusive_ignores_delays_as_pulsar_does() -> None:
