@@ -11,7 +11,7 @@ from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.names import TopicName, check_local
+from penstock.model.names import TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 
 from .beginnings import Beginnings
@@ -176,7 +176,7 @@ class KafkaSubscriptions:
         inclusive: bool = False,
         properties: dict[str, str] | None = None,
     ) -> None:
-        check_local("subscription", subscription)
+        check_subscription(subscription)
         topics = await self._topics.all_of(name)
         group = self._hosting.groups.of(subscription)
         if await group.committed([_place(topic) for topic in topics]):

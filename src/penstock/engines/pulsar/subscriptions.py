@@ -9,7 +9,7 @@ from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import TopicName
+from penstock.model.names import TopicName, check_subscription
 
 from .admin import admin_path
 from .cluster import PulsarCluster
@@ -49,6 +49,7 @@ class PulsarSubscriptions:
         properties: dict[str, str] | None = None,
     ) -> None:
         """Create a durable subscription; on a partitioned topic at its beginning or end."""
+        check_subscription(subscription)
         await self._topics.all_of(name)
         body: Any = {"ledgerId": start.ledger, "entryId": start.entry, "partitionIndex": start.partition}
         if start == LATEST:

@@ -45,11 +45,14 @@ class Policies:
     async def load(self) -> None:
         """Read what is stored."""
         for key, document in (await self._store.load_meta(KIND)).items():
-            self._own[TopicName.parse(key)] = msgspec.json.decode(document, type=TopicPolicies)
+            if (name := TopicName.parse_known(key)) is not None:
+                self._own[name] = msgspec.json.decode(document, type=TopicPolicies)
 
     def learned(self, key: str, document: bytes | None) -> None:
         """Another process has stored what a topic has of its own, or removed it (None)."""
-        name = TopicName.parse(key)
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
         if document is None:
             self._own.pop(name, None)
         else:

@@ -1,5 +1,6 @@
 """Which topics there are, and those that are open."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -18,6 +19,8 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
+
+log = logging.getLogger(__name__)
 
 _KIND: Final = "topic"
 NO_TOPICS: Final = AutoTopics(False)
@@ -78,7 +81,13 @@ class Topics:
     async def load(self) -> None:
         """Read which topics there are."""
         for key, document in (await self._store.load_meta(_KIND)).items():
-            self._put(TopicName.parse(key), msgspec.json.decode(document, type=TopicDocument))
+            name = TopicName.parse_known(key)
+            if name is None:
+                log.warning(
+                    "topic %s has a name that is refused: it is kept in the store and not served", key
+                )
+            else:
+                self._put(name, msgspec.json.decode(document, type=TopicDocument))
 
     async def learn(self, name: TopicName) -> None:
         """Nothing to do: what is asked of topics is known."""
