@@ -136,13 +136,13 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
     handler = _handler_of(session, command.consumer_id)
     if command.force:
         await session.broker.subscriptions.delete(handler.source.topic.name, handler.source.name, force=True)
-    elif len(handler.source.consumers) > 1:
-        raise PenstockError(
-            ErrorKind.SUBSCRIPTION_SHARED, "Unconnected or shared consumer attempting to unsubscribe"
-        )
     else:
-        session.consumers.pop(command.consumer_id, None)
-        await session.broker.subscriptions.delete_of(handler.consumer)
+        session.consumers.pop(command.consumer_id, None)  # its end is not news to the client
+        try:
+            await session.broker.subscriptions.delete_of(handler.consumer)
+        except PenstockError:
+            session.consumers[command.consumer_id] = handler
+            raise
         await handler.close()
     session.send(pb.CommandSuccess(request_id=command.request_id))
 

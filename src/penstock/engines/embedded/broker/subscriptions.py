@@ -10,6 +10,7 @@ from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.shared.unsubscribing import check_alone
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
@@ -148,9 +149,6 @@ class Subscriptions:
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         attached = cast(Consumer, consumer).attached
-        if any(len(s.consumers) > 1 for s in attached):
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
-            )
+        check_alone(attached)
         for one in attached:
             await one.delete()
