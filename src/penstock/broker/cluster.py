@@ -38,6 +38,10 @@ class Cluster(Protocol):
         """Whether producers and consumers reach it for the caller that they are made for (`acting.ACTING`)."""
 
     @property
+    def wants_tokens(self) -> bool:
+        """Whether they reach it by the caller's own token, rather than by its role."""
+
+    @property
     def kind(self) -> str:
         """What it is a cluster of: `pulsar` or `kafka`."""
 

@@ -80,7 +80,10 @@ class Caller:
                 scope["penstock.proxy"] = principal.authenticated.role
         cluster = context.broker.cluster
         if cluster is not None and cluster.acts_for_callers:
-            ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope))))
+            own = (
+                cluster.wants_tokens and principal.proxy is None
+            )  # a proxy's token is not that of whom it acts for
+            ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope) if own else "")))
         holding = holding_of(scope)
         if holding is not None:
             holding.belong(principal.role)

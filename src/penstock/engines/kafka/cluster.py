@@ -26,7 +26,7 @@ LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and 
 class KafkaCluster:
     """`broker.Cluster`; raises BAD_PARAMETER for settings that cannot be used."""
 
-    acts_for_callers = False  # Kafka is asked under the server's own credentials
+    acts_for_callers = wants_tokens = False  # Kafka is asked under the server's own credentials
     kind = "kafka"
     administered = False  # by a REST of its own: requests are served here
 

@@ -25,7 +25,9 @@ class TopicProperties:
 
     def learned(self, key: str, document: bytes | None) -> None:
         """The properties of a topic are stored, or removed (None)."""
-        name = TopicName.parse(key)
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
         if document is None:
             self._by_topic.pop(name, None)
         else:

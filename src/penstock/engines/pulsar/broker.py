@@ -23,7 +23,7 @@ from penstock.engines.shared.remote_requests import RemoteRequests
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
@@ -222,6 +222,7 @@ class PulsarBroker:
         options: ConsumerOptions,
         budget: Budget | None,
     ) -> Consumer:
+        check_subscription(subscription)
         made = Consumer(
             self._acting.of(ACTING.get()),
             self.topics,

@@ -62,6 +62,10 @@ class PulsarCluster:
     def acts_for_callers(self) -> bool:
         return self.act_for != "server"
 
+    @property
+    def wants_tokens(self) -> bool:
+        return self.act_for == "token"
+
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
         await self._reach_soon()

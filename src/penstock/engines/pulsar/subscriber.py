@@ -26,7 +26,7 @@ from .errors import engine_error
 from .owner import ArrivingSchemas
 from .receiver import Receiver
 from .subscribing import subscription_of
-from .subscription import Admin, Subscription, attached_subscription
+from .subscription import Admin, Subscription, attached_subscription, gone
 from .topic_consumer import TopicConsumer
 
 log = logging.getLogger(__name__)
@@ -244,6 +244,22 @@ class Subscriber(Receiver, ABC):
         self.close()
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=timeout_s)
+
+    async def unsubscribe(self) -> None:
+        """Delete the subscription of each topic, which the cluster refuses while others consume it; then it is closed.
+
+        Raises SUBSCRIPTION_SHARED, and goes on; if only some topics were refused, it ends.
+        """
+        done = False
+        try:
+            for part in list(self.parts.values()):
+                await part.unsubscribe()
+                done = True
+        except PenstockError as error:
+            if done:
+                self.close(error)
+            raise
+        self.close(gone(self.subscription))
 
     # -- its topics
 

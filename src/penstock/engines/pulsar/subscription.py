@@ -8,6 +8,7 @@ from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
 from penstock.engines.shared.dead_letter_queue import DeadLetterFigures
+from penstock.engines.shared.unsubscribing import not_alone
 from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -113,17 +114,24 @@ class Subscription:
 
     async def refresh(self) -> None:
         """As `broker.Subscription.refresh`; raises SUBSCRIPTION_NOT_FOUND, UNAVAILABLE."""
-        path = topic_path(self.topic.name)
-        stats = await self._admin.call("GET", f"{path}/stats")
-        found = stats.get("subscriptions", {}).get(self.name)
+        self._learn(await self._stats())
+        if self.topic.name.persistent:
+            inner = await self._admin.call("GET", f"{topic_path(self.topic.name)}/internalStats")
+            await self._learn_cursor(inner.get("cursors", {}).get(self.name, {}))
+
+    async def _stats(self) -> Mapping[str, Any]:
+        stats = await self._admin.call("GET", f"{topic_path(self.topic.name)}/stats")
+        found: Mapping[str, Any] | None = stats.get("subscriptions", {}).get(self.name)
         if found is None:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{self.topic.name} has no subscription {self.name}"
             )
-        self._learn(found)
-        if self.topic.name.persistent:
-            inner = await self._admin.call("GET", f"{path}/internalStats")
-            await self._learn_cursor(inner.get("cursors", {}).get(self.name, {}))
+        return found
+
+    async def check_alone(self) -> None:
+        """Raise SUBSCRIPTION_SHARED if it has more than one consumer in the cluster, SUBSCRIPTION_NOT_FOUND."""
+        if len((await self._stats()).get("consumers") or ()) > 1:
+            raise not_alone()
 
     def _learn(self, stats: Mapping[str, Any]) -> None:
         self.backlog = int(stats.get("msgBacklog", 0))
@@ -220,12 +228,14 @@ class Subscription:
         await self._admin.call("PUT", self._path("/properties"), body=properties)
         self.properties = dict(properties)
 
-    async def delete(self) -> None:
-        """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
-        reason = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
+    async def delete(self, *, force: bool = True) -> None:
+        """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND.
+
+        Unless `force` the cluster refuses it while it has consumers, of whichever process.
+        """
         for consumer in list(self.consumers):
-            consumer.close(reason)
-        await self._admin.call("DELETE", self._path(), force="true")
+            consumer.close(gone(self.name))
+        await self._admin.call("DELETE", self._path(), force=str(force).lower())
 
     async def reply(
         self,
@@ -276,6 +286,11 @@ class Subscription:
     @property
     def drained(self) -> bool:
         return self.topic.terminated and self.backlog == 0
+
+
+def gone(subscription: str) -> PenstockError:
+    """Why the consumers of a subscription end that was deleted."""
+    return PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription} was deleted")
 
 
 def topic_path(name: TopicName) -> str:

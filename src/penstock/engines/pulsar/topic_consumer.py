@@ -265,6 +265,13 @@ class TopicConsumer:
         finally:
             self._seeking = False
 
+    async def unsubscribe(self) -> None:
+        """Delete the subscription of the topic; raises SUBSCRIPTION_SHARED if it has other consumers in the cluster."""
+        try:
+            await self.entries.unsubscribe()
+        except PulsarException as error:
+            raise engine_error(error) from None
+
     async def flush(self) -> None:
         try:
             await self.entries.flush()

@@ -139,7 +139,7 @@ class PulsarTopics:
             found = await self._cluster.context.lookup.topics(str(namespace), RegexSubscriptionMode.AllTopics)
         except PulsarException as error:
             raise own_error(error) from None
-        names = [TopicName.parse(text) for text in found]
+        names = [name for text in found if (name := TopicName.parse_known(text)) is not None]
         partitions: dict[TopicName, int] = {}
         for name in names:
             count = name.partition + 1 if name.partition >= 0 else 0

@@ -63,10 +63,13 @@ class Policies:
         """Another process has stored what a topic has of its own, or removed it (None). Of one that cannot be read, what
         was read last holds."""
         self._learn(key, document)
-        self.changed(TopicName.parse(key))
+        if (name := TopicName.parse_known(key)) is not None:
+            self.changed(name)
 
     def _learn(self, key: str, document: bytes | None) -> None:
-        name = TopicName.parse(key)
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
         if document is None:
             self._own.pop(name, None)
         else:

@@ -1,5 +1,6 @@
 """Which topics there are, and those that are open."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -19,6 +20,8 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
+
+log = logging.getLogger(__name__)
 
 _KIND: Final = "topic"
 NO_TOPICS: Final = AutoTopics(False)
@@ -84,7 +87,10 @@ class Topics:
         self._reader.read_all(_KIND, await self._store.load_meta(_KIND), self._learn)
 
     def _learn(self, key: str, document: bytes | None) -> None:
-        name = TopicName.parse(key)
+        name = TopicName.parse_known(key)
+        if name is None:
+            log.warning("topic %s has a name that is refused: it is kept in the store and not served", key)
+            return
         self._unread.add(name)
         self._put(name, msgspec.json.decode(document or b"", type=TopicDocument))
         self._unread.remove(name)
