@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.subscription import Subscription as AnySubscription
@@ -10,8 +9,8 @@ from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
+from penstock.model.target import Target
 
-from .admin import admin_path
 from .cluster import PulsarCluster
 from .subscription import Subscription, attached_subscription, subscriptions_of
 from .topic import PulsarTopic
@@ -59,7 +58,7 @@ class PulsarSubscriptions:
             body["properties"] = properties
         await self._cluster.admin.call(
             "PUT",
-            f"{admin_path(name)}/subscription/{_quoted(subscription)}",
+            Target.of_subscription(name, subscription),
             body=body,
             missing=ErrorKind.TOPIC_NOT_FOUND,
         )
@@ -96,7 +95,10 @@ class PulsarSubscriptions:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         await self._cluster.admin.call(
-            "POST", f"{admin_path(name)}/partitions", body=partitions, missing=ErrorKind.TOPIC_NOT_FOUND
+            "POST",
+            Target.of_topic(name, "partitions"),
+            body=partitions,
+            missing=ErrorKind.TOPIC_NOT_FOUND,
         )
         self._topics.appeared(name, partitions)
 
@@ -115,7 +117,3 @@ class PulsarSubscriptions:
                 )
         for source in list(consumer.attached):
             await source.delete()
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
