@@ -41,6 +41,8 @@ NAMES: Final = {
 }
 # As bodies of what is set: the first that is read decides, and reading it comes before or after the check of rights.
 BODIES: Final = (b"{}", b"[]", b"1", b"true", b'"x"', b"")
+# A broker never answers it for a topic that it has.
+UNANSWERED: Final = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}/backlog"
 Act = Literal["principal", "token", "server"]
 
 
@@ -53,7 +55,8 @@ class Tenant:
         self.topic = f"persistent://{self.name}/n/t"
         self.info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
         cluster.plain.admin("PUT", f"tenants/{self.name}", json=self.info)
-        self.restore(httpx.Client(base_url=cluster.plain.admin_url, timeout=60))
+        with httpx.Client(base_url=cluster.plain.admin_url, timeout=60) as broker:
+            self.restore(broker)
 
     def restore(self, broker: httpx.Client) -> None:
         """What the last operation may have deleted or changed."""
@@ -90,11 +93,13 @@ def test_what_the_table_gives_to_administrators_of_a_tenant_is_theirs_at_the_bro
     with httpx.Client(base_url=cluster.plain.admin_url, timeout=60) as broker:
         for template, operation in OPERATIONS.items():
             for method, right in operation.rights.items():
-                if right is not Right.TENANT:
+                if right is not Right.TENANT or template == UNANSWERED:
                     continue
                 for body in BODIES:
                     headers = {**cluster.issuer.headers("boss"), "content-type": "application/json"}
-                    answer = broker.request(method, tenant.path(template), headers=headers, content=body)
+                    answer = broker.request(
+                        method, f"{tenant.path(template)}?key=k", headers=headers, content=body
+                    )
                     if answer.status_code not in (400, 415, 500):
                         break
                 taken += answer.status_code < 300
@@ -130,12 +135,12 @@ def test_what_pulsar_keeps_for_superusers_is_refused_here_too(tenant: Tenant) ->
         httpx.Client(base_url=server.url, timeout=60, headers=headers) as through,
         httpx.Client(base_url=cluster.plain.admin_url, timeout=60, headers=headers) as direct,
     ):
-        # Each as the broker reads a body before it looks who sent it.
-        bodies = {method: {"content": b"true" if "migration" in path else b"{}"} for method, path in kept}
         for method, path in kept:
-            body = {} if method == "GET" else bodies[method]
-            assert direct.request(method, path, **body).status_code in (401, 403), (method, path)
-            assert through.request(method, path, **body).status_code == 403, (method, path)
+            # A broker reads the body of a POST before it looks who sent it.
+            content = (b"true" if "migration" in path else b"{}") if method == "POST" else b""
+            refused = direct.request(method, path, content=content)
+            assert refused.status_code in (401, 403), (method, path, refused.text)
+            assert through.request(method, path, content=content).status_code == 403, (method, path)
         # These Pulsar leaves to the tenant's administrators; here they are the superusers'.
         for method in ("POST", "DELETE"):
             assert through.request(method, f"/admin/v2/tenants/{tenant.name}", json={}).status_code == 403
@@ -197,8 +202,8 @@ def test_the_broker_is_told_who_asks(tenant: Tenant, act_for: Act) -> None:
         assert ask("admin", "PUT", f"/admin/v2/namespaces/{tenant.name}/n/unload").status_code == 204
         # A superuser here whom the brokers do not know is nobody there.
         refused = ask("root", "GET", path)
-        assert refused.status_code == 401
-        assert "root" in refused.json()["reason"]
+        assert refused.status_code == 403
+        assert refused.json()["reason"].startswith("Unauthorized to validateNamespacePolicyOperation")
         assert ask("root", "GET", "/health/ready").status_code == 200
         named = {**cluster.issuer.headers("boss"), "X-Original-Principal": "admin"}
         assert rest.get("/admin/v2/tenants", headers=named).status_code == 403
@@ -274,7 +279,8 @@ def test_a_name_is_the_same_at_the_broker(tenant: Tenant, name: str) -> None:
             json={"type": "STRING", "schema": "", "properties": {}},
         )
         assert posted.status_code == 200, posted.text
-        assert rest.get(f"/topics/{topic}/schema").json()["type"] == "STRING"
+        stats = f"/admin/v2/persistent/{topic}/internalStats"
+        until(lambda: bool(rest.get(stats).json()["schemaLedgers"]))
         assert rest.delete(f"/admin/v2/persistent/{topic}").status_code == 204
 
 
