@@ -203,9 +203,17 @@ class Caller:
             self._require(permissions.produces, "produce to", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
-        """Raise FORBIDDEN unless the role may read `topic`."""
-        if (permissions := self._permissions()) is not None:
-            self._require(lambda role: permissions.may(role, CONSUME, topic), "consume", topic)
+        """Raise FORBIDDEN unless the role may read `topic`, by a subscription where one is named."""
+        if (permissions := self._permissions()) is None:
+            return
+        self._require(lambda role: permissions.may(role, CONSUME, topic), "consume", topic)
+        if subscription is not None:
+            namespace = topic.namespace_name
+            self._require(
+                lambda role: permissions.may_use(role, subscription, namespace),
+                f"use the subscription {subscription} of",
+                topic,
+            )
 
     def may_dead_letter(self, topic: TopicName, subscription: str, letter: DeadLetter | None) -> None:
         """Raise FORBIDDEN unless the role may publish to where dead letters of `topic` go."""

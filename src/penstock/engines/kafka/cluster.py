@@ -5,11 +5,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from penstock.broker.cluster import Headers, Owner
+from penstock.broker.acting import Acting
+from penstock.broker.cluster import Headers, Owner, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
+from penstock.model.target import Target
 from penstock.runtime.tasks import Tasks
 
 from .driver.admin import ClusterNodes, KafkaAdmin
@@ -82,7 +84,16 @@ class KafkaCluster:
 
     # -- for endpoints
 
-    async def request(self, method: str, path: str, query: bytes, headers: Headers, body: bytes) -> NoReturn:
+    async def request(
+        self,
+        method: str,
+        target: Target,
+        query: Query = (),
+        headers: Headers = (),
+        body: bytes = b"",
+        *,
+        caller: Acting | None = None,
+    ) -> NoReturn:
         """Kafka has no REST of its own."""
         raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
 

@@ -4,12 +4,10 @@ import asyncio
 from typing import Final
 
 from penstock.broker.acting import Acting
-from penstock.client.authentication import Authentication
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
-from .credentials import CallersToken, ServerForCaller
 
 CALLERS_MAX: Final = 10_000
 IDLE_MS: Final = 60_000  # then the connections of a caller without producers and consumers are closed
@@ -23,13 +21,7 @@ class ActingCluster(PulsarCluster):
         self.runtime = cluster.runtime
         self.admin = cluster.admin
         self.timeout_s = cluster.timeout_s
-        self.context = cluster.context_of(_authentication(cluster, caller))
-
-
-def _authentication(cluster: PulsarCluster, caller: Acting) -> Authentication:
-    if cluster.wants_tokens:
-        return CallersToken(caller)
-    return ServerForCaller(cluster.authentication, caller.role)
+        self.context = cluster.context_of(cluster.authentication_for(caller))
 
 
 class ActingClusters:
@@ -46,12 +38,6 @@ class ActingClusters:
         not known where tokens are passed on."""
         if caller is None or self._cluster.act_for == "server":
             return self._cluster
-        if self._cluster.wants_tokens and not caller.token:
-            raise PenstockError(
-                ErrorKind.UNAUTHENTICATED,
-                f"the cluster behind this server wants the own token of {caller.role!r} (engine.act_for = 'token'):"
-                " neither a password nor the token of a proxy stands for it",
-            )
         found = self._of.get(caller.key)
         if found is None:
             if len(self._of) >= CALLERS_MAX:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.subscription import Subscription as AnySubscription
@@ -12,8 +11,8 @@ from penstock.engines.shared.unsubscribing import check_alone
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName, check_subscription
+from penstock.model.target import Target
 
-from .admin import admin_path
 from .cluster import PulsarCluster
 from .consumer import Consumer
 from .subscription import Subscription, attached_subscription, subscriptions_of
@@ -63,7 +62,7 @@ class PulsarSubscriptions:
             body["properties"] = properties
         await self._cluster.admin.call(
             "PUT",
-            f"{admin_path(name)}/subscription/{_quoted(subscription)}",
+            Target.of_subscription(name, subscription),
             body=body,
             missing=ErrorKind.TOPIC_NOT_FOUND,
         )
@@ -100,7 +99,10 @@ class PulsarSubscriptions:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         await self._cluster.admin.call(
-            "POST", f"{admin_path(name)}/partitions", body=partitions, missing=ErrorKind.TOPIC_NOT_FOUND
+            "POST",
+            Target.of_topic(name, "partitions"),
+            body=partitions,
+            missing=ErrorKind.TOPIC_NOT_FOUND,
         )
         self._topics.appeared(name, partitions)
 
@@ -120,7 +122,3 @@ class PulsarSubscriptions:
         if len(attached) > 1:
             await asyncio.gather(*(one.check_alone() for one in attached))
         await cast(Consumer, consumer).unsubscribe()
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

@@ -8,6 +8,7 @@ from penstock.broker.acting import ACTING, Acting
 from penstock.client.authentication import Authentication
 from penstock.engines.pulsar import acting
 from penstock.engines.pulsar.acting import IDLE_MS, ActingClusters
+from penstock.engines.pulsar.cluster import PulsarCluster
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.protocols.auth.authenticator import authenticator
@@ -30,19 +31,17 @@ class StubContext:
         self.closed = True
 
 
-class StubCluster:
-    """A cluster that callers reach by their tokens, or by their roles."""
-
-    runtime = admin = None
-    timeout_s = 1.0
-    acts_for_callers = True
+class StubCluster(PulsarCluster):
+    """A cluster that callers reach by their tokens, or by their roles; nothing is connected."""
 
     def __init__(self, act_for: str = "token") -> None:
         self.act_for = act_for
-        self.wants_tokens = act_for == "token"
         self.authentication = Authentication()
+        self.runtime = {}
+        self.admin: Any = None
+        self.timeout_s = 1.0
 
-    def context_of(self, authentication: Authentication) -> StubContext:
+    def context_of(self, authentication: Authentication) -> StubContext:  # type: ignore[override]
         return StubContext(authentication)
 
 
