@@ -14,7 +14,6 @@ from penstock.broker.storage_health import StorageHealth
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
-from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
@@ -39,6 +38,7 @@ from .driver.producer import RecordProducer
 from .elsewhere import ShownConsumers
 from .groups import Groups
 from .hosting import Hosting
+from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
 from .owners import Owners
@@ -84,18 +84,14 @@ class KafkaBroker:
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
-        self.naming = Naming(settings.namespaces)
+        self.naming = Naming(settings.namespaces, internal_topics(settings))
         self.documents = Documents(
             self.cluster,
             settings.documents_topic,
             settings.replication_factor,
             once=(schemas_module.KIND, beginnings.KIND),
         )
-        self.namespaces = KafkaNamespaces(
-            self.documents,
-            auto_create=own.auto_create_namespaces,
-            always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
-        )
+        self.namespaces = KafkaNamespaces(self.documents, self.naming, auto_create=own.auto_create_namespaces)
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
         parts = self.documents, self.namespaces, self.naming
         registry = open_registry(settings, *parts, clock, own, self.tasks)

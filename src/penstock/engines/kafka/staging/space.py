@@ -6,6 +6,7 @@ from typing import Final
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.internal import COMMITS, PARTS, STAGED
 from penstock.model.errors import ErrorKind, PenstockError
 
 PARTITIONS: Final = 8  # of what is staged
@@ -20,9 +21,9 @@ class Space:
 
     def __init__(self, cluster: KafkaCluster, prefix: str, timeout_ms: int, message_bytes_max: int) -> None:
         self.cluster = cluster
-        self.entries = f"{prefix}_staging"  # the entries of parts
-        self.parts = f"{prefix}_parts"  # where they lie
-        self.commits = f"{prefix}_commits"  # written in the transactions of the batches
+        self.entries = prefix + STAGED  # the entries of parts
+        self.parts = prefix + PARTS  # where they lie
+        self.commits = prefix + COMMITS  # written in the transactions of the batches
         self.transactional_prefix = f"{prefix}-"
         self._timeout_ms = timeout_ms
         self._message_bytes_max = message_bytes_max
