@@ -96,9 +96,7 @@ class KafkaBroker:
         parts = self.documents, self.namespaces, self.naming
         registry = open_registry(settings, *parts, clock, own, self.tasks)
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
-        self._fetcher = Fetcher(
-            self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
-        )
+        self._fetcher = Fetcher(self.cluster.clients, self.cluster.admin, self.cluster.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
             self.cluster,
             self.naming,
@@ -117,7 +115,7 @@ class KafkaBroker:
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
         self._records = RecordProducer(
-            self.cluster.properties,
+            self.cluster.clients,
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
@@ -134,7 +132,7 @@ class KafkaBroker:
         )
         self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
-        self._members = Members({**self.cluster.properties, "client.id": client_id})
+        self._members = Members(self.cluster.clients, client_id)
         prefix, groups = settings.group_prefix, self.cluster.groups
         self._groups = Groups(self._members, groups, self.tasks, prefix)
         self._shown = ShownConsumers(self.documents, groups, client_id, prefix, self.naming, self.tasks.spawn)

@@ -57,7 +57,7 @@ class Documents:
                 if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
                     raise
             await admin.created(self._topic, self._cluster.timeout_s)
-        table = CompactedTopic(self._cluster.properties, self._topic, self._cluster.timeout_s, self._changed)
+        table = CompactedTopic(self._cluster.clients, self._topic, self._cluster.timeout_s, self._changed)
         self._table = table
         place = (self._topic, 0)
         await table.start((await admin.ends([place]))[place])

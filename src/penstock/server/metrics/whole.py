@@ -124,4 +124,13 @@ def of_broker(families: Families, broker: Broker) -> None:
     ):
         families.counter("penstock_requests_ended", "Requests by what became of them", count, outcome=outcome)
     families.counter("penstock_replies_late", "Replies that came too late, or twice", requests.late)
+    cluster = broker.cluster
+    for (client, error), count in () if cluster is None else cluster.client_errors.items():
+        families.counter(
+            "penstock_kafka_client_errors",
+            "Errors that clients of the Kafka cluster reported, by kind of client and librdkafka's code",
+            count,
+            client=client,
+            error=error,
+        )
     families.gauge("penstock_tail_bytes", "Newest entries kept in memory", broker.topics.tail_bytes)

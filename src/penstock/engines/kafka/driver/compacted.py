@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .config import Properties
+from .clients import Clients
 from .errors import engine_error
 from .threads import in_thread
 
@@ -32,13 +32,13 @@ class CompactedTopic:
 
     def __init__(
         self,
-        properties: Properties,
+        clients: Clients,
         topic: str,
         timeout_s: float,
         changed: Callable[[list[Row]], None],
         wait_ms: int = 500,
     ) -> None:
-        self._properties = properties
+        self._clients = clients
         self._topic = topic
         self._timeout_s = timeout_s
         self._changed = changed
@@ -46,24 +46,26 @@ class CompactedTopic:
         self._ending = Event()
         self._thread: Thread | None = None
         self._producer: Any = None
+        self._generation = clients.generation  # of the producer
         self._position = 0  # everything before it was read and handed on
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def start(self, end: int) -> None:
         """Read all that there is, up to `end`; raises UNAVAILABLE."""
         loop = asyncio.get_running_loop()
-        self._producer = Producer(
-            {
-                **self._properties,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "message.timeout.ms": int(self._timeout_s * 1000),
-            }
-        )
+        self._producer = self._new_producer()
         self._thread = Thread(target=self._read, args=(loop,), name="kafka documents", daemon=True)
         self._thread.start()
         await self.reached(end)
+
+    def _new_producer(self) -> Any:
+        own = {
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": int(self._timeout_s * 1000),
+        }
+        return self._clients.poll_too(self._clients.producer("documents", own))
 
     async def append(self, rows: Sequence[Row]) -> None:
         """Write rows, in their order; returns when they are durable and `changed` has been called with them.
@@ -75,6 +77,10 @@ class CompactedTopic:
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
         """Produce in order and wait; on a thread."""
+        if self._generation != self._clients.generation:
+            self._generation = self._clients.generation
+            self._producer = self._new_producer()
+        producer = self._producer
         done: list[int | KafkaError] = []
 
         def delivered(error: KafkaError | None, record: Any) -> None:
@@ -82,14 +88,14 @@ class CompactedTopic:
 
         try:
             for key, value in rows:
-                self._producer.produce(self._topic, value, key.encode(), partition=0, on_delivery=delivered)
+                producer.produce(self._topic, value, key.encode(), partition=0, on_delivery=delivered)
         except (KafkaException, BufferError) as error:
             if isinstance(error, BufferError):
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE, f"{self._topic}: too much is being written"
                 ) from None
             raise engine_error(error, self._topic) from None
-        self._producer.flush(self._timeout_s + 1)
+        producer.flush(self._timeout_s + 1)
         if len(done) < len(rows):
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic}: the cluster does not answer")
         for one in done:
@@ -106,7 +112,7 @@ class CompactedTopic:
         self._waiting.append(waiting)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await future
+                await self._clients.unless_refused(future)
         except TimeoutError:
             raise PenstockError(
                 ErrorKind.UNAVAILABLE, f"{self._topic} cannot be read: the cluster does not answer"
@@ -118,26 +124,21 @@ class CompactedTopic:
     # -- the thread
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        consumer = Consumer(
-            {
-                **self._properties,
-                "group.id": "penstock-documents",  # is asked for, and not used: nothing is committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": self._wait_ms,
-                "isolation.level": "read_committed",
-            }
-        )
+        generation, consumer = self._clients.generation, self._consumer(0)
         try:
-            consumer.assign([TopicPartition(self._topic, 0, 0)])
+            read = 0
             while not self._ending.is_set():
+                if generation != self._clients.generation:
+                    generation, old = self._clients.generation, consumer
+                    consumer = self._consumer(read)
+                    old.close()
                 first = consumer.poll(POLL_S)
                 if first is None:
                     continue
                 records = [first, *consumer.consume(AT_ONCE, 0)]
                 rows, position = _rows(records)
                 if position >= 0:
+                    read = position
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
                     self._ending.wait(AGAIN_S)
@@ -147,6 +148,20 @@ class CompactedTopic:
             log.exception("reading %s ended", self._topic)
         finally:
             consumer.close()
+
+    def _consumer(self, offset: int) -> Any:
+        """A consumer that reads from an offset on."""
+        own = {
+            "group.id": "penstock-documents",  # required, and never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": self._wait_ms,
+            "isolation.level": "read_committed",
+        }
+        consumer = self._clients.consumer("documents", own)
+        consumer.assign([TopicPartition(self._topic, 0, offset)])
+        return consumer
 
     def _arrived(self, rows: list[Row], position: int) -> None:
         if rows:

@@ -42,7 +42,7 @@ _KINDS: Final[dict[int, ErrorKind]] = {
     _E._UNSUPPORTED_FEATURE: ErrorKind.NOT_SUPPORTED,
 }
 # It is the server that is refused, not its caller.
-_CREDENTIALS: Final = frozenset(
+CREDENTIALS: Final = frozenset(
     (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
 )
 # Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
@@ -67,6 +67,10 @@ _PASSING: Final = frozenset(
 )
 
 
+class NoAuthorizer(PenstockError):
+    """The cluster keeps no lists of access: every principal may do everything."""
+
+
 def error_of(error: KafkaError | KafkaException) -> KafkaError | None:
     """Kafka's error within an exception; None where there is none."""
     if isinstance(error, KafkaError):
@@ -86,9 +90,11 @@ def engine_error(error: KafkaError | KafkaException, what: str = "") -> Penstock
     found = error_of(error)
     if found is None:
         return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster failed: {error}")
+    if found.code() == _E.SECURITY_DISABLED:
+        return NoAuthorizer(ErrorKind.NOT_SUPPORTED, "the cluster has no authorizer")
     text = found.str().removeprefix("Broker: ").removeprefix("Local: ")
     kind = _KINDS.get(found.code(), ErrorKind.UNAVAILABLE)
-    if found.code() in _CREDENTIALS:
+    if found.code() in CREDENTIALS:
         text = f"the cluster refuses the credentials of this server: {text}"
     elif kind is ErrorKind.UNAVAILABLE:
         text = f"the cluster does not do it now: {text}"

@@ -60,7 +60,7 @@ class Space:
 
     def table(self, topic: str, changed: Callable[[list[Row]], None]) -> CompactedTopic:
         """One of the two tables; to be started."""
-        return CompactedTopic(self.cluster.properties, topic, self.cluster.timeout_s, changed, WAIT_MS)
+        return CompactedTopic(self.cluster.clients, topic, self.cluster.timeout_s, changed, WAIT_MS)
 
     async def catch_up(self, table: CompactedTopic, topic: str) -> None:
         """Know all that is in a table now. What lies behind an open transaction is waited for. Raises UNAVAILABLE."""
