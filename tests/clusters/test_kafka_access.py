@@ -49,9 +49,9 @@ def _commands() -> list[list[str]]:
     """The commands of docs/security.md for a server that may use all topics, without what says where the cluster is."""
     text = (ROOT / "docs" / "security.md").read_text()
     block = text.split("<!-- test: run by tests/clusters/test_kafka_access.py -->\n```sh\n")[1].split("```")[0]
-    lines = [line.split() for line in block.replace("\\\n", "").splitlines() if line.startswith("kafka-acls")]
+    lines = [line.split() for line in block.replace("\\\n", "").splitlines() if line.startswith("kafka-acls.sh")]
     assert len(lines) == 5
-    return [[part.strip("'") for part in line if part not in ("kafka-acls", "$KAFKA")] for line in lines]
+    return [[part.strip("'") for part in line if part not in ("kafka-acls.sh", "$KAFKA")] for line in lines]
 
 
 def _settings(cluster: KafkaCluster, user: str = "penstock") -> ClusterSettings:

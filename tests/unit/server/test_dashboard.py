@@ -39,6 +39,8 @@ def known() -> set[str]:
     counted = type("Requests", (), {**vars(requests), "__len__": lambda self: 0})()
     topics = SimpleNamespace(tail_bytes=0)
     whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
+    reported = SimpleNamespace(client_errors={("tail", "_SSL"): 1})
+    whole.of_cluster(families, cast(Any, reported))
     pipelines = Pipelines(cast(Any, None))
     pipelines.last["p"] = Event("p", "running", 1, 1, 1.0, 1, 1.0, 1)
     pipelines.write(families)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from penstock.broker.broker import Broker
+from penstock.broker.cluster import Cluster
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
@@ -112,6 +113,18 @@ def of_storage(families: Families, storage: StorageHealth) -> None:
         families.gauge("penstock_storage_disk_free_bytes", "Bytes that the disk has left", files.disk_free)
 
 
+def of_cluster(families: Families, cluster: Cluster) -> None:
+    """What the clients of a cluster reported."""
+    for (client, error), count in cluster.client_errors.items():
+        families.counter(
+            "penstock_kafka_client_errors",
+            "Errors that clients of the Kafka cluster reported, by kind of client and librdkafka's code",
+            count,
+            client=client,
+            error=error,
+        )
+
+
 def of_broker(families: Families, broker: Broker) -> None:
     """Requests that wait for replies, and what is kept in memory."""
     requests = broker.requests
@@ -124,13 +137,4 @@ def of_broker(families: Families, broker: Broker) -> None:
     ):
         families.counter("penstock_requests_ended", "Requests by what became of them", count, outcome=outcome)
     families.counter("penstock_replies_late", "Replies that came too late, or twice", requests.late)
-    cluster = broker.cluster
-    for (client, error), count in () if cluster is None else cluster.client_errors.items():
-        families.counter(
-            "penstock_kafka_client_errors",
-            "Errors that clients of the Kafka cluster reported, by kind of client and librdkafka's code",
-            count,
-            client=client,
-            error=error,
-        )
     families.gauge("penstock_tail_bytes", "Newest entries kept in memory", broker.topics.tail_bytes)
