@@ -48,8 +48,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def _commands() -> list[list[str]]:
     """The commands of docs/security.md for a server that may use all topics, without what says where the cluster is."""
     text = (ROOT / "docs" / "security.md").read_text()
-    block = text.split("<!-- test: run by tests/clusters/test_kafka_access.py -->\n```sh\n")[1].split("```")[0]
-    lines = [line.split() for line in block.replace("\\\n", "").splitlines() if line.startswith("kafka-acls.sh")]
+    block = text.split("<!-- test: run by tests/clusters/test_kafka_access.py -->\n```sh\n")[1].split("```")[
+        0
+    ]
+    lines = [
+        line.split() for line in block.replace("\\\n", "").splitlines() if line.startswith("kafka-acls.sh")
+    ]
     assert len(lines) == 5
     return [[part.strip("'") for part in line if part not in ("kafka-acls.sh", "$KAFKA")] for line in lines]
 
@@ -62,7 +66,9 @@ def _check(settings: ClusterSettings) -> Access:
     return asyncio.run(check_access(settings))
 
 
-def _acl(cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: ResourcePatternType) -> AclBinding:
+def _acl(
+    cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: ResourcePatternType
+) -> AclBinding:
     made = AclBinding(ResourceType.TOPIC, topic, pattern, "User:app", "*", AclOperation.ALL, allow)
     for done in AdminClient({"bootstrap.servers": cluster.plain}).create_acls([made]).values():
         done.result(60)
@@ -72,7 +78,10 @@ def _acl(cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: R
 def test_the_documented_rights_are_enough(guarded: KafkaCluster) -> None:
     name = f"t-{uuid4().hex[:10]}"
     topic, admin = f"/topics/public/default/{name}", f"/admin/v2/persistent/public/default/{name}"
-    with running(engine=_settings(guarded)) as address, httpx.Client(base_url=address.url, timeout=60) as rest:
+    with (
+        running(engine=_settings(guarded)) as address,
+        httpx.Client(base_url=address.url, timeout=60) as rest,
+    ):
         assert rest.put(f"{admin}/partitions", json=2).status_code == 204
         sent = rest.post(topic, json={"messages": [{"value": "a", "key": "k"}]}).json()["messageIds"]
         assert [one["error"] for one in sent] == [None]
@@ -80,15 +89,22 @@ def test_the_documented_rights_are_enough(guarded: KafkaCluster) -> None:
         assert made.status_code == 200, made.text
         got = rest.get(f"{made.json()['base_uri']}/messages", params={"timeout": 60_000})
         assert [one["value"] for one in got.json()["messages"]] == ["a"], got.text
-        assert rest.post("/admin/v2/namespaces/public/default/retention", json={
-            "retentionTimeInMinutes": 60, "retentionSizeInMB": -1
-        }).status_code == 204
+        assert (
+            rest.post(
+                "/admin/v2/namespaces/public/default/retention",
+                json={"retentionTimeInMinutes": 60, "retentionSizeInMB": -1},
+            ).status_code
+            == 204
+        )
         assert rest.get("/stages").status_code == 200  # which makes the topics of staged batches
         assert rest.delete(f"{admin}/partitions", params={"force": "true"}).status_code == 204
 
 
 def test_internal_topics_have_no_name_for_clients(guarded: KafkaCluster) -> None:
-    with running(engine=_settings(guarded)) as address, httpx.Client(base_url=address.url, timeout=60) as rest:
+    with (
+        running(engine=_settings(guarded)) as address,
+        httpx.Client(base_url=address.url, timeout=60) as rest,
+    ):
         rest.post("/topics/public/default/some", json={"messages": [{"value": "a"}]})
         for namespace in ("public/default", "a/b"):
             for name in INTERNAL:

@@ -3,14 +3,15 @@
 import logging
 import ssl
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .config import TLS, properties
-from .endpoint import TokenEndpoint
-from .tokens import TokenError, tokens_of
+from .config import OAUTHBEARER, TLS, properties
+
+if TYPE_CHECKING:
+    from .endpoint import TokenEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,11 @@ class Credentials:
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
         self._properties = properties(settings)
-        self._tokens = tokens_of(settings)
-        self._endpoint = None if self._tokens is None else TokenEndpoint(self._tokens)
+        self._endpoint: TokenEndpoint | None = None
+        if settings.sasl_mechanism == OAUTHBEARER:
+            from .endpoint import TokenEndpoint  # others start without an HTTP server
+
+            self._endpoint = TokenEndpoint.of(settings)
         self._password: str | None = None
         self._password_stamp: Stamp = ()
         files = [getattr(settings, key) for key in _CERTIFICATES if settings.url.startswith(TLS)]
@@ -74,11 +78,8 @@ class Credentials:
         """The principal that brokers see unless they map names; None if only they know it. Blocks; raises UNAVAILABLE."""
         if self._settings.username:
             return f"User:{self._settings.username}"
-        if self._tokens is not None:
-            try:
-                return f"User:{self._tokens.current().subject}"
-            except TokenError as error:
-                raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
+        if self._endpoint is not None:
+            return f"User:{self._endpoint.subject}"
         if self._settings.tls_cert_file and self._settings.url.startswith(TLS):
             return None  # the certificate's name, as the brokers' rules map it
         return "User:ANONYMOUS"

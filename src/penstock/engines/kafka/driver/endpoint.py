@@ -14,7 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from .tokens import TokenError, Tokens
+from penstock.broker.settings import ClusterSettings
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .tokens import FileTokens, ProviderTokens, TokenError
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +31,23 @@ _NO_PROXY: Final = ("no_proxy", "NO_PROXY")  # curl, within librdkafka, would as
 class TokenEndpoint:
     """Answers with the token of now. Starts with the first client that needs it."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: FileTokens | ProviderTokens) -> None:
         self._tokens = tokens
         self._secret = secrets.token_urlsafe(32)
         self._server: HTTPServer | None = None
+
+    @classmethod
+    def of(cls, settings: ClusterSettings) -> "TokenEndpoint":
+        """By settings that `config` has checked; raises BAD_PARAMETER if certificates cannot be used."""
+        return cls(FileTokens(settings.token_file) if settings.token_file else ProviderTokens(settings))
+
+    @property
+    def subject(self) -> str:
+        """Whose the token is; blocks while a provider is asked. Raises UNAVAILABLE."""
+        try:
+            return self._tokens.current().subject
+        except TokenError as error:
+            raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
 
     def properties(self) -> dict[str, Any]:
         """How a client asks here."""

@@ -172,13 +172,3 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return ""
     said = [str(found[key])[:300] for key in ("error", "error_description") if found.get(key)]
     return f": {', '.join(said)}" if said else ""
-
-
-Tokens = FileTokens | ProviderTokens
-
-
-def tokens_of(settings: ClusterSettings) -> Tokens | None:
-    """What has the server's tokens; None without OAUTHBEARER. Raises BAD_PARAMETER."""
-    if settings.token_file:
-        return FileTokens(settings.token_file)
-    return ProviderTokens(settings) if settings.oauth_token_url else None
