@@ -141,6 +141,8 @@ class CompactedTopic:
                     read = position
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
+                    for one in records:
+                        self._clients.errors.heard("documents", one.error())
                     self._ending.wait(AGAIN_S)
         except RuntimeError:
             pass  # the loop is closed

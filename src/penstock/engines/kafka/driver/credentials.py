@@ -28,9 +28,9 @@ class Credentials:
         self._properties = properties(settings)
         self._endpoint: TokenEndpoint | None = None
         if settings.sasl_mechanism == OAUTHBEARER:
-            from .endpoint import TokenEndpoint  # others start without an HTTP server
+            from . import endpoint  # others start without an HTTP server
 
-            self._endpoint = TokenEndpoint.of(settings)
+            self._endpoint = endpoint.TokenEndpoint.of(settings)
         self._password: str | None = None
         self._password_stamp: Stamp = ()
         files = [getattr(settings, key) for key in _CERTIFICATES if settings.url.startswith(TLS)]

@@ -183,9 +183,26 @@ class TailReader:
             for place, run in groupby(messages, _place):
                 follower = self._followers.get(place)
                 if follower is not None:
-                    _hand(follower, list(run))
+                    self._hand(follower, list(run))
         finally:
             self._room.release()
+
+    def _hand(self, follower: Follower, messages: list[Message]) -> None:
+        """Records as they are, and what is said between them."""
+        if all(message.error() is None for message in messages):
+            follower.arrived(messages)
+            return
+        for said, run in groupby(messages, lambda message: message.error() is not None):
+            if not said:
+                follower.arrived(list(run))
+                continue
+            for message in run:
+                error = message.error()
+                if error.code() == KafkaError._PARTITION_EOF:
+                    follower.reached(message.offset())
+                elif not mends(error):
+                    self._clients.errors.heard("tail", error)
+                    follower.lost()
 
     async def close(self) -> None:
         """End the thread, and leave."""
@@ -215,20 +232,3 @@ def _ending() -> PenstockError:
 
 def _place(message: Message) -> At:
     return message.topic(), message.partition()
-
-
-def _hand(follower: Follower, messages: list[Message]) -> None:
-    """Records as they are, and what is said between them."""
-    if all(message.error() is None for message in messages):
-        follower.arrived(messages)
-        return
-    for said, run in groupby(messages, lambda message: message.error() is not None):
-        if not said:
-            follower.arrived(list(run))
-            continue
-        for message in run:
-            error = message.error()
-            if error.code() == KafkaError._PARTITION_EOF:
-                follower.reached(message.offset())
-            elif not mends(error):
-                follower.lost()
