@@ -16,7 +16,7 @@ from .driver.threads import in_thread
 from .internal import internal_topics
 
 CHECK_S: Final = 20.0
-_HOLD: Final = "whoever writes them decides who may do what here (docs/security.md, Before Kafka)"
+_HOLD: Final = "their records decide about permissions here (docs/security.md, Before Kafka)"
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ async def check_access(settings: ClusterSettings) -> Access:
     except NoAuthorizer:
         return Access(
             [],
-            [f"the Kafka cluster has no authorizer: anyone who reaches it may write {topics}, and {_HOLD}"],
+            [f"the Kafka cluster has no authorizer: any client may write {topics}, and {_HOLD}"],
         )
     except (PenstockError, TimeoutError) as error:
         why = error.message if isinstance(error, PenstockError) else "the cluster does not answer"

@@ -129,7 +129,10 @@ class Clients:
         """Have errors reported; on the loop."""
         with self._lock:  # no client is closed meanwhile
             for client in list(self._polled):
-                client.poll(0)
+                try:
+                    client.poll(0)
+                except Exception:  # of a callback: the others are polled, and the next time this one
+                    log.exception("polling a client of Kafka failed")
 
     def look(self) -> None:
         """Use the credentials that are there now; blocks."""

@@ -130,8 +130,12 @@ class CompactedTopic:
             while not self._ending.is_set():
                 if generation != self._clients.generation:
                     generation, old = self._clients.generation, consumer
-                    consumer = self._consumer(read)
-                    old.close()
+                    try:
+                        consumer = self._consumer(read)
+                    except PenstockError as error:
+                        log.warning("reading %s goes on with the old certificates: %s", self._topic, error)
+                    else:
+                        old.close()
                 first = consumer.poll(POLL_S)
                 if first is None:
                     continue

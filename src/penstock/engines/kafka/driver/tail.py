@@ -143,7 +143,8 @@ class TailReader:
         for one in consumer.position([TopicPartition(*place) for place in self._assigned]):
             if one.offset >= 0:  # else nothing came yet
                 self._assigned[one.topic, one.partition] = one.offset
-        made.assign([TopicPartition(*place, offset) for place, offset in self._assigned.items()])
+        if self._assigned:
+            made.incremental_assign([TopicPartition(*place, at) for place, at in self._assigned.items()])
         self._met.clear()
         consumer.close()
         return made
