@@ -77,19 +77,20 @@ class TokenEndpoint:
                     self.rfile.read(int(length))
                 shown = self.headers.get("Authorization", "").encode("latin-1", "replace")
                 if not secrets.compare_digest(shown, expected):
-                    self._answer(401, {"error": "invalid_client"})
+                    self._answer(401, b"another secret", "text/plain")
                     return
                 try:
                     token = tokens.current()
                 except TokenError as error:
-                    self._answer(400, {"error": "invalid_grant", "error_description": str(error)})
+                    # librdkafka reports the body as it is, in its own sentence.
+                    self._answer(400, str(error).encode(), "text/plain")
                 else:
-                    self._answer(200, {"access_token": token.text, "token_type": "Bearer"})
+                    body = msgspec.json.encode({"access_token": token.text, "token_type": "Bearer"})
+                    self._answer(200, body, "application/json")
 
-            def _answer(self, status: int, body: dict[str, str]) -> None:
-                content = msgspec.json.encode(body)
+            def _answer(self, status: int, content: bytes, kind: str) -> None:
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)

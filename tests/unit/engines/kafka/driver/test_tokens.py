@@ -108,22 +108,21 @@ def test_the_endpoint_gives_the_token_to_who_has_its_secret(tmp_path: Path) -> N
     try:
         found = endpoint.properties()
         assert found["sasl.oauthbearer.token.endpoint.url"].startswith("http://127.0.0.1:")
-        assert _ask(found, found["sasl.oauthbearer.client.secret"]) == (
-            200,
-            {"access_token": file.read_text(), "token_type": "Bearer"},
-        )
-        assert _ask(found, "no") == (401, {"error": "invalid_client"})
+        status, given = _ask(found, found["sasl.oauthbearer.client.secret"])
+        assert status == 200
+        assert json.loads(given)["access_token"] == file.read_text()
+        assert _ask(found, "no")[0] == 401
         file.unlink()
         status, said = _ask(found, found["sasl.oauthbearer.client.secret"])
         assert status == 400
-        assert "engine.token_file cannot be read" in said["error_description"]
+        assert said.startswith(b"engine.token_file cannot be read")
     finally:
         closing = Thread(target=endpoint.close)
         closing.start()
         closing.join(60)
 
 
-def _ask(found: dict[str, Any], secret: str) -> tuple[int, dict[str, str]]:
+def _ask(found: dict[str, Any], secret: str) -> tuple[int, bytes]:
     named = base64.b64encode(f"{found['sasl.oauthbearer.client.id']}:{secret}".encode()).decode()
     request = urllib.request.Request(
         found["sasl.oauthbearer.token.endpoint.url"],
@@ -132,7 +131,7 @@ def _ask(found: dict[str, Any], secret: str) -> tuple[int, dict[str, str]]:
     )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.load(answer)
+            return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, json.load(error)
+            return error.code, error.read()
