@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.engines.kafka.driver.errors import engine_error, passes
+from penstock.engines.kafka.driver.errors import NoAuthorizer, engine_error, passes
 from penstock.model.errors import ErrorKind
 
 
@@ -42,3 +42,16 @@ def test_an_exception_without_an_error_of_kafkas_is_unavailable() -> None:
 def test_a_leader_that_is_not_known_yet_passes() -> None:
     assert passes(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     assert not passes(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+
+
+def test_a_token_that_is_missing_is_not_the_clusters_refusal() -> None:
+    said = "Failed to acquire SASL OAUTHBEARER token: engine.token_file: the token has expired"
+    error = engine_error(KafkaError(KafkaError._AUTHENTICATION, said))
+    assert error.kind is ErrorKind.UNAVAILABLE
+    assert error.message == (
+        "this server has no token for the cluster: engine.token_file: the token has expired"
+    )
+
+
+def test_a_cluster_without_an_authorizer_is_told_apart() -> None:
+    assert isinstance(engine_error(KafkaError(KafkaError.SECURITY_DISABLED)), NoAuthorizer)
