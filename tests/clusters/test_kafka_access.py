@@ -41,7 +41,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         "SASL_PLAINTEXT",
     ) as cluster:
         for line in _commands():
-            cluster.tool("kafka.admin.AclCommand", *line)
+            cluster.tool("org.apache.kafka.tools.AclCommand", *line)
         yield cluster
 
 
