@@ -66,13 +66,11 @@ def _check(settings: ClusterSettings) -> Access:
     return asyncio.run(check_access(settings))
 
 
-def _acl(
-    cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: ResourcePatternType
-) -> AclBinding:
+def _acl(cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: ResourcePatternType) -> None:
     made = AclBinding(ResourceType.TOPIC, topic, pattern, "User:app", "*", AclOperation.ALL, allow)
-    for done in AdminClient({"bootstrap.servers": cluster.plain}).create_acls([made]).values():
+    admin = AdminClient({"bootstrap.servers": cluster.plain})  # what it was asked for ends with it
+    for done in admin.create_acls([made]).values():
         done.result(60)
-    return made
 
 
 def test_the_documented_rights_are_enough(guarded: KafkaCluster) -> None:

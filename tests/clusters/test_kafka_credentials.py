@@ -69,7 +69,7 @@ class Server:
             await self._again(lambda: self._acknowledge(text))
             log = await self.broker.topics.get(self.topic)
             await self._again(log.refresh)
-            await self._again(lambda: self.broker.topics.set_properties(self.topic, {"said": text}))
+            await self._again(lambda: self.broker.topics.set_properties(self.topic, lambda _: {"said": text}))
 
     async def _acknowledge(self, text: str) -> None:
         """As it came last: a partition that was lost and came back is delivered again."""
