@@ -10,8 +10,7 @@ from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import PenstockError
 
 from .cluster import LOOK_S, KafkaCluster
-from .driver.acls import writers
-from .driver.errors import NoAuthorizer
+from .driver.acls import NoAuthorizer, writers
 from .driver.threads import in_thread
 from .internal import internal_topics
 
@@ -35,7 +34,7 @@ async def check_access(settings: ClusterSettings) -> Access:
         async with asyncio.timeout(CHECK_S):
             await cluster.admin.cluster(LOOK_S)
             own = await in_thread(lambda: cluster.clients.credentials.principal)
-            found = [await writers(cluster.admin, name) for name in names]
+            found = await writers(cluster.admin, names)
     except NoAuthorizer:
         return Access(
             [],
@@ -47,7 +46,7 @@ async def check_access(settings: ClusterSettings) -> Access:
     finally:
         await cluster.close()
     others: defaultdict[frozenset[str], list[str]] = defaultdict(list)
-    for name, principals in zip(names, found, strict=True):
+    for name, principals in found.items():
         others[principals - {own}].append(name)
     own_said = (
         "the principal of this server is its certificate's name" if own is None else f"this server is {own}"

@@ -68,10 +68,6 @@ _PASSING: Final = frozenset(
 )
 
 
-class NoAuthorizer(PenstockError):
-    """The cluster keeps no lists of access: every principal may do everything."""
-
-
 def error_of(error: KafkaError | KafkaException) -> KafkaError | None:
     """Kafka's error within an exception; None where there is none."""
     if isinstance(error, KafkaError):
@@ -91,8 +87,6 @@ def engine_error(error: KafkaError | KafkaException, what: str = "") -> Penstock
     found = error_of(error)
     if found is None:
         return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster failed: {error}")
-    if found.code() == _E.SECURITY_DISABLED:
-        return NoAuthorizer(ErrorKind.NOT_SUPPORTED, "the cluster has no authorizer")
     text = found.str().removeprefix("Broker: ").removeprefix("Local: ")
     kind = _KINDS.get(found.code(), ErrorKind.UNAVAILABLE)
     if text.startswith(_UNTOLD):

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.engines.kafka.driver.errors import NoAuthorizer, engine_error, passes
+from penstock.engines.kafka.driver.errors import engine_error, passes
 from penstock.model.errors import ErrorKind
 
 
@@ -51,7 +51,3 @@ def test_a_token_that_is_missing_is_not_the_clusters_refusal() -> None:
     assert error.message == (
         "this server has no token for the cluster: engine.token_file: the token has expired"
     )
-
-
-def test_a_cluster_without_an_authorizer_is_told_apart() -> None:
-    assert isinstance(engine_error(KafkaError(KafkaError.SECURITY_DISABLED)), NoAuthorizer)
