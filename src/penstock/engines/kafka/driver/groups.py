@@ -77,7 +77,7 @@ class KafkaGroups:
     def _committed(self, group: str, places: Sequence[At] | None) -> dict[At, Committed]:
         """On a thread, by a consumer of the group that takes no part in it: librdkafka 2.16 crashes where an administrator's
         request for commits finds that the coordinator has moved, or is loading."""
-        consumer = self._clients.consumer("group", {"group.id": group, "enable.auto.commit": False})
+        consumer = self._consumer(group)
         try:
             if places is None:
                 topics = consumer.list_topics(timeout=self._timeout_s).topics
@@ -89,6 +89,7 @@ class KafkaGroups:
         except KafkaException as error:
             raise engine_error(error, group) from None
         finally:
+            self._clients.leave(consumer)
             consumer.close()
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
@@ -107,7 +108,7 @@ class KafkaGroups:
             TopicPartition(topic, partition, one.offset, one.metadata)
             for (topic, partition), one in changes.items()
         ]
-        consumer = self._clients.consumer("group", {"group.id": group, "enable.auto.commit": False})
+        consumer = self._consumer(group)
         try:
             for one in consumer.commit(offsets=wanted, asynchronous=False) or ():
                 if one.error is not None:
@@ -115,7 +116,13 @@ class KafkaGroups:
         except KafkaException as error:
             raise _busy(engine_error(error, group), group) from None
         finally:
+            self._clients.leave(consumer)
             consumer.close()
+
+    def _consumer(self, group: str) -> Any:
+        """One that takes no part in its group; its errors are reported while it waits."""
+        own = {"group.id": group, "enable.auto.commit": False}
+        return self._clients.poll_too(self._clients.consumer("group", own))
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
