@@ -72,7 +72,7 @@ class CompactedTopic:
 
         Raises UNAVAILABLE, FORBIDDEN, TOO_LARGE; then a part of them may be written.
         """
-        offsets = await in_thread(self._write, rows)
+        offsets = await self._clients.unless_refused(in_thread(self._write, rows))
         await self.reached(max(offsets) + 1)
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
