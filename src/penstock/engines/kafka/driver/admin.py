@@ -107,7 +107,8 @@ class KafkaAdmin:
     async def topics(self) -> dict[str, int]:
         """The topics of the cluster, and how many partitions each has."""
         try:
-            found = await in_thread(self.client.list_topics, timeout=self._timeout_s)
+            listing = in_thread(self.client.list_topics, timeout=self._timeout_s)
+            found = await self._clients.unless_refused(listing)
         except KafkaException as error:
             raise engine_error(error) from None
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}

@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.broker.settings import ClusterSettings
+from penstock.model.errors import ErrorKind, PenstockError
 
 from .credentials import Credentials
-from .errors import engine_error
+from .errors import engine_error, error_of
 from .failures import ClientErrors
 from .threads import in_thread
 
@@ -29,6 +30,18 @@ Heard = Callable[[KafkaError], None]
 
 POLL_S: Final = 0.5  # between two polls of clients that no thread polls
 LOOK_S: Final = 1.0  # between two looks at files
+# No broker answered, whatever the reason.
+UNREACHED: Final = frozenset(
+    (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._WAIT_COORD,
+    )
+)
+WAIT_S: Final = 1.0  # between two looks at whether a call that waits should be given up
 REFUSED_S: Final = 3.0  # that credentials are refused before a call that waits is given up
 
 
@@ -148,18 +161,35 @@ class Clients:
 
     async def unless_refused(self, waiting: "asyncio.Future[T]") -> T:
         """Wait for an answer of the cluster; raises UNAVAILABLE once the cluster refuses the credentials of this server."""
-        waited = 0
+        waited_s = 0.0
         try:
             while True:
-                done, _ = await asyncio.wait((waiting,), timeout=1.0)
+                done, _ = await asyncio.wait((waiting,), timeout=WAIT_S)
                 if done:
-                    return waiting.result()
-                waited += 1
+                    return self._result(waiting)
+                waited_s += WAIT_S
                 refusal = self.errors.refusal(REFUSED_S)
-                if refusal is not None and waited > REFUSED_S:
+                if refusal is not None and waited_s > REFUSED_S:
                     raise engine_error(refusal)
         finally:
             waiting.add_done_callback(_forget)
+
+    def _result(self, answer: "asyncio.Future[T]") -> T:
+        """An answer; where brokers were not reached, and the reason is that they refuse this server, that is raised."""
+        refusal = self.errors.refusal()
+        if refusal is None:
+            return answer.result()
+        try:
+            return answer.result()
+        except KafkaException as error:
+            found = error_of(error)
+            if found is None or found.code() not in UNREACHED:
+                raise
+            raise engine_error(refusal) from None
+        except PenstockError as error:
+            if error.kind is not ErrorKind.UNAVAILABLE:
+                raise
+            raise engine_error(refusal) from None
 
     def close(self) -> None:
         """Let go of what credentials need; blocks for up to half a second."""

@@ -1,11 +1,13 @@
 """Passwords and certificates that change while the server runs."""
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.driver.clients import Clients
@@ -109,3 +111,35 @@ def test_clients_that_are_there_are_given_the_new_password(tmp_path: Path) -> No
     clients.look()
     clients.look()
     assert given == [("me", "two")]
+
+
+async def test_a_call_that_reached_no_broker_says_that_they_refuse_the_server() -> None:
+    clients = Clients(ClusterSettings(url="kafka://127.0.0.1:1"))
+
+    def failed(error: Exception) -> asyncio.Future[None]:
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        made.set_exception(error)
+        return made
+
+    unreached = KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+    with pytest.raises(KafkaException):
+        await clients.unless_refused(failed(unreached))
+    clients.errors.heard("admin", KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    with pytest.raises(PenstockError, match="refuses the credentials of this server: wrong password"):
+        await clients.unless_refused(failed(unreached))
+    with pytest.raises(PenstockError, match="wrong password"):
+        await clients.unless_refused(failed(PenstockError(ErrorKind.UNAVAILABLE, "no answer")))
+    missing = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    with pytest.raises(KafkaException):  # what a broker did answer
+        await clients.unless_refused(failed(missing))
+
+
+async def test_a_call_without_an_answer_is_given_up_once_the_server_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.engines.kafka.driver.clients.REFUSED_S", 0.0)
+    monkeypatch.setattr("penstock.engines.kafka.driver.clients.WAIT_S", 0.01)
+    clients = Clients(ClusterSettings(url="kafka://127.0.0.1:1"))
+    clients.errors.heard("admin", KafkaError(KafkaError._SSL, "certificate expired"))
+    with pytest.raises(PenstockError, match="certificate expired"):
+        await clients.unless_refused(asyncio.get_running_loop().create_future())
