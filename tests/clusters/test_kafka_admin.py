@@ -260,3 +260,23 @@ async def test_the_retention_in_force_is_kafkas_where_no_policy_says_another(
     assert one.policies.in_force(name).retention == retention_of(configs)
     await one.policies.change_topic(name, lambda now: TopicPolicies(retention=Retention(5, 6)))
     assert one.policies.in_force(name).retention == Retention(5, 6)
+
+
+async def test_of_namespaces_that_would_share_topics_one_is_created(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    one, other = pair
+    names = NamespaceName(mark, "b.c"), NamespaceName(f"{mark}.b", "c")
+    for name in names:
+        await one.namespaces.create_tenant(name.tenant)
+    await until_async(lambda: {name.tenant for name in names} <= set(other.namespaces.tenants))
+    results = await asyncio.gather(
+        one.namespaces.create(names[0]), other.namespaces.create(names[1]), return_exceptions=True
+    )
+    (refused,) = [result for result in results if result is not None]
+    assert isinstance(refused, PenstockError)
+    assert refused.kind is ErrorKind.BAD_PARAMETER
+    await one.documents.catch_up()
+    await other.documents.catch_up()
+    there = [[name for name in names if broker.namespaces.exists(name)] for broker in pair]
+    assert there[0] == there[1] == [names[results.index(None)]]

@@ -16,7 +16,7 @@ from tests.support.waiting import until_async
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.driver import reader
 from penstock.engines.kafka.driver.admin import KafkaAdmin
-from penstock.engines.kafka.driver.config import properties
+from penstock.engines.kafka.driver.clients import Clients
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.followed import LOOK_MS
 from penstock.engines.kafka.log import KafkaLog
@@ -38,7 +38,7 @@ class Kafka:
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self.cluster = cluster
-        own = properties(ClusterSettings(url=cluster.service_url))
+        own = Clients(ClusterSettings(url=cluster.service_url))
         self.tasks = Tasks()
         self.admin = KafkaAdmin(own, 30.0)
         self.fetcher = Fetcher(own, self.admin, self.tasks, TAIL_BYTES)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 from tests.support.kafka_broker import KafkaCluster, standalone
+from tests.support.kafka_tls import tls_settings
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster as Cluster
@@ -39,7 +40,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
     with standalone(
         tmp_path_factory.mktemp("kafka"),
         {
-            **_tls(tmp_path_factory.mktemp("kafka-tls"), authority),
+            **tls_settings(tmp_path_factory.mktemp("kafka-tls"), authority),
             f"{_ON}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             f"{_ON}.plain.sasl.jaas.config": _PLAIN,
             f"{_ON}.scram-sha-256.sasl.jaas.config": _SCRAM,
@@ -54,33 +55,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
                 *("--add-config", f"{mechanism}=[password=it]"),
             )
         yield cluster
-
-
-def _tls(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """A server's certificate in a file that Kafka reads, and who may have signed a client's."""
-    made = authority.issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA)
-    store, trust = folder / "store.pem", folder / "trust.pem"
-    key = made.private_key_pem.bytes()
-    store.write_bytes(_pkcs8(key) + b"".join(one.bytes() for one in made.cert_chain_pems))
-    authority.cert_pem.write_to_path(trust)
-    return {
-        f"{_ON}.ssl.keystore.type": "PEM",
-        f"{_ON}.ssl.keystore.location": str(store),
-        f"{_ON}.ssl.truststore.type": "PEM",
-        f"{_ON}.ssl.truststore.location": str(trust),
-    }
-
-
-def _pkcs8(key: bytes) -> bytes:
-    """A private key in the form that Java reads."""
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        load_pem_private_key,
-    )
-
-    return load_pem_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 @pytest.fixture
@@ -159,7 +133,7 @@ async def test_a_certificate_says_who_the_server_is(tmp_path: Path, authority: t
     own = authority.issue_cert("penstock.test")
     own.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    asked = {**_tls(tmp_path / "tls", authority), f"{_ON}.ssl.client.auth": "required"}
+    asked = {**tls_settings(tmp_path / "tls", authority), f"{_ON}.ssl.client.auth": "required"}
     with standalone(tmp_path / "data", asked, "SSL") as cluster:
         files = {"tls_trust_file": str(tmp_path / "ca.pem"), "tls_cert_file": str(tmp_path / "own.pem")}
         known = Cluster(ClusterSettings(url=cluster.service_url, **files))  # type: ignore[arg-type]

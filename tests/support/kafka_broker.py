@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -98,16 +98,17 @@ def standalone(
     listener: str = "PLAINTEXT",
     *,
     reached_at: Callable[[int], int] | None = None,
+    java: Sequence[str] = (),
 ) -> Iterator[KafkaCluster]:
     """Start a broker with its data in `folder`; `settings` are added to those of its configuration.
 
     `listener` is the protocol in which clients come: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. `reached_at` is given the broker's
-    port, and says by which one clients reach it.
+    port, and says by which one clients reach it. `java` are options of its Java.
     """
     if not (HOME / "home").exists():
         missing = HOME / "missing"
         pytest.skip(missing.read_text().strip() if missing.exists() else "scripts/kafka.sh fetch has not run")
-    process = _Process(folder, settings or {}, listener, reached_at)
+    process = _Process(folder, settings or {}, listener, reached_at, java)
     try:
         process.format()
         process.start()
@@ -126,7 +127,9 @@ class _Process:
         settings: Mapping[str, str],
         listener: str,
         reached_at: Callable[[int], int] | None,
+        java: Sequence[str],
     ) -> None:
+        self._java = java
         # The test looks at the inner listener, which asks nobody who comes; clients are told the one that was asked for.
         inner, control, outer = free_ports(3)
         plain = listener == "PLAINTEXT" and reached_at is None
@@ -162,7 +165,7 @@ class _Process:
         self.end()
         with self._output.open("ab") as out:
             self._process = subprocess.Popen(
-                ["java", *MEMORY, "-cp", f"{HOME}/home/*", "kafka.Kafka", str(self._conf)],
+                ["java", *MEMORY, *self._java, "-cp", f"{HOME}/home/*", "kafka.Kafka", str(self._conf)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -54,6 +54,10 @@ class Cluster(Protocol):
         """Whether it has an administration and brokers of Pulsar's protocol of its own: clients are sent to those, and
         requests passed on. Else they are served here."""
 
+    @property
+    def client_errors(self) -> Mapping[tuple[str, str], int]:
+        """How many errors the clients of the cluster reported, by kind of client and code; empty if they are not counted."""
+
     async def request(
         self,
         method: str,

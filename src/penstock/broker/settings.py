@@ -64,10 +64,25 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     admin_url: str = ""  # http(s)://host:port of a Pulsar cluster's admin REST, several hosts by commas
     token: Secret = Secret()
-    token_file: str = ""  # read for each connection: a token may be renewed
+    token_file: str = (
+        ""  # read for each connection: a token may be renewed. Before Kafka a JWT for OAUTHBEARER
+    )
     username: str = ""  # of basic authentication, or of SASL before Kafka
     password: Secret = Secret()
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"  # Kafka's, with a username
+    password_file: str = ""  # before Kafka; read again when it changes
+    # Kafka's: with a username, or OAUTHBEARER with `token_file` or `oauth_token_url`.
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
+    oauth_token_url: str = (
+        ""  # http(s)://… of an identity provider: the grant client_credentials (RFC 6749, 4.4)
+    )
+    oauth_client_id: str = ""
+    oauth_client_secret: Secret = Secret()
+    oauth_client_secret_file: str = ""  # read for each token: the secret may be renewed
+    oauth_scope: str = ""
+    oauth_trust_file: str = (
+        ""  # PEM: who may have signed the identity provider's certificate; empty: the system's
+    )
+    oauth_extensions: dict[str, str] = {}  # SASL extensions (KIP-342) for the brokers
     # For whom producers and consumers are made there, where the server authenticates its callers. principal: the server,
     # with the caller's role as original principal (the server's role is in the cluster's proxyRoles); token: the caller,
     # by its own token; server: the server for all.
@@ -75,7 +90,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # What the server asks for itself names this principal as the original one: brokers want one of each of their proxyRoles.
     own_principal: str = ""
     tls_trust_file: str = ""  # PEM: who may have signed the brokers' certificates; empty: the system's
-    tls_cert_file: str = ""  # PEM: the server's own certificate, for authentication by certificate
+    # PEM: the server's own certificate, for authentication by certificate. Before Kafka read again when it changes.
+    tls_cert_file: str = ""
     tls_key_file: str = ""
     tls_check_host: bool = True  # whether a broker's certificate has to name its host
     timeout_ms: int = 30_000  # for an answer of the cluster; Pulsar's operationTimeoutMs

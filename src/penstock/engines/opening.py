@@ -57,8 +57,24 @@ def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: En
                 ErrorKind.BAD_PARAMETER,
                 f"engine.{name} may have no user or password in it: they are engine.username and engine.password",
             )
-    kafka = cluster.url.startswith(("kafka://", "kafka+ssl://"))
-    return (open_kafka if kafka else open_pulsar)(cluster, settings, encoder)
+    return (open_kafka if _is_kafka(cluster) else open_pulsar)(cluster, settings, encoder)
+
+
+async def check_kafka(cluster: ClusterSettings) -> tuple[list[str], list[str]]:
+    """Ask a Kafka cluster who may write the server's internal topics: sentences about what is right, and what may not be.
+
+    Nothing for another engine. Raises BAD_PARAMETER for settings that cannot be used.
+    """
+    if not _is_kafka(cluster):
+        return [], []
+    from penstock.engines.kafka.access import check_access
+
+    found = await check_access(cluster)
+    return found.right, found.doubts
+
+
+def _is_kafka(cluster: ClusterSettings) -> bool:
+    return cluster.url.startswith(("kafka://", "kafka+ssl://"))
 
 
 def open_kafka(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:

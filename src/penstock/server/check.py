@@ -1,7 +1,8 @@
 """Whether a server could start with a configuration (`penstock serve --check`).
 
-Nothing is written, no port stays taken, no client is let in and no cluster is asked. What is done is what a start does
-first, by the same code: it reads certificates, keys and users, and makes the engine without starting it.
+Nothing is written, no port stays taken and no client is let in. What is done is what a start does first, by the same code:
+it reads certificates, keys and users, and makes the engine without starting it. A Kafka cluster is asked who may write the
+server's internal topics.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.engines.opening import check_kafka
 from penstock.engines.storage import FILE_NAME, look
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.settings import AuthConfigError
@@ -36,7 +38,9 @@ class Checked(msgspec.Struct, frozen=True):
 def check(config: Config) -> Checked:
     """Look at everything that a start of this process on this machine would need; blocks."""
     checked = Checked([], [], [])
-    for part in _PARTS:
+    for part in (*_PARTS, _internal_topics):
+        if part is _internal_topics and checked.wrong:
+            break  # a cluster is asked by settings that are right
         try:
             for sentence in part(config):
                 (checked.doubts if isinstance(sentence, Doubt) else checked.right).append(sentence)
@@ -146,8 +150,15 @@ def _parts(config: Config) -> Iterator[str]:
             app.tracing.close()
 
     asyncio.run(made())
-    yield f"engine.url: {config.engine.url}, which was not asked" if config.engine.url else "engine.url: none"
+    yield f"engine.url: {config.engine.url or 'none'}"
     yield f"auth.enabled: {'true, with its keys, users and permissions' if config.auth.enabled else 'false'}"
+
+
+def _internal_topics(config: Config) -> Iterator[str]:
+    """Who may write the topics in Kafka that hold permissions."""
+    right, doubts = asyncio.run(check_kafka(config.engine))
+    yield from right
+    yield from map(Doubt, doubts)
 
 
 def _folder(config: Config) -> Iterator[str]:

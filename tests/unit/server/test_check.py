@@ -221,3 +221,23 @@ def test_an_error_of_the_system_is_a_problem_like_others(
 
     monkeypatch.setattr("penstock.server.check.look", refuse)
     assert checked(tmp_path).wrong == [f"[Errno 13] Permission denied: '{tmp_path}'"]
+
+
+async def _said(*_: object) -> tuple[list[str], list[str]]:
+    return ["no other principal"], ["User:app may write __penstock"]
+
+
+def test_what_a_kafka_cluster_says_of_the_internal_topics_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.server.check.check_kafka", _said)
+    found = checked(tmp_path, engine__url="kafka://127.0.0.1:1")
+    assert found.wrong == []
+    assert found.doubts == ["User:app may write __penstock"]
+    assert "no other principal" in found.right
+
+
+def test_an_internal_topic_that_clients_could_publish_to_is_a_problem(tmp_path: Path) -> None:
+    settings = {"engine__url": "kafka://127.0.0.1:1", "engine__documents_topic": "docs"}
+    (problem,) = checked(tmp_path, **settings).wrong
+    assert problem.startswith("engine.documents_topic: docs is a topic of namespace public/default")

@@ -42,6 +42,8 @@ def known() -> set[str]:
     whole.of_failures(families, Failures(LoopClock()))
     topics = SimpleNamespace(tail_bytes=0)
     whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
+    reported = SimpleNamespace(client_errors={("tail", "_SSL"): 1})
+    whole.of_cluster(families, cast(Any, reported))
     pipelines = Pipelines(cast(Any, None))
     pipelines.last["p"] = Event("p", "running", 1, 1, 1.0, 1, 1.0, 1)
     pipelines.write(families)

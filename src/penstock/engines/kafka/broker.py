@@ -15,7 +15,6 @@ from penstock.broker.storage_health import StorageHealth
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
-from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
@@ -41,6 +40,7 @@ from .driver.producer import RecordProducer
 from .elsewhere import ShownConsumers
 from .groups import Groups
 from .hosting import Hosting
+from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
 from .owners import Owners
@@ -88,7 +88,7 @@ class KafkaBroker:
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
-        self.naming = Naming(settings.namespaces)
+        self.naming = Naming(settings.namespaces, internal_topics(settings))
         self.documents = Documents(
             self.cluster,
             settings.documents_topic,
@@ -104,8 +104,8 @@ class KafkaBroker:
         reader = self.documents.reader
         self.namespaces = KafkaNamespaces(
             self.documents,
+            self.naming,
             auto_create=own.auto_create_namespaces,
-            always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
             reader=reader,
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
@@ -114,9 +114,7 @@ class KafkaBroker:
         self.schemas = registry or Schemas(
             self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
         )
-        self._fetcher = Fetcher(
-            self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
-        )
+        self._fetcher = Fetcher(self.cluster.clients, self.cluster.admin, self.cluster.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
             self.cluster,
             self.naming,
@@ -135,7 +133,7 @@ class KafkaBroker:
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
         self._records = RecordProducer(
-            self.cluster.properties,
+            self.cluster.clients,
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
@@ -157,7 +155,7 @@ class KafkaBroker:
         )
         self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
-        self._members = Members({**self.cluster.properties, "client.id": client_id})
+        self._members = Members(self.cluster.clients, client_id)
         prefix, groups = settings.group_prefix, self.cluster.groups
         self._groups = Groups(self._members, groups, self.tasks, prefix)
         self._shown = ShownConsumers(self.documents, groups, client_id, prefix, self.naming, self.tasks.spawn)

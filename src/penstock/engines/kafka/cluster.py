@@ -15,13 +15,15 @@ from penstock.model.target import Target
 from penstock.runtime.tasks import Tasks
 
 from .driver.admin import ClusterNodes, KafkaAdmin
-from .driver.config import properties
+from .driver.clients import Clients
 from .driver.groups import KafkaGroups
+from .driver.threads import in_thread
 
 log = logging.getLogger(__name__)
 
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
 GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
+REFUSED_S: Final = 5.0  # credentials that are refused for so long at the start are the operator's to mend
 LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
 
 
@@ -34,12 +36,12 @@ class KafkaCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        self.properties = properties(settings)
+        self.clients = Clients(settings)
         self.timeout_s = settings.timeout_ms / 1000
-        self.admin = KafkaAdmin(self.properties, self.timeout_s)
+        self.admin = KafkaAdmin(self.clients, self.timeout_s)
         asked_s = min(self.timeout_s, GROUPS_S)
-        self._group_admin = KafkaAdmin(self.properties, asked_s, renewed=True)
-        self.groups = KafkaGroups(self._group_admin, self.properties, asked_s)
+        self._group_admin = KafkaAdmin(self.clients, asked_s, renewed=True)
+        self.groups = KafkaGroups(self._group_admin, self.clients, asked_s)
         self.tasks = Tasks()
         self.problem: str | None = None
         self.nodes = ClusterNodes("", ())
@@ -51,11 +53,13 @@ class KafkaCluster:
     async def start(self) -> None:
         """Reach the cluster; raises UNAVAILABLE."""
         until = asyncio.get_running_loop().time() + START_S
+        self.tasks.spawn(self.clients.watch(), "watch Kafka's clients")
         while True:
             await self.look()
             if self.problem is None:
                 break
-            if asyncio.get_running_loop().time() >= until:
+            refused = self.clients.errors.refusal(REFUSED_S) is not None
+            if refused or asyncio.get_running_loop().time() >= until:
                 raise PenstockError(ErrorKind.UNAVAILABLE, self.problem)
             await asyncio.sleep(0.5)
         self.tasks.spawn(self._watch(), "watch the cluster")
@@ -69,18 +73,35 @@ class KafkaCluster:
                 log.warning("the cluster is back" if self.problem is None else self.problem)
 
     async def look(self) -> None:
-        """Find out whether the cluster answers, and set `problem`."""
+        """Find out whether the cluster answers, and set `problem`.
+
+        After credentials were refused a new connection is made: those that are there may go on without being asked.
+        """
+        refused = self.clients.errors.refusal() is not None
         try:
-            self.nodes = await self.admin.cluster(LOOK_S)
+            self.nodes = await (self._look_again() if refused else self.admin.cluster(LOOK_S))
+            self.clients.errors.works(authenticated=refused)
             self.problem = None
         except PenstockError as error:
             self.problem = f"the cluster at {self.settings.url} cannot be reached: {error.message}"
+
+    async def _look_again(self) -> ClusterNodes:
+        admin = KafkaAdmin(self.clients, self.timeout_s)
+        try:
+            return await admin.cluster(LOOK_S)
+        finally:
+            await admin.close()
+
+    @property
+    def client_errors(self) -> Mapping[tuple[str, str], int]:
+        return self.clients.errors.counts()
 
     async def close(self) -> None:
         """End all that runs for the cluster."""
         await self.tasks.close()
         await self._group_admin.close()
         await self.admin.close()
+        await in_thread(self.clients.close)
 
     # -- for endpoints
 

@@ -79,7 +79,7 @@ class Documents:
             await admin.created(self._topic, self._cluster.timeout_s)
         cluster = self._cluster
         table = CompactedTopic(
-            cluster.properties,
+            cluster.clients,
             self._topic,
             cluster.timeout_s,
             self._changed,

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
+from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName
 
 _KAFKA: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # Kafka's rule for topics
 HIDDEN: Final = "__"  # Kafka's own topics, and ours
@@ -32,15 +32,39 @@ def ledger_of(topic_id: str, partition: int) -> int:
 
 
 class Naming:
-    """Topics here and there. `prefixes` are the configuration's, by `tenant/namespace`; raises BAD_PARAMETER, INVALID_NAME."""
+    """Maps topics to Kafka's names and back.
 
-    def __init__(self, prefixes: Mapping[str, str]) -> None:
+    `prefixes` are the configured ones, by `tenant/namespace`. `internal` has the server's own topics by the setting that
+    names each; clients cannot name them. Raises BAD_PARAMETER if two namespaces cannot be told apart or a client could name
+    an internal topic, and INVALID_NAME.
+    """
+
+    def __init__(self, prefixes: Mapping[str, str], internal: Mapping[str, str] | None = None) -> None:
         self._given = {NamespaceName.parse(name): prefix for name, prefix in prefixes.items()}
         self._given.setdefault(DEFAULT_NAMESPACE, "")
+        self._internal = frozenset((internal or {}).values())
+        self._by_prefix: list[tuple[str, NamespaceName]] = []
+        self.know((SYSTEM_NAMESPACE,))
+        self._check_prefixes()
+        for setting, topic in (internal or {}).items():
+            self._check_internal(setting, topic)
+
+    def _check_prefixes(self) -> None:
         if len(set(self._given.values())) < len(self._given):
             raise PenstockError(ErrorKind.BAD_PARAMETER, "engine.namespaces: two namespaces have one prefix")
-        self._by_prefix: list[tuple[str, NamespaceName]] = []
-        self.know(())
+        for one, other in self.conflicts((*self._given, SYSTEM_NAMESPACE)):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine.namespaces: {self._sharing(one, other)}")
+
+    def _check_internal(self, setting: str, topic: str) -> None:
+        if not _KAFKA.fullmatch(topic) or topic in (".", ".."):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{setting}: {topic!r} cannot be a topic of Kafka")
+        namespace = None if topic.startswith(HIDDEN) else self._namespace_of(topic)
+        if namespace is not None:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"{setting}: {topic} is a topic of namespace {namespace}, to which clients could publish: "
+                f"choose a name that begins with {HIDDEN}",
+            )
 
     @property
     def named(self) -> list[NamespaceName]:
@@ -57,6 +81,44 @@ class Naming:
         """What the names of a namespace's topics begin with in Kafka."""
         return self._given.get(name, f"{name.tenant}.{name.namespace}.")
 
+    def conflicts(self, names: Iterable[NamespaceName]) -> list[tuple[NamespaceName, NamespaceName]]:
+        """The pairs of namespaces whose topics cannot be told apart: one prefix equals or begins the other.
+
+        A namespace without a prefix has the topics that no other namespace has, and conflicts with none.
+        """
+        found: list[tuple[NamespaceName, NamespaceName]] = []
+        open_: list[tuple[str, NamespaceName]] = []  # each begins the next one
+        for prefix, name in sorted((self.prefix(name), name) for name in set(names)):
+            if not prefix:
+                continue
+            while open_ and not prefix.startswith(open_[-1][0]):
+                open_.pop()
+            found += [(other, name) for _, other in open_]
+            open_.append((prefix, name))
+        return found
+
+    def check_new(self, name: NamespaceName, others: Iterable[NamespaceName]) -> None:
+        """Raise BAD_PARAMETER if the topics of a new namespace could not be told from another's, or from internal ones."""
+        prefix = self.prefix(name)
+        if not prefix:
+            return
+        for other in others:
+            theirs = self.prefix(other)
+            if other != name and theirs and (theirs.startswith(prefix) or prefix.startswith(theirs)):
+                raise PenstockError(ErrorKind.BAD_PARAMETER, self._sharing(name, other))
+        for topic in self._internal:
+            if topic.startswith(prefix):
+                raise PenstockError(
+                    ErrorKind.BAD_PARAMETER,
+                    f"namespace {name} would have the prefix {prefix!r} in Kafka, and {topic} is the server's own topic",
+                )
+
+    def _sharing(self, name: NamespaceName, other: NamespaceName) -> str:
+        return (
+            f"namespace {name} would share topics with {other}: in Kafka their names begin with "
+            f"{self.prefix(name)!r} and {self.prefix(other)!r}"
+        )
+
     def kafka_name(self, name: TopicName) -> str:
         """The topic of Kafka's that `name` (no partition) means.
 
@@ -72,8 +134,10 @@ class Naming:
                 ErrorKind.BAD_PARAMETER,
                 f"{text!r} cannot be a topic of Kafka: up to 249 letters, digits and ._- only",
             )
-        if text.startswith(HIDDEN):
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{text} is a topic of Kafka's own")
+        if text.startswith(HIDDEN) or text in self._internal:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{text} is an internal topic of Kafka or this server"
+            )
         owner = self._namespace_of(text)
         if owner is not None and len(self.prefix(owner)) > len(self.prefix(name.namespace_name)):
             raise PenstockError(
@@ -83,7 +147,8 @@ class Naming:
 
     def topic_name(self, kafka: str) -> TopicName | None:
         """The name of one of Kafka's topics here; None for those that are hidden, or whose names are refused."""
-        namespace = None if kafka.startswith(HIDDEN) else self._namespace_of(kafka)
+        hidden = kafka.startswith(HIDDEN) or kafka in self._internal
+        namespace = None if hidden else self._namespace_of(kafka)
         if namespace is None:
             return None
         local = kafka[len(self.prefix(namespace)) :]

@@ -1,16 +1,24 @@
 """Namespaces and policies before Kafka: kept as documents; what Kafka does itself is told it as the configuration of topics."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from penstock.engines.registry.namespaces import Namespaces
+from penstock.broker.topic import MetaStore
+from penstock.engines.registry.namespaces import ALWAYS, KIND, Namespaces
 from penstock.engines.registry.policies import Policies
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies
 
+from .naming import Naming
+
+log = logging.getLogger(__name__)
+
+SHOWN_MAX: Final = 20  # pairs of namespaces in one log line
 RETENTION_MS: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
 CLEANUP: Final = "cleanup.policy"
@@ -79,9 +87,57 @@ def decided(own: TopicPolicies, namespace: TopicPolicies) -> TopicPolicies:
 
 
 class KafkaNamespaces(Namespaces):
-    """`broker.Namespaces`. `apply` tells Kafka what other policies mean for the topics of a namespace."""
+    """`broker.Namespaces`. `apply` sets the configuration of a namespace's topics after its policies changed.
+
+    A new namespace is refused if its topics could not be told from another's. If processes create two such namespaces at
+    once, the one whose document comes first in the topic of documents counts: every process passes over the second
+    document, and the process that wrote it deletes it.
+    """
 
     apply: Callable[[NamespaceName], Awaitable[None]]
+
+    def __init__(
+        self, store: MetaStore, naming: Naming, *, auto_create: bool, reader: DocumentReader | None = None
+    ) -> None:
+        always = (*dict.fromkeys((*ALWAYS, *naming.named)),)
+        super().__init__(store, auto_create=auto_create, always=always, reader=reader)
+        self._naming = naming
+        self._refused: set[NamespaceName] = set()  # whose document came after that of one they conflict with
+
+    async def load(self) -> None:
+        """Read the stored namespaces; logs those that share topics, which an older version may have created."""
+        await super().load()
+        shared = self._naming.conflicts(self.all())
+        if shared:
+            log.warning(
+                "namespaces share topics: their prefixes in Kafka cannot be told apart",
+                extra={
+                    "namespaces": [f"{one} {other}" for one, other in shared[:SHOWN_MAX]],
+                    "pairs": len(shared),
+                },
+            )
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        name = NamespaceName.parse(key)
+        if document is None:
+            self._refused.discard(name)
+        elif not self.exists(name):
+            try:
+                self._naming.check_new(name, self.all())
+            except PenstockError as error:
+                self._refused.add(name)
+                log.warning("a namespace is passed over", extra={"namespace": key, "reason": error.message})
+                return
+        super().learned(key, document)
+
+    async def _save(self, name: NamespaceName, documents: list[tuple[str, str, bytes | None]]) -> None:
+        if not self.exists(name):
+            self._naming.check_new(name, self.all())
+        await super()._save(name, documents)
+        if name in self._refused:  # another process was quicker
+            await self._store.save_meta([(KIND, str(name), None)])
+            self._naming.check_new(name, self.all())
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"namespace {name} was not created: try again")
 
     async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
         check_kept(policies)

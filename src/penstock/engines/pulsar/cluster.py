@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +47,7 @@ class PulsarCluster:
     """`broker.Cluster`. `runtime` is the brokers' configuration, empty where the server may not see it."""
 
     kind = "pulsar"
+    client_errors: Mapping[tuple[str, str], int] = MappingProxyType({})
     administered = True
 
     def __init__(self, settings: ClusterSettings) -> None:

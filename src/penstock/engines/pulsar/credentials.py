@@ -117,6 +117,10 @@ def credentials_of(settings: ClusterSettings) -> ServerCredentials:
     given = [name for name in ("token", "token_file", "username") if getattr(settings, name)]
     if len(given) > 1:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine: {' and '.join(given)} exclude one another")
+    if settings.password_file or settings.sasl_mechanism == "OAUTHBEARER":
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, "engine.password_file and OAUTHBEARER are for a Kafka cluster"
+        )
     for name, needs in (("password", "username"), ("tls_key_file", "tls_cert_file")):
         if getattr(settings, name) and not getattr(settings, needs):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine.{name} needs engine.{needs}")

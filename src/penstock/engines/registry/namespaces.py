@@ -135,11 +135,15 @@ class Namespaces:
         if name.tenant not in self._tenants:
             documents.append((TENANT, name.tenant, b"{}"))
         documents.append((KIND, str(name), msgspec.json.encode(policies)))
-        await self._store.save_meta(documents)
+        await self._save(name, documents)
         self._policies[name] = policies
         self._tenants.setdefault(name.tenant, TenantInfo())
         self._permissions_changed()
         self.changed(name)
+
+    async def _save(self, name: NamespaceName, documents: list[tuple[str, str, bytes | None]]) -> None:
+        """Store the documents of a namespace; an engine may refuse a new one."""
+        await self._store.save_meta(documents)
 
     async def change(
         self, name: NamespaceName, change: Callable[[NamespacePolicies], NamespacePolicies]

@@ -83,6 +83,8 @@ class MetricsPage:
         whole.of_storage(families, broker.storage)
         whole.of_failures(families, broker.failures)
         whole.of_broker(families, broker)
+        if broker.cluster is not None:
+            whole.of_cluster(families, broker.cluster)
         figures = TopicFigures(by_topic=self._by_topic)
         for number, topic in enumerate(broker.topics.open_topics, 1):
             figures.add(topic)

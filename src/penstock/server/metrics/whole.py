@@ -3,6 +3,7 @@
 from typing import Final
 
 from penstock.broker.broker import Broker
+from penstock.broker.cluster import Cluster
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
@@ -120,6 +121,18 @@ def of_failures(families: Families, failures: Failures) -> None:
         families.gauge("penstock_failing", "What fails now, by kind", ongoing[kind], kind=kind.value)
         families.counter(
             "penstock_failures", "Failed attempts of background work", failures.total[kind], kind=kind.value
+        )
+
+
+def of_cluster(families: Families, cluster: Cluster) -> None:
+    """What the clients of a cluster reported."""
+    for (client, error), count in cluster.client_errors.items():
+        families.counter(
+            "penstock_kafka_client_errors",
+            "Errors that clients of the Kafka cluster reported, by kind of client and librdkafka's code",
+            count,
+            client=client,
+            error=error,
         )
 
 

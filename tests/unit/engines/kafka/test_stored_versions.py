@@ -17,6 +17,7 @@ from penstock.engines.kafka import beginnings, calls, elsewhere, headers, redire
 from penstock.engines.kafka.documents import Documents, _format_of
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row, rows_of
 from penstock.engines.kafka.driver.record import Header
+from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.policies import KafkaNamespaces, KafkaPolicies
 from penstock.engines.kafka.properties import TopicProperties
 from penstock.engines.kafka.records import entries_of
@@ -84,7 +85,7 @@ class Process:
         self.table = Table(self.documents)
         self.documents._table = self.table  # type: ignore[assignment]
         reader = self.documents.reader
-        self.namespaces = KafkaNamespaces(self.documents, reader=reader)
+        self.namespaces = KafkaNamespaces(self.documents, Naming({}), auto_create=True, reader=reader)
         self.policies = KafkaPolicies(self.documents, self.namespaces, BrokerSettings(), reader=reader)
         self.schemas = Schemas(self.documents, self.namespaces, LoopClock(), 1 << 20, reader=reader)
         self.properties = TopicProperties(self.documents, reader)

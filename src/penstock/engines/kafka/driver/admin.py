@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .config import Properties
+from .clients import Clients
 from .errors import engine_error, passes
 from .offsets import BEGIN, END, Offsets
 from .record import At
@@ -53,22 +53,27 @@ class ClusterNodes(msgspec.Struct, frozen=True):
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
-    def __init__(self, properties: Properties, timeout_s: float, *, renewed: bool = False) -> None:
-        self._properties = properties
+    def __init__(self, clients: Clients, timeout_s: float, *, renewed: bool = False) -> None:
+        self._clients = clients
+        self._generation = clients.generation
         self._timeout_s = timeout_s
         # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
         # again by the client that knew it before it was restarted.
         self._renewed = renewed
         self._made: AdminClient | None = None
-        self._committed = Offsets(properties, timeout_s, committed=True)
-        self._written = Offsets(properties, timeout_s, committed=False)
+        self._left: AdminClient | None = None  # the client before, which may have answers to give
+        self._committed = Offsets(clients, timeout_s, committed=True)
+        self._written = Offsets(clients, timeout_s, committed=False)
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
     @property
     def client(self) -> AdminClient:
         """The client itself, for what is beside it in this package."""
+        if self._generation != self._clients.generation:
+            self._generation = self._clients.generation
+            self._left, self._made = self._made, None
         if self._made is None:
-            self._made = AdminClient({**self._properties, "error_cb": self._hear})
+            self._made = self._clients.admin("admin", self._hear)
         return self._made
 
     def _hear(self, error: KafkaError) -> None:
@@ -79,7 +84,7 @@ class KafkaAdmin:
         """End the client's threads; it waits for them, and not the loop."""
 
         def drop() -> None:
-            self._made = None
+            self._made = self._left = None
             self._committed.close()
             self._written.close()
 
@@ -93,7 +98,7 @@ class KafkaAdmin:
         try:
             found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
         except PenstockError:
-            await in_thread(self.client.poll, 0)  # has errors heard of
+            self._clients.poll()  # has errors heard of
             if self._heard is not None:
                 raise engine_error(self._heard) from None
             raise
@@ -102,7 +107,8 @@ class KafkaAdmin:
     async def topics(self) -> dict[str, int]:
         """The topics of the cluster, and how many partitions each has."""
         try:
-            found = await in_thread(self.client.list_topics, timeout=self._timeout_s)
+            listing = in_thread(self.client.list_topics, timeout=self._timeout_s)
+            found = await self._clients.unless_refused(listing)
         except KafkaException as error:
             raise engine_error(error) from None
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
@@ -196,7 +202,7 @@ class KafkaAdmin:
             return {}
         asked = self._committed if committed else self._written
         return await _patiently(
-            lambda: in_thread(asked.at, wanted, time_ms),
+            lambda: self._clients.unless_refused(in_thread(asked.at, wanted, time_ms)),
             check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
 
@@ -223,8 +229,10 @@ class KafkaAdmin:
 
         async def answers() -> dict[Any, Any]:
             futures = ask()
-            results = await asyncio.gather(
-                *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+            results = await self._clients.unless_refused(
+                asyncio.gather(
+                    *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+                )
             )
             for result in results:
                 if isinstance(result, BaseException):
@@ -242,7 +250,7 @@ class KafkaAdmin:
         """The answer of one request; raises what the cluster refuses, with `what` before it."""
 
         async def answered() -> Any:
-            return await asyncio.wrap_future(ask())
+            return await self._clients.unless_refused(asyncio.wrap_future(ask()))
 
         used = id(self.client)
         try:

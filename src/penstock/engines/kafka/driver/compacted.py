@@ -5,19 +5,22 @@ processes see all changes in one order.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.engines.shared.versions import Withheld
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, version_of
 
-from .config import Properties
+from .clients import Clients
 from .errors import engine_error
 from .threads import in_thread
+
+log = logging.getLogger(__name__)
 
 # A key and its value; None: it is deleted, `Withheld`: its version is not known here.
 Row = tuple[str, bytes | None]
@@ -36,7 +39,7 @@ class CompactedTopic:
 
     def __init__(
         self,
-        properties: Properties,
+        clients: Clients,
         topic: str,
         timeout_s: float,
         changed: Callable[[list[Row]], None],
@@ -44,7 +47,7 @@ class CompactedTopic:
         wait_ms: int = 500,
         failing: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
-        self._properties = properties
+        self._clients = clients
         self._topic = topic
         self._timeout_s = timeout_s
         self._changed = changed
@@ -54,35 +57,42 @@ class CompactedTopic:
         self._ending = Event()
         self._thread: Thread | None = None
         self._producer: Any = None
-        self._position = 0  # everything before it was read and handed on
+        self._generation = clients.generation  # of the producer
+        self._read_to = 0  # everything before it was read; of the thread
+        self._position = 0  # everything before it was handed on
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def start(self, end: int) -> None:
         """Read all that there is, up to `end`; raises UNAVAILABLE."""
         loop = asyncio.get_running_loop()
-        self._producer = Producer(
-            {
-                **self._properties,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "message.timeout.ms": int(self._timeout_s * 1000),
-            }
-        )
+        self._producer = self._new_producer()
         self._thread = Thread(target=self._read, args=(loop,), name="kafka documents", daemon=True)
         self._thread.start()
         await self.reached(end)
+
+    def _new_producer(self) -> Any:
+        own = {
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": int(self._timeout_s * 1000),
+        }
+        return self._clients.poll_too(self._clients.producer("documents", own))
 
     async def append(self, rows: Sequence[Row]) -> None:
         """Write rows, in their order; returns when they are durable and `changed` has been called with them.
 
         Raises UNAVAILABLE, FORBIDDEN, TOO_LARGE; then a part of them may be written.
         """
-        offsets = await in_thread(self._write, rows)
+        offsets = await self._clients.unless_refused(in_thread(self._write, rows))
         await self.reached(max(offsets) + 1)
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
         """Produce in order and wait; on a thread."""
+        if self._generation != self._clients.generation:
+            self._generation = self._clients.generation
+            self._producer = self._new_producer()
+        producer = self._producer
         done: list[int | KafkaError] = []
 
         def delivered(error: KafkaError | None, record: Any) -> None:
@@ -91,7 +101,7 @@ class CompactedTopic:
         try:
             for key, value in rows:
                 headers = None if value is None else self._format_of(key).headers()
-                self._producer.produce(
+                producer.produce(
                     self._topic, value, key.encode(), partition=0, on_delivery=delivered, headers=headers
                 )
         except (KafkaException, BufferError) as error:
@@ -100,7 +110,7 @@ class CompactedTopic:
                     ErrorKind.UNAVAILABLE, f"{self._topic}: too much is being written"
                 ) from None
             raise engine_error(error, self._topic) from None
-        self._producer.flush(self._timeout_s + 1)
+        producer.flush(self._timeout_s + 1)
         if len(done) < len(rows):
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic}: the cluster does not answer")
         for one in done:
@@ -117,7 +127,7 @@ class CompactedTopic:
         self._waiting.append(waiting)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await future
+                await self._clients.unless_refused(future)
         except TimeoutError:
             raise PenstockError(
                 ErrorKind.UNAVAILABLE, f"{self._topic} cannot be read: the cluster does not answer"
@@ -133,39 +143,53 @@ class CompactedTopic:
             while not self._ending.is_set():
                 try:
                     self._read_on(loop)
-                except KafkaException as error:  # with a new consumer, from where it ended
+                except (KafkaException, PenstockError) as error:  # with a new consumer, from where it ended
                     loop.call_soon_threadsafe(self._failing, str(error))
                     self._ending.wait(AGAIN_S)
         except RuntimeError:
             pass  # the loop is closed
 
     def _read_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        consumer = Consumer(
-            {
-                **self._properties,
-                "group.id": "penstock-documents",  # is asked for, and not used: nothing is committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": self._wait_ms,
-                "isolation.level": "read_committed",
-            }
-        )
+        generation, consumer = self._clients.generation, self._consumer(self._read_to)
         try:
-            consumer.assign([TopicPartition(self._topic, 0, self._position)])
             while not self._ending.is_set():
+                if generation != self._clients.generation:
+                    generation, old = self._clients.generation, consumer
+                    try:
+                        consumer = self._consumer(self._read_to)
+                    except PenstockError as error:
+                        log.warning("reading %s goes on with the old certificates: %s", self._topic, error)
+                    else:
+                        old.close()
                 first = consumer.poll(POLL_S)
                 if first is None:
                     continue
                 records = [first, *consumer.consume(AT_ONCE, 0)]
                 rows, position = rows_of(records, self._format_of)
                 if position >= 0:
+                    self._read_to = position
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
+                    for one in records:
+                        self._clients.errors.heard("documents", one.error())
                     loop.call_soon_threadsafe(self._failing, records[0].error().str())
                     self._ending.wait(AGAIN_S)
         finally:
             consumer.close()
+
+    def _consumer(self, offset: int) -> Any:
+        """A consumer that reads from an offset on."""
+        own = {
+            "group.id": "penstock-documents",  # required, and never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": self._wait_ms,
+            "isolation.level": "read_committed",
+        }
+        consumer = self._clients.consumer("documents", own)
+        consumer.assign([TopicPartition(self._topic, 0, offset)])
+        return consumer
 
     def _arrived(self, rows: list[Row], position: int) -> None:
         self._failing(None)

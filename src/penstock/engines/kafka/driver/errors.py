@@ -42,9 +42,10 @@ _KINDS: Final[dict[int, ErrorKind]] = {
     _E._UNSUPPORTED_FEATURE: ErrorKind.NOT_SUPPORTED,
 }
 # It is the server that is refused, not its caller.
-_CREDENTIALS: Final = frozenset(
+CREDENTIALS: Final = frozenset(
     (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
 )
+_UNTOLD: Final = "Failed to acquire SASL OAUTHBEARER token: "  # librdkafka's
 # Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
 _PASSING: Final = frozenset(
     (
@@ -88,7 +89,9 @@ def engine_error(error: KafkaError | KafkaException, what: str = "") -> Penstock
         return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster failed: {error}")
     text = found.str().removeprefix("Broker: ").removeprefix("Local: ")
     kind = _KINDS.get(found.code(), ErrorKind.UNAVAILABLE)
-    if found.code() in _CREDENTIALS:
+    if text.startswith(_UNTOLD):
+        text = f"this server has no token for the cluster: {text.removeprefix(_UNTOLD)}"
+    elif found.code() in CREDENTIALS:
         text = f"the cluster refuses the credentials of this server: {text}"
     elif kind is ErrorKind.UNAVAILABLE:
         text = f"the cluster does not do it now: {text}"

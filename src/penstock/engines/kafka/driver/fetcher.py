@@ -1,12 +1,12 @@
 """All reading of a process: one reader of the ends of logs that are followed, and a few readers for other positions."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from penstock.engines.shared.tail import TailCache
 from penstock.runtime.tasks import Tasks
 
 from .admin import KafkaAdmin
+from .clients import Clients
 from .ends import EndLookup, Ends
 from .reader import Found
 from .readers import READERS_MAX, Readers
@@ -20,16 +20,14 @@ THREADS_MAX: Final = READERS_MAX + 4  # for what waits; made as they are needed
 class Fetcher:
     """Made on the loop; `tails` holds the newest entries of all logs that are followed."""
 
-    def __init__(
-        self, properties: Mapping[str, Any], admin: KafkaAdmin, tasks: Tasks, tail_bytes: int
-    ) -> None:
+    def __init__(self, clients: Clients, admin: KafkaAdmin, tasks: Tasks, tail_bytes: int) -> None:
         self.tails = TailCache(tail_bytes)
         self.tasks = tasks
         self._admin = admin
         self._ends = EndLookup(admin, tasks)
         self._executor = DaemonThreads(THREADS_MAX, "kafka-read")
-        self._tail = TailReader(properties)
-        self._readers = Readers(properties, self._executor)
+        self._tail = TailReader(clients)
+        self._readers = Readers(clients, self._executor)
 
     # -- positions
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .admin import KafkaAdmin
-from .config import Properties
+from .clients import Clients
 from .errors import engine_error
 from .record import At
 from .threads import in_thread
@@ -41,9 +41,9 @@ class Group(msgspec.Struct, frozen=True):
 class KafkaGroups:
     """What is asked about groups, and changed while nobody is in them; raises as `KafkaAdmin` does."""
 
-    def __init__(self, admin: KafkaAdmin, properties: Properties, timeout_s: float) -> None:
+    def __init__(self, admin: KafkaAdmin, clients: Clients, timeout_s: float) -> None:
         self._admin = admin
-        self._properties = properties
+        self._clients = clients
         self._timeout_s = timeout_s
 
     async def names(self) -> list[str]:
@@ -72,12 +72,12 @@ class KafkaGroups:
         wanted = None if places is None else list(places)
         if wanted is not None and not wanted:
             return {}
-        return await in_thread(self._committed, group, wanted)
+        return await self._clients.unless_refused(in_thread(self._committed, group, wanted))
 
     def _committed(self, group: str, places: Sequence[At] | None) -> dict[At, Committed]:
         """On a thread, by a consumer of the group that takes no part in it: librdkafka 2.16 crashes where an administrator's
         request for commits finds that the coordinator has moved, or is loading."""
-        consumer = Consumer({**self._properties, "group.id": group, "enable.auto.commit": False})
+        consumer = self._consumer(group)
         try:
             if places is None:
                 topics = consumer.list_topics(timeout=self._timeout_s).topics
@@ -89,6 +89,7 @@ class KafkaGroups:
         except KafkaException as error:
             raise engine_error(error, group) from None
         finally:
+            self._clients.leave(consumer)
             consumer.close()
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
@@ -99,7 +100,7 @@ class KafkaGroups:
     async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
         """Commit for a group that nobody is in; raises SUBSCRIPTION_BUSY where somebody is."""
         if changes:
-            await in_thread(self._commit, group, dict(changes))
+            await self._clients.unless_refused(in_thread(self._commit, group, dict(changes)))
 
     def _commit(self, group: str, changes: Mapping[At, Committed]) -> None:
         """On a thread, by a consumer that takes no part in the group, for the reason of `_committed`."""
@@ -107,7 +108,7 @@ class KafkaGroups:
             TopicPartition(topic, partition, one.offset, one.metadata)
             for (topic, partition), one in changes.items()
         ]
-        consumer = Consumer({**self._properties, "group.id": group, "enable.auto.commit": False})
+        consumer = self._consumer(group)
         try:
             for one in consumer.commit(offsets=wanted, asynchronous=False) or ():
                 if one.error is not None:
@@ -115,7 +116,13 @@ class KafkaGroups:
         except KafkaException as error:
             raise _busy(engine_error(error, group), group) from None
         finally:
+            self._clients.leave(consumer)
             consumer.close()
+
+    def _consumer(self, group: str) -> Any:
+        """One that takes no part in its group; its errors are reported while it waits."""
+        own = {"group.id": group, "enable.auto.commit": False}
+        return self._clients.poll_too(self._clients.consumer("group", own))
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""

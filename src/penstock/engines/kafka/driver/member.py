@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
@@ -16,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .clients import Clients
 from .config import Properties
 from .errors import engine_error, error_of
 from .groups import Committed
@@ -86,7 +88,8 @@ class Member:
 
     def __init__(
         self,
-        consumer: Consumer,
+        make: Callable[[], Consumer],
+        heard: Callable[[KafkaError], None],
         group: str,
         listener: Listener,
         loop: asyncio.AbstractEventLoop,
@@ -96,7 +99,10 @@ class Member:
         self.group = group
         self.id = ""  # the name that the group's coordinator gave it
         self.busy_until = monotonic() + BUSY_S
-        self._consumer = consumer
+        self._make = make
+        self._heard = heard
+        self._consumer = make()
+        self._topics: list[str] = []
         self._listener = listener
         self._loop = loop
         self._executor = executor
@@ -109,13 +115,20 @@ class Member:
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Have partitions of these topics, instead of those before; they come by a rebalance."""
-        await self._run(
-            lambda: self._consumer.subscribe(
-                sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-            )
-        )
+        wanted = sorted(topics)
+
+        def subscribed() -> None:
+            self._topics = wanted
+            self._subscribe()
+
+        await self._run(subscribed)
         self.busy_until = monotonic() + BUSY_S
         self._wake()
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(
+            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
 
     async def look(self) -> None:
         """Learn of partitions that topics got: they are assigned soon."""
@@ -180,10 +193,23 @@ class Member:
             self._lock.release()
         error = None if event is None else event.error()
         if error is not None:
+            self._heard(error)
             if error.code() in _REFUSED or error.fatal():
                 self._call(self._listener.refused, engine_error(error, f"group {self.group}"))
             else:
                 log.debug("group %s: %s", self.group, error)
+
+    def renew(self) -> None:
+        """Leave the group, and join it again with the credentials of now: partitions go and come by rebalances. Raises
+        PenstockError; then the member stays as it is."""
+        with self._lock:
+            if not self._closed:
+                made = self._make()
+                self._consumer.close()  # calls `_on_revoke`
+                self._consumer = made
+                if self._topics:
+                    self._subscribe()
+        self.busy_until = monotonic() + BUSY_S
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = self._event(partitions)
@@ -238,8 +264,9 @@ class Member:
 class Members:
     """The members of this process, and the thread that polls them; it begins with the first."""
 
-    def __init__(self, properties: Properties) -> None:
-        self._properties = properties | _MEMBER
+    def __init__(self, clients: Clients, client_id: str) -> None:
+        self.clients = clients
+        self._client_id = client_id
         self._members: dict[Member, None] = {}
         self._executor = DaemonThreads(COMMITS_MAX, "kafka-commit")
         self._woken = Event()
@@ -248,9 +275,11 @@ class Members:
 
     def join(self, group: str, listener: Listener) -> Member:
         """A member of a group, which is in it once it has subscribed to topics."""
-        consumer = Consumer(self._properties | {"group.id": group})
+        own = _MEMBER | {"group.id": group, "client.id": self._client_id}
+        make = partial(self.clients.consumer, "member", own)
+        heard = partial(self.clients.errors.heard, "member")
         member = Member(
-            consumer, group, listener, asyncio.get_running_loop(), self._executor, self._woken.set
+            make, heard, group, listener, asyncio.get_running_loop(), self._executor, self._woken.set
         )
         self._members[member] = None
         if self._thread is None:
@@ -273,8 +302,16 @@ class Members:
         self._executor.shutdown(wait=False)
 
     def _poll(self) -> None:
+        generation = self.clients.generation
         while not self._closed:
             members = list(self._members)
+            if generation != self.clients.generation:
+                generation = self.clients.generation
+                for member in members:
+                    try:
+                        member.renew()
+                    except PenstockError as error:
+                        log.warning("group %s goes on with its old certificates: %s", member.group, error)
             for member in members:
                 member.poll()
             now = monotonic()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from .config import Properties
+from .clients import Clients
 from .record import At
 
 # What Kafka understands in the place of a time (ms).
@@ -18,9 +18,10 @@ END: Final = -1
 class Offsets:
     """Each call waits, so that it is made in a thread. `committed`: what is in open transactions, and behind them, does not count."""
 
-    def __init__(self, properties: Properties, timeout_s: float, *, committed: bool) -> None:
+    def __init__(self, clients: Clients, timeout_s: float, *, committed: bool) -> None:
+        self._clients = clients
+        self._generation = clients.generation
         self._properties: dict[str, Any] = {
-            **properties,
             "group.id": "penstock",  # required, and never joined
             "enable.auto.commit": False,
             "allow.auto.create.topics": False,
@@ -34,8 +35,11 @@ class Offsets:
         """The offsets of the first records of a time or after it, -1 where there is none; or of the begin, or the end. Raises
         KafkaException."""
         with self._making:
+            if self._generation != self._clients.generation:
+                self._generation = self._clients.generation
+                self._consumer = None  # it ends once no call uses it
             if self._consumer is None:
-                self._consumer = Consumer(self._properties)
+                self._consumer = self._clients.poll_too(self._clients.consumer("offsets", self._properties))
             consumer = self._consumer
         wanted = [TopicPartition(topic, partition, time_ms) for topic, partition in places]
         try:
@@ -59,4 +63,5 @@ class Offsets:
         with self._making:
             consumer, self._consumer = self._consumer, None
         if consumer is not None:
+            self._clients.leave(consumer)
             consumer.close()

@@ -5,19 +5,20 @@ their way: a thread that asked would need the interpreter's lock once for each r
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import Producer as Librdkafka
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .clients import Clients
 from .errors import engine_error, error_of
 from .record import At, Header, NewRecord
 from .sent import AnySent, Sent, SentValues
+from .threads import aside
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
@@ -42,9 +43,11 @@ _NO_HEADERS: Final[Iterable[list[Header] | None]] = repeat(None)
 class RecordProducer:
     """Records of one partition are stored in the order in which they were sent. Made on the loop."""
 
-    def __init__(self, properties: Mapping[str, Any], *, compression: str, message_bytes_max: int) -> None:
+    def __init__(self, clients: Clients, *, compression: str, message_bytes_max: int) -> None:
+        self._clients = clients
+        self._generation = clients.generation
+        clients.renewed.append(self._renew)
         self._properties = {
-            **properties,
             "acks": "all",
             "enable.idempotence": True,
             "compression.type": compression,
@@ -54,8 +57,8 @@ class RecordProducer:
             "queue.buffering.max.messages": 2 * RECORDS_MAX,
             "topic.metadata.propagation.max.ms": MISSING_MS,
         }
-        self._made: Librdkafka | None = None
-        self._failed: list[Librdkafka] = []  # that cannot go on, while records of theirs are on their way
+        self._made: Any = None
+        self._failed: list[Any] = []  # that cannot go on, while records of theirs are on their way
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._delay_s = NEXT_S
@@ -71,14 +74,21 @@ class RecordProducer:
     @property
     def full(self) -> bool:
         """Whether who would send has to wait with `room`."""
-        return self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX or self._in_line > 0
+        return self._has_to_wait or self._in_line > 0
+
+    @property
+    def _has_to_wait(self) -> bool:
+        if self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX:
+            return True
+        # Records of one partition keep their order: those of the client with old credentials are stored first.
+        return self._records > 0 and self._generation != self._clients.generation
 
     async def room(self) -> None:
         """Wait until there is room for more; who comes first, sends first."""
         self._in_line += 1
         try:
             async with self._line:
-                while self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX:
+                while self._has_to_wait:
                     self._less.clear()
                     await self._less.wait()
         finally:
@@ -135,10 +145,17 @@ class RecordProducer:
         self._bytes += sent.held
         self._records += sent.count
 
-    def _client(self) -> Librdkafka:
+    def _client(self) -> Any:
         if self._made is None:
-            self._made = Librdkafka(self._properties)
+            self._generation = self._clients.generation
+            self._made = self._clients.poll_too(self._clients.producer("producer", self._properties))
         return self._made
+
+    def _renew(self) -> None:
+        """Have the next record sent by a client with the credentials of now, once none is on its way."""
+        if not self._records and self._made is not None and self._generation != self._clients.generation:
+            left, self._made = [self._made], None
+            aside(left.clear)  # the last reference
 
     def _refusal(self, error: Exception, topic: str) -> PenstockError:
         if isinstance(error, KafkaException):
@@ -153,6 +170,9 @@ class RecordProducer:
     def failed(self, error: KafkaError, what: str) -> PenstockError:
         """As `sent.Sender.failed`."""
         self._look_at(error)
+        refusal = self._clients.errors.refusal() if error.code() == KafkaError._MSG_TIMED_OUT else None
+        if refusal is not None:
+            return engine_error(refusal, what)
         return engine_error(error, what)
 
     def ended(self, sent: AnySent) -> None:
@@ -160,6 +180,7 @@ class RecordProducer:
         self._bytes -= sent.held
         self._records -= sent.count
         self._less.set()
+        self._renew()
 
     def _look_at(self, error: KafkaError | None) -> None:
         """After an error that ends it, another producer takes its place: what was on its way is given up."""

@@ -1,16 +1,17 @@
 """A reader of one partition at a time, from any offset on; what it fetched ahead is there for the read that goes on."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .clients import REFUSED_S, Clients
 from .errors import engine_error, passes
 from .record import At, Record, contiguous
 
@@ -40,10 +41,9 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-def reading(properties: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+def reading(**own: Any) -> dict[str, Any]:
     """How consumers are configured that belong to no group."""
     return {
-        **properties,
         "group.id": "penstock",  # required, and never joined
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -64,7 +64,8 @@ def mends(error: KafkaError) -> bool:
 class Reader:
     """Used by one read at a time."""
 
-    def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
+    def __init__(self, clients: Clients, executor: Executor) -> None:
+        self.generation = clients.generation
         self.leaves_s = 0.0  # when it leaves, where it is not used
         self.place: At | None = None
         self.position = -1  # the offset that is expected next
@@ -72,12 +73,9 @@ class Reader:
         self._held: list[Record] = []  # in order, from the position on
         self._end = -1  # where the log was seen to end
         self._running: Future[Any] | None = None
-        self._consumer = Consumer(
-            reading(
-                properties,
-                **{"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB},
-            )
-        )
+        self._errors = clients.errors
+        own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
+        self._consumer = clients.consumer("reader", reading(**own))
 
     def covers(self, place: At, offset: int) -> bool:
         """Whether it goes on at `offset`."""
@@ -101,12 +99,16 @@ class Reader:
         entries_max = min(entries_max, RECORDS_MAX)
         if len(self._held) < entries_max:
             self._take_in(self._consumer.consume(entries_max - len(self._held), 0))
-        deadline = monotonic() + QUIET_S
+        began = monotonic()
         while not self._held:
             if self._end >= until:
                 self.position = self._end
                 return Found((), self._end)
-            if monotonic() > deadline:
+            waited = monotonic() - began
+            refusal = self._errors.refusal(REFUSED_S) if waited > REFUSED_S else None
+            if refusal is not None:
+                raise engine_error(refusal, self._what)
+            if waited > QUIET_S:
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE, f"the cluster did not deliver {self._what} in time"
                 )

@@ -1,13 +1,13 @@
 """The readers of a process: few, kept for a while, as the next read mostly goes on where one ended."""
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .clients import Clients
 from .reader import QUIET_S, Found, Reader
 from .record import At
 
@@ -21,8 +21,9 @@ IDLE_AT_END_S: Final = (
 class Readers:
     """Each reads for one caller at a time: it is taken, and kept again afterwards or closed."""
 
-    def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
-        self._properties = properties
+    def __init__(self, clients: Clients, executor: Executor) -> None:
+        self._clients = clients
+        clients.renewed.append(self._renew)
         self._executor = executor
         self._turns = asyncio.Semaphore(READERS_MAX)
         self._idle: list[Reader] = []  # that was used last is last
@@ -61,11 +62,11 @@ class Readers:
                 return self._idle.pop(at)
         if self._count < READERS_MAX:
             self._count += 1
-            return Reader(self._properties, self._executor)
+            return Reader(self._clients, self._executor)
         return self._idle.pop(0)
 
     def _keep(self, reader: Reader, idle_s: float) -> None:
-        if self._closed:
+        if self._closed or reader.generation != self._clients.generation:
             self._close(reader)
             return
         reader.leaves_s = monotonic() + idle_s
@@ -88,6 +89,11 @@ class Readers:
             self._close(reader)
         if self._idle:
             self._sweep_at(min(reader.leaves_s for reader in self._idle))
+
+    def _renew(self) -> None:
+        """Let readers leave whose credentials are old; those in use leave after their read."""
+        while self._idle:
+            self._close(self._idle.pop())
 
     def _close(self, reader: Reader) -> None:
         self._count -= 1

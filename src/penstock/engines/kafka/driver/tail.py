@@ -4,21 +4,25 @@ While the loop works at a batch, the next one gathers in librdkafka, within its 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import SimpleQueue
 from threading import Semaphore, Thread
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .clients import Clients
 from .errors import engine_error
 from .reader import mends, reading
 from .record import At, Record
 from .threads import in_thread
+
+log = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
 WAIT_S: Final = 0.05  # of one wait of the thread: who begins to follow, or leaves, waits so long
@@ -57,14 +61,14 @@ class TailReader:
     was left arrives after `leave` returns.
     """
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._properties = properties
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
         self._loop = asyncio.get_running_loop()
         self._thread: Thread | None = None
         self._room = Semaphore(1)
         self._closed = False
         self._followers: dict[At, Follower] = {}
-        self._assigned: set[At] = set()  # the thread's
+        self._assigned: dict[At, int] = {}  # the thread's: the offset that each was assigned from
         self._met: set[str] = set()  # the thread's: topics that the consumer knows
         self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
             SimpleQueue()
@@ -79,7 +83,7 @@ class TailReader:
             self._unassign(consumer, place)
             self._meet(consumer, place[0])
             consumer.incremental_assign(target)
-            self._assigned.add(place)
+            self._assigned[place] = offset
 
         def assigned() -> None:
             self._followers[place] = follower
@@ -109,10 +113,11 @@ class TailReader:
     # -- in the thread
 
     def _run(self) -> None:
-        own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
-        consumer = Consumer(reading(self._properties, **own))
+        generation, consumer = self._clients.generation, self._consumer()
         try:
             while not self._closed:
+                if generation != self._clients.generation:
+                    generation, consumer = self._clients.generation, self._renewed(consumer)
                 self._work(consumer)
                 first = consumer.poll(WAIT_S)
                 if first is not None:
@@ -123,6 +128,26 @@ class TailReader:
             pass  # the loop has ended
         finally:
             consumer.close()
+
+    def _consumer(self) -> Consumer:
+        own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
+        return self._clients.consumer("tail", reading(**own))
+
+    def _renewed(self, consumer: Consumer) -> Consumer:
+        """Another consumer, with the credentials of now, that goes on where this one was."""
+        try:
+            made = self._consumer()
+        except PenstockError as error:
+            log.warning("reading goes on with the old certificates: %s", error)
+            return consumer
+        for one in consumer.position([TopicPartition(*place) for place in self._assigned]):
+            if one.offset >= 0:  # else nothing came yet
+                self._assigned[one.topic, one.partition] = one.offset
+        if self._assigned:
+            made.incremental_assign([TopicPartition(*place, at) for place, at in self._assigned.items()])
+        self._met.clear()
+        consumer.close()
+        return made
 
     def _work(self, consumer: Consumer) -> None:
         """Do what is wanted; what was handed over before arrives before the answer."""
@@ -149,7 +174,7 @@ class TailReader:
 
     def _unassign(self, consumer: Consumer, place: At) -> None:
         if place in self._assigned:
-            self._assigned.discard(place)
+            del self._assigned[place]
             consumer.incremental_unassign([TopicPartition(*place)])
 
     # -- on the loop
@@ -159,9 +184,26 @@ class TailReader:
             for place, run in groupby(messages, _place):
                 follower = self._followers.get(place)
                 if follower is not None:
-                    _hand(follower, list(run))
+                    self._hand(follower, list(run))
         finally:
             self._room.release()
+
+    def _hand(self, follower: Follower, messages: list[Message]) -> None:
+        """Records as they are, and what is said between them."""
+        if all(message.error() is None for message in messages):
+            follower.arrived(messages)
+            return
+        for said, run in groupby(messages, lambda message: message.error() is not None):
+            if not said:
+                follower.arrived(list(run))
+                continue
+            for message in run:
+                error = message.error()
+                if error.code() == KafkaError._PARTITION_EOF:
+                    follower.reached(message.offset())
+                elif not mends(error):
+                    self._clients.errors.heard("tail", error)
+                    follower.lost()
 
     async def close(self) -> None:
         """End the thread, and leave."""
@@ -191,20 +233,3 @@ def _ending() -> PenstockError:
 
 def _place(message: Message) -> At:
     return message.topic(), message.partition()
-
-
-def _hand(follower: Follower, messages: list[Message]) -> None:
-    """Records as they are, and what is said between them."""
-    if all(message.error() is None for message in messages):
-        follower.arrived(messages)
-        return
-    for said, run in groupby(messages, lambda message: message.error() is not None):
-        if not said:
-            follower.arrived(list(run))
-            continue
-        for message in run:
-            error = message.error()
-            if error.code() == KafkaError._PARTITION_EOF:
-                follower.reached(message.offset())
-            elif not mends(error):
-                follower.lost()

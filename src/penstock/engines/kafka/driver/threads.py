@@ -68,6 +68,11 @@ class DaemonThreads(Executor):
 _ASIDE: Final = DaemonThreads(ASIDE_MAX, "kafka-aside")
 
 
-async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def aside(work: Callable[[], Any]) -> None:
+    """Have something done in a thread, as ending a client, which waits for librdkafka's threads."""
+    _ASIDE.submit(work)
+
+
+def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "asyncio.Future[T]":
     """As `asyncio.to_thread`."""
-    return await asyncio.get_running_loop().run_in_executor(_ASIDE, partial(work, *args, **kwargs))
+    return asyncio.get_running_loop().run_in_executor(_ASIDE, partial(work, *args, **kwargs))

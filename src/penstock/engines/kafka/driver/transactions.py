@@ -7,16 +7,16 @@ librdkafka's calls wait for brokers, so that each is made in a thread.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka import Producer as Librdkafka
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .clients import Clients
 from .errors import engine_error, error_of
 from .producer import FRAME_BYTES
 from .record import At, NewRecord
@@ -63,6 +63,7 @@ class Stored(msgspec.Struct):
 
 class _Kept(msgspec.Struct, frozen=True):
     producer: Any
+    generation: int  # of the clients, when it was kept
     timeout_ms: int
     since_s: float
 
@@ -71,14 +72,14 @@ class Transactions:
     """What opens producers with transactional ids. Made on the loop."""
 
     def __init__(
-        self, properties: Mapping[str, Any], *, compression: str, message_bytes_max: int, timeout_s: float
+        self, clients: Clients, *, compression: str, message_bytes_max: int, timeout_s: float
     ) -> None:
+        self.clients = clients
         self.timeout_s = timeout_s
         self.turns = asyncio.Semaphore(AT_ONCE)
         self.executor = DaemonThreads(AT_ONCE, "kafka-commit")
         self._kept: dict[str, _Kept] = {}
         self._properties = {
-            **properties,
             "compression.type": compression,
             "linger.ms": LINGER_MS,
             "message.max.bytes": message_bytes_max + FRAME_BYTES,
@@ -100,11 +101,13 @@ class Transactions:
         kept = self._kept.pop(transactional_id, None)
         if kept is None or kept.timeout_ms < min(timeout_ms, TIMEOUT_MS_MAX):
             return None
+        if kept.generation != self.clients.generation:
+            return None
         return kept.producer
 
     def keep(self, transactional_id: str, timeout_ms: int, producer: Any) -> None:
         """Keep a producer whose transaction is over."""
-        self._kept[transactional_id] = _Kept(producer, timeout_ms, monotonic())
+        self._kept[transactional_id] = _Kept(producer, self.clients.generation, timeout_ms, monotonic())
         if len(self._kept) > KEPT_MAX:
             self._drop(next(iter(self._kept)))
 
@@ -179,7 +182,8 @@ class Transaction:
 
     def _open(self) -> None:
         if self._made is None:
-            self._made = Librdkafka(self._of.configured(self._id, self._timeout_ms))
+            configured = self._of.configured(self._id, self._timeout_ms)
+            self._made = self._of.clients.producer("transaction", configured)
             self._made.init_transactions(self._of.timeout_s)
         self._made.begin_transaction()
 

@@ -28,7 +28,7 @@ def open_staging(
     settings, timeout_ms = cluster.settings, own.stage_timeout_ms
     space = Space(cluster, settings.documents_topic, timeout_ms, own.max_message_bytes)
     transactions = Transactions(
-        cluster.properties,
+        cluster.clients,
         compression=settings.compression,
         message_bytes_max=own.max_message_bytes,
         timeout_s=cluster.timeout_s,

@@ -6,6 +6,7 @@ from typing import Final
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.internal import COMMITS, PARTS, STAGED
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format
 
@@ -21,9 +22,9 @@ class Space:
 
     def __init__(self, cluster: KafkaCluster, prefix: str, timeout_ms: int, message_bytes_max: int) -> None:
         self.cluster = cluster
-        self.entries = f"{prefix}_staging"  # the entries of parts
-        self.parts = f"{prefix}_parts"  # where they lie
-        self.commits = f"{prefix}_commits"  # written in the transactions of the batches
+        self.entries = prefix + STAGED  # the entries of parts
+        self.parts = prefix + PARTS  # where they lie
+        self.commits = prefix + COMMITS  # written in the transactions of the batches
         self.transactional_prefix = f"{prefix}-"
         self._timeout_ms = timeout_ms
         self._message_bytes_max = message_bytes_max
@@ -60,10 +61,8 @@ class Space:
 
     def table(self, topic: str, changed: Callable[[list[Row]], None], format: Format) -> CompactedTopic:
         """One of the two tables; to be started."""
-        cluster = self.cluster
-        return CompactedTopic(
-            cluster.properties, topic, cluster.timeout_s, changed, lambda _: format, WAIT_MS
-        )
+        clients, timeout_s = self.cluster.clients, self.cluster.timeout_s
+        return CompactedTopic(clients, topic, timeout_s, changed, lambda _: format, WAIT_MS)
 
     async def catch_up(self, table: CompactedTopic, topic: str) -> None:
         """Know all that is in a table now. What lies behind an open transaction is waited for. Raises UNAVAILABLE."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 import pytest
@@ -9,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.engines.kafka.driver import compacted
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
+from penstock.engines.kafka.driver.failures import ClientErrors
 from penstock.model.formats import Format
 
 
@@ -38,9 +40,6 @@ class _Consumer:
     given: ClassVar[deque[Any]] = deque()
     begun: ClassVar[list[int]] = []
 
-    def __init__(self, properties: object) -> None:
-        """Nothing is configured."""
-
     def assign(self, places: list[Any]) -> None:
         self.begun.append(places[0].offset)
 
@@ -59,9 +58,29 @@ class _Consumer:
         """Nothing is open."""
 
 
+class _Clients:
+    """Makes those clients."""
+
+    generation = 0
+
+    def __init__(self) -> None:
+        self.errors = ClientErrors()
+
+    def producer(self, kind: str, own: object) -> None:
+        """Nothing is written."""
+
+    def consumer(self, kind: str, own: object) -> _Consumer:
+        return _Consumer()
+
+    def poll_too(self, client: Any) -> Any:
+        return client
+
+    async def unless_refused(self, waiting: Awaitable[Any]) -> Any:
+        return await waiting
+
+
 async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compacted, "Consumer", _Consumer)
-    monkeypatch.setattr(compacted, "Producer", lambda properties: None)
+    clients: Any = _Clients()
     monkeypatch.setattr(compacted, "AGAIN_S", 0.001)
     rows: list[Row] = []
     said: list[str | None] = []
@@ -75,7 +94,7 @@ async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPat
             _Record(2, b"c"),
         ]
     )
-    topic = CompactedTopic({}, "t", 30.0, rows.extend, Format, failing=said.append)
+    topic = CompactedTopic(clients, "t", 30.0, rows.extend, Format, failing=said.append)
     await topic.start(3)
     await topic.close()
     await asyncio.sleep(0)

@@ -9,6 +9,9 @@ from penstock.engines.kafka.driver.config import properties
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 
+_OAUTH = {"url": "kafka://a", "sasl_mechanism": "OAUTHBEARER"}
+_CLIENT = {"oauth_token_url": "http://p/token", "oauth_client_id": "me", "oauth_client_secret": Secret("it")}
+
 
 def _of(**settings: Any) -> dict[str, Any]:
     return properties(ClusterSettings(**settings))
@@ -40,11 +43,18 @@ def test_tls_as_configured() -> None:
 def test_a_username_is_shown_by_sasl(url: str, protocol: str) -> None:
     found = _of(url=url, username="me", password=Secret("it"), sasl_mechanism="SCRAM-SHA-512")
     assert found["security.protocol"] == protocol
-    assert (found["sasl.mechanism"], found["sasl.username"], found["sasl.password"]) == (
-        "SCRAM-SHA-512",
-        "me",
-        "it",
+    assert (found["sasl.mechanism"], found["sasl.username"]) == ("SCRAM-SHA-512", "me")
+
+
+def test_oauthbearer_is_sasl_without_a_username() -> None:
+    found = _of(
+        url="kafka+ssl://a",
+        sasl_mechanism="OAUTHBEARER",
+        token_file="t",
+        oauth_extensions={"logicalCluster": "lkc-1", "identityPoolId": "pool-2"},
     )
+    assert (found["security.protocol"], found["sasl.mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
+    assert found["sasl.oauthbearer.extensions"] == "logicalCluster=lkc-1,identityPoolId=pool-2"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +69,18 @@ def test_a_username_is_shown_by_sasl(url: str, protocol: str) -> None:
         {"url": "kafka://a", "token": Secret("t")},
         {"url": "kafka://a", "token_file": "t"},
         {"url": "kafka://a", "password": Secret("t")},
+        {"url": "kafka://a", "password_file": "t"},
+        {"url": "kafka://a", "username": "me", "password": Secret("t"), "password_file": "t"},
+        {"url": "kafka://a", "oauth_token_url": "http://p/token"},
+        _OAUTH,
+        {**_OAUTH, "token_file": "t", "username": "me"},
+        {**_OAUTH, "token_file": "t", "oauth_extensions": {"a b": "c"}},
+        {**_OAUTH, "oauth_token_url": "http://p/token"},
+        {**_OAUTH, "oauth_token_url": "http://p/token", "oauth_client_id": "me"},
+        {**_OAUTH, **_CLIENT, "token_file": "t"},
+        {**_OAUTH, **_CLIENT, "oauth_client_secret_file": "t"},
+        {**_OAUTH, **_CLIENT, "oauth_token_url": "ftp://p"},
+        {**_OAUTH, **_CLIENT, "oauth_token_url": "http://me:it@p"},
     ],
 )
 def test_what_cannot_be_used_is_refused(settings: dict[str, Any]) -> None:

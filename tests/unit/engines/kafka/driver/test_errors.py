@@ -42,3 +42,12 @@ def test_an_exception_without_an_error_of_kafkas_is_unavailable() -> None:
 def test_a_leader_that_is_not_known_yet_passes() -> None:
     assert passes(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     assert not passes(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+
+
+def test_a_token_that_is_missing_is_not_the_clusters_refusal() -> None:
+    said = "Failed to acquire SASL OAUTHBEARER token: engine.token_file: the token has expired"
+    error = engine_error(KafkaError(KafkaError._AUTHENTICATION, said))
+    assert error.kind is ErrorKind.UNAVAILABLE
+    assert error.message == (
+        "this server has no token for the cluster: engine.token_file: the token has expired"
+    )

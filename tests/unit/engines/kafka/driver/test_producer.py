@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.support.kafka_clients import FakeClients
 
 from penstock.engines.kafka.driver import producer as module
 from penstock.engines.kafka.driver.producer import RecordProducer
@@ -83,13 +84,13 @@ class Fake:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "Librdkafka", Fake)
     monkeypatch.setattr(Fake, "made", [])
     monkeypatch.setattr(Fake, "refuses", {})
 
 
-def new_producer() -> RecordProducer:
-    return RecordProducer({"bootstrap.servers": "none"}, compression="lz4", message_bytes_max=1000)
+def new_producer(clients: FakeClients | None = None) -> RecordProducer:
+    made: Any = clients or FakeClients(Fake)
+    return RecordProducer(made, compression="lz4", message_bytes_max=1000)
 
 
 def records(*values: bytes) -> list[NewRecord]:
@@ -237,3 +238,38 @@ async def test_what_cannot_be_delivered_is_given_up_at_the_end(monkeypatch: pyte
     assert isinstance(late, PenstockError)
     assert late.kind is ErrorKind.UNAVAILABLE
     assert [type(one) for one in await producer.send_values(AT, [b"b", b"c"]).future] == [PenstockError] * 2
+
+
+async def test_other_credentials_are_used_once_earlier_records_are_stored() -> None:
+    clients = FakeClients(Fake)
+    producer = new_producer(clients)
+    first = producer.send(AT, records(b"a"))
+    clients.renew()
+    assert producer.full  # a client with the new credentials could overtake the one before
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(producer.room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        Fake.made[0].deliver()
+    assert await first.future == [0]
+    second = producer.send(AT, records(b"b"))
+    assert len(Fake.made) == 2
+    Fake.made[1].deliver()
+    await second.future
+    clients.renew()  # none is on its way
+    producer.send(AT, records(b"c"))
+    assert len(Fake.made) == 3
+    Fake.made[2].deliver()
+    await producer.close()
+
+
+async def test_a_record_that_timed_out_says_that_the_cluster_refuses_the_server() -> None:
+    clients = FakeClients(Fake)
+    producer = new_producer(clients)
+    sent = producer.send(AT, records(b"a"))
+    clients.errors.heard("producer", KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    Fake.made[0].deliver(KafkaError(KafkaError._MSG_TIMED_OUT))
+    (outcome,) = await sent.future
+    assert isinstance(outcome, PenstockError)
+    assert "refuses the credentials of this server: wrong password" in outcome.message
+    await producer.close()

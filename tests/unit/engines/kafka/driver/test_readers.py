@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, ClassVar
 
 import pytest
+from tests.support.kafka_clients import FakeClients
 
 from penstock.engines.kafka.driver import readers as module
 from penstock.engines.kafka.driver.reader import Found
@@ -20,7 +21,8 @@ class Fake:
     made: ClassVar[list["Fake"]] = []
     open: ClassVar[asyncio.Event]
 
-    def __init__(self, properties: object, executor: object) -> None:
+    def __init__(self, clients: FakeClients, executor: object) -> None:
+        self.generation = clients.generation
         self.place: At | None = None
         self.position = -1
         self.leaves_s = 0.0
@@ -58,9 +60,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     Fake.open.set()
 
 
-def new_readers() -> Readers:
+def new_readers(clients: FakeClients | None = None) -> Readers:
+    made: Any = clients or FakeClients()
     unused: Any = None
-    return Readers({}, unused)
+    return Readers(made, unused)
 
 
 async def test_a_read_that_goes_on_takes_the_reader_that_was_there() -> None:
@@ -118,3 +121,19 @@ async def test_nothing_is_read_after_the_end() -> None:
         await readers.read(ORDERS, 0, 1, 100, 10)
     assert caught.value.kind is ErrorKind.UNAVAILABLE
     assert Fake.made == []
+
+
+async def test_readers_with_old_credentials_leave() -> None:
+    clients = FakeClients()
+    readers = new_readers(clients)
+    await readers.read(ORDERS, 0, 4, 100, 10)
+    clients.renew()
+    assert Fake.made[0].closed
+    Fake.open.clear()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(readers.read(ORDERS, 4, 4, 100, 10))
+        await asyncio.sleep(0)
+        clients.renew()
+        Fake.open.set()
+    assert [one.closed for one in Fake.made] == [True, True]
+    readers.close()

@@ -1,0 +1,60 @@
+"""Whether others may write the server's internal topics, which hold permissions; for a check before a start."""
+
+import asyncio
+from collections import defaultdict
+from typing import Final
+
+import msgspec
+
+from penstock.broker.settings import ClusterSettings
+from penstock.model.errors import PenstockError
+
+from .cluster import LOOK_S, KafkaCluster
+from .driver.acls import NoAuthorizer, writers
+from .driver.threads import in_thread
+from .internal import internal_topics
+
+CHECK_S: Final = 20.0
+_HOLD: Final = "their records decide about permissions here (docs/security.md, Before Kafka)"
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Sentences about what is right, and what may not be."""
+
+    right: list[str]
+    doubts: list[str]
+
+
+async def check_access(settings: ClusterSettings) -> Access:
+    """Ask the cluster who may write the internal topics; raises BAD_PARAMETER for settings that cannot be used."""
+    names = list(internal_topics(settings).values())
+    topics = ", ".join(names)
+    cluster = KafkaCluster(settings)
+    try:
+        async with asyncio.timeout(CHECK_S):
+            await cluster.admin.cluster(LOOK_S)
+            own = await in_thread(lambda: cluster.clients.credentials.principal)
+            found = await writers(cluster.admin, names)
+    except NoAuthorizer:
+        return Access(
+            [],
+            [f"the Kafka cluster has no authorizer: any client may write {topics}, and {_HOLD}"],
+        )
+    except (PenstockError, TimeoutError) as error:
+        why = error.message if isinstance(error, PenstockError) else "the cluster does not answer"
+        return Access([], [f"who may write {topics} in Kafka could not be checked: {why}"])
+    finally:
+        await cluster.close()
+    others: defaultdict[frozenset[str], list[str]] = defaultdict(list)
+    for name, principals in found.items():
+        others[principals - {own}].append(name)
+    own_said = (
+        "the principal of this server is its certificate's name" if own is None else f"this server is {own}"
+    )
+    secured = others.pop(frozenset(), [])
+    right = [f"Kafka's lists of access let no other principal write {', '.join(secured)} ({own_said})"]
+    doubts = [
+        f"{', '.join(sorted(principals))} may write, delete or alter {', '.join(written)} in Kafka ({own_said}), and {_HOLD}"
+        for principals, written in others.items()
+    ]
+    return Access(right if secured else [], doubts)

@@ -1,0 +1,96 @@
+"""What librdkafka's clients report of their connections: bounded log lines, counts, and whether the cluster refuses this server."""
+
+import logging
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+from typing import Final
+
+import msgspec
+from confluent_kafka import KafkaError
+
+from .errors import CREDENTIALS
+
+log = logging.getLogger(__name__)
+
+LOG_S: Final = 60.0  # between two lines of one kind of client and one error
+QUIET_S: Final = 40.0  # without an error a client works again: librdkafka repeats the same error after 30 s
+SERIES_MAX: Final = 200  # kinds of clients and errors that are counted; others are together
+OTHERS: Final = ("other", "other")
+
+# The cluster does not take this server, or this server does not take the cluster.
+REFUSALS: Final = CREDENTIALS | {KafkaError._SSL}
+
+
+class _Series(msgspec.Struct):
+    """The errors of one kind of client with one code."""
+
+    count: int = 0
+    unlogged: int = 0  # since the last line
+    logged_s: float | None = None
+
+
+class ClientErrors:
+    """Used by any thread: librdkafka calls back on the one that polls a client."""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._lock = Lock()
+        self._series: dict[tuple[str, str], _Series] = {}
+        self._failing: dict[str, tuple[float, float]] = {}  # by kind: the first and the last error (s)
+        self._refusal: tuple[KafkaError, float] | None = None
+
+    def heard(self, kind: str, error: KafkaError) -> None:
+        """A client of a kind (`producer`, `member`, …) reports an error."""
+        refusal = error.code() in REFUSALS
+        with self._lock:
+            now = self._now()
+            if refusal:
+                since = now if self._refusal is None else self._refusal[1]
+                self._refusal = error, since
+            self._failing[kind] = self._failing.get(kind, (now, now))[0], now
+            key = kind, error.name()
+            if key not in self._series and len(self._series) >= SERIES_MAX:
+                key = OTHERS
+            found = self._series.setdefault(key, _Series())
+            found.count += 1
+            found.unlogged += 1
+            if found.logged_s is not None and now - found.logged_s < LOG_S:
+                return
+            found.logged_s, times, found.unlogged = now, found.unlogged, 0
+        log.log(
+            logging.WARNING if refusal or error.fatal() else logging.INFO,
+            "a client of Kafka reports an error",
+            extra={"client": kind, "error": error.name(), "reason": error.str(), "times": times},
+        )
+
+    def works(self, *, authenticated: bool) -> None:
+        """The cluster answers; `authenticated`: on a new connection, so that it takes this server."""
+        with self._lock:
+            now = self._now()
+            if authenticated:
+                self._refusal = None
+            again = [
+                (kind, last - first)
+                for kind, (first, last) in self._failing.items()
+                if authenticated or (self._refusal is None and now - last > QUIET_S)
+            ]
+            for kind, _ in again:
+                del self._failing[kind]
+            for key, series in self._series.items():
+                if key[0] not in self._failing:
+                    series.logged_s = None  # the next error is news
+        for kind, failed_s in again:
+            log.info("a client of Kafka works again", extra={"client": kind, "failed_s": round(failed_s, 1)})
+
+    def refusal(self, after_s: float = 0.0) -> KafkaError | None:
+        """Why the cluster refuses this server, if it has done so for that long; None if it does not."""
+        with self._lock:
+            if self._refusal is None or self._now() - self._refusal[1] < after_s:
+                return None
+            return self._refusal[0]
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many errors were reported, by kind of client and code."""
+        with self._lock:
+            return {key: series.count for key, series in self._series.items()}

@@ -1,0 +1,174 @@
+"""Tokens for SASL/OAUTHBEARER: of a file, or of an identity provider. One token serves all clients of the process.
+
+confluent-kafka 2.16 waits a second in the constructor of each client that has an `oauth_cb`, on the thread that makes it.
+librdkafka's own way of getting tokens does not wait, but asks the provider once for each client, and knows no file. So
+librdkafka asks a token endpoint of this process (`endpoint`), which has the token that is kept here.
+"""
+
+import base64
+import binascii
+import logging
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from time import time
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.settings import ClusterSettings
+from penstock.model.errors import ErrorKind, PenstockError
+
+log = logging.getLogger(__name__)
+
+ANSWER_S: Final = 10.0  # for the identity provider
+ANSWER_BYTES_MAX: Final = 1 << 20
+AGAIN_S: Final = 5.0  # until a provider that failed is asked again
+RENEW_AT: Final = 0.8  # of a token's life
+LEFT_S: Final = 2.0  # a token with less is not given away
+
+
+class TokenError(Exception):
+    """There is no token that counts now; a sentence that names the setting."""
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A JWT, its expiry (s since the epoch) and its subject, which is the principal in Kafka."""
+
+    text: str
+    expires_s: float
+    subject: str
+
+    def check(self) -> "Token":
+        """Raise TokenError if the token has expired."""
+        if self.expires_s < time() + LEFT_S:
+            raise TokenError("the token has expired")
+        return self
+
+
+class _Claims(msgspec.Struct):
+    exp: float
+    sub: str
+
+
+class _Answer(msgspec.Struct):
+    access_token: str
+
+
+def parse(text: str) -> Token:
+    """A token by its text. Its signature is the brokers' to verify. Raises TokenError."""
+    parts = text.split(".")
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=="), type=_Claims)
+    except (IndexError, binascii.Error, msgspec.DecodeError, ValueError, RecursionError):
+        raise TokenError("the token is not a JWT with the claims exp and sub") from None
+    return Token(text, claims.exp, claims.sub)
+
+
+class FileTokens:
+    """The token in a file, which something else renews."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def current(self) -> Token:
+        """The token that is there now; raises TokenError."""
+        try:
+            return parse(self._path.read_text("utf-8").strip()).check()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenError(f"engine.token_file cannot be read: {error}") from None
+        except TokenError as error:
+            raise TokenError(f"engine.token_file: {error}") from None
+
+
+class ProviderTokens:
+    """Tokens of an identity provider, for the server's client id and secret (RFC 6749, 4.4)."""
+
+    def __init__(self, settings: ClusterSettings, now: Callable[[], float] = time) -> None:
+        self._settings = settings
+        self._now = now
+        self._lock = Lock()  # clients ask for their tokens at once, and the provider is asked once
+        self._token: Token | None = None
+        self._renew_s = 0.0
+        self._failed = ""
+        self._again_s = 0.0
+        self._tls: ssl.SSLContext | None = None
+        if settings.oauth_token_url.startswith("https://"):
+            try:
+                self._tls = ssl.create_default_context(cafile=settings.oauth_trust_file or None)
+            except (OSError, ssl.SSLError) as error:
+                raise PenstockError(
+                    ErrorKind.BAD_PARAMETER, f"engine.oauth_trust_file cannot be used: {error}"
+                ) from None
+
+    def current(self) -> Token:
+        """A token that counts now; blocks while the provider is asked. Raises TokenError."""
+        with self._lock:
+            now, kept = self._now(), self._token
+            if kept is not None and now < self._renew_s:
+                return kept
+            if now >= self._again_s:
+                try:
+                    return self._renew(now)
+                except TokenError as error:
+                    self._failed, self._again_s = str(error), now + AGAIN_S
+                    log.warning("no token for Kafka", extra={"reason": self._failed})
+            if kept is not None and kept.expires_s > now + LEFT_S:
+                return kept
+            raise TokenError(self._failed)
+
+    def _renew(self, now: float) -> Token:
+        try:
+            token = parse(self._ask()).check()
+        except TokenError as error:
+            raise TokenError(f"engine.oauth_token_url: {error}") from None
+        self._token, self._again_s = token, 0.0
+        self._renew_s = now + RENEW_AT * (token.expires_s - now)
+        return token
+
+    def _ask(self) -> str:
+        settings = self._settings
+        form = {"grant_type": "client_credentials"}
+        if settings.oauth_scope:
+            form["scope"] = settings.oauth_scope
+        named = f"{settings.oauth_client_id}:{self._secret()}".encode()
+        request = urllib.request.Request(  # noqa: S310 # http or https, by `config`
+            settings.oauth_token_url,
+            urllib.parse.urlencode(form).encode(),
+            {
+                "Authorization": f"Basic {base64.b64encode(named).decode()}",
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Accept": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_S, context=self._tls) as answer:  # noqa: S310
+                return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_Answer).access_token
+        except urllib.error.HTTPError as error:
+            with error:
+                raise TokenError(f"status {error.code}{_reason(error)}") from None
+        except (OSError, ValueError, RecursionError) as error:  # an answer that is no JSON is a ValueError
+            raise TokenError(str(getattr(error, "reason", error)) or type(error).__name__) from None
+
+    def _secret(self) -> str:
+        file = self._settings.oauth_client_secret_file
+        if not file:
+            return self._settings.oauth_client_secret.reveal()
+        try:
+            return Path(file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenError(f"engine.oauth_client_secret_file cannot be read: {error}") from None
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    """What the provider says of a refusal (RFC 6749, 5.2)."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(error.read(ANSWER_BYTES_MAX), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        return ""
+    said = [str(found[key])[:300] for key in ("error", "error_description") if found.get(key)]
+    return f": {', '.join(said)}" if said else ""

@@ -1,0 +1,28 @@
+"""The topics that the server keeps for itself in the cluster: documents, journals, replies, staged batches."""
+
+from typing import Final
+
+from penstock.broker.settings import ClusterSettings
+from penstock.model.errors import ErrorKind, PenstockError
+
+# Appended to the name of the topic of documents.
+STAGED: Final = "_staging"  # entries of staged parts
+PARTS: Final = "_parts"  # where they are
+COMMITS: Final = "_commits"  # committed batches, written in their transactions
+
+
+def internal_topics(settings: ClusterSettings) -> dict[str, str]:
+    """Kafka's name of each internal topic, by the setting that names it; raises BAD_PARAMETER for two of one name."""
+    found = {
+        "engine.documents_topic": settings.documents_topic,
+        "engine.journals_topic": settings.journals_topic,
+        "engine.replies_topic": settings.replies_topic,
+    }
+    for suffix in (STAGED, PARTS, COMMITS):
+        found[f"engine.documents_topic with {suffix}"] = settings.documents_topic + suffix
+    settings_of: dict[str, str] = {}
+    for setting, topic in found.items():
+        other = settings_of.setdefault(topic, setting)
+        if other != setting:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{other} and {setting} are both {topic}")
+    return found
