@@ -5,7 +5,7 @@ from typing import Protocol
 
 from penstock.broker.delivery import Budget
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ConsumerOptions, ProducerOptions
+from penstock.model.policy import ConsumerOptions, Partitioner, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
@@ -42,6 +42,10 @@ class Services(Protocol):
 
     @property
     def namespaces(self) -> Namespaces: ...
+    @property
+    def partitioner(self) -> Partitioner:
+        """How keys choose partitions, for producers that do not say."""
+
     @property
     def policies(self) -> Policies: ...
     @property

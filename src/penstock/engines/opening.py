@@ -58,6 +58,11 @@ def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: En
                 f"engine.{name} may have no user or password in it: they are engine.username and engine.password",
             )
     kafka = cluster.url.startswith(("kafka://", "kafka+ssl://"))
+    if not kafka and cluster.partitioner != ClusterSettings().partitioner:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            "engine.partitioner is for an engine before Kafka: Pulsar's clients choose partitions by their own hash",
+        )
     return (open_kafka if kafka else open_pulsar)(cluster, settings, encoder)
 
 

@@ -48,11 +48,28 @@ class Routing(Enum):
     CUSTOM = "CustomPartition"
 
 
-class Hashing(Enum):
-    """How a key finds its partition (Pulsar's hashingScheme)."""
+class Partitioner(Enum):
+    """How a key chooses its partition, by the names of `engine.partitioner`.
 
-    JAVA_STRING = "JavaStringHash"
-    MURMUR3_32 = "Murmur3_32Hash"
+    Kafka's clients hash the bytes of the record's key, Pulsar's the text of the message's.
+    """
+
+    MURMUR2 = "murmur2"  # Kafka's Java clients, Connect, Streams, Spark; librdkafka's murmur2_random
+    CRC32 = "crc32"  # librdkafka's default, consistent_random
+    FNV1A = "fnv1a"  # Sarama
+    JAVA = "java"  # Pulsar's JavaStringHash
+    MURMUR3 = "murmur3"  # Pulsar's Murmur3_32Hash
+
+    @property
+    def hashes_bytes(self) -> bool:
+        """Whether it is one of Kafka's."""
+        return self not in (Partitioner.JAVA, Partitioner.MURMUR3)
+
+
+# A producer of the binary protocol that names this property with the value `client` chooses partitions itself: its messages
+# stay in the partition that it sends them to.
+PARTITIONER_PROPERTY: Final = "penstock.partitioner"
+PARTITIONER_CLIENT: Final = "client"
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -149,8 +166,11 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     returning: bool = False  # `name` was made for it before: who still has it is its own old connection
     initial_sequence_id: int = -1
     routing: Routing = Routing.ROUND_ROBIN
-    hashing: Hashing = Hashing.JAVA_STRING
+    partitioner: Partitioner | None = None  # None: the engine's
     encrypted: bool = False  # its messages come encrypted: clusters may want to know before
+    # Messages with keys in entries for one partition go to the partition of their key, where the engine partitions as Kafka's
+    # clients do: clients of Pulsar's protocol choose by their own hash.
+    places_keys: bool = False
     shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
     properties: dict[str, str] = {}
     client: ClientInfo = UNKNOWN_CLIENT

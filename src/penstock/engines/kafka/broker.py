@@ -22,7 +22,7 @@ from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ProducerOptions
+from penstock.model.policy import Partitioner, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
@@ -77,6 +77,7 @@ class KafkaBroker:
             )
         self.cluster = KafkaCluster(settings)
         self.settings = own
+        self.partitioner = Partitioner(settings.partitioner)
         self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
@@ -131,7 +132,13 @@ class KafkaBroker:
         )
         self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self._replies.replies,
+            registry,
+            self.topics,
+            bytes_max=own.max_message_bytes,
+            partitioner=self.partitioner,
         )
         self.staging = open_staging(
             self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks

@@ -1,6 +1,6 @@
 """Records of one call on their way to the partitions of a topic, and what all producers of a process share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import cast
 
@@ -8,12 +8,13 @@ from penstock.broker.producer import Placement, Request, Result
 from penstock.broker.schemas import Schemas
 from penstock.engines.shared.remote_requests import Request as RemoteRequest
 from penstock.engines.shared.replies import Replies
-from penstock.engines.shared.routing import Router
+from penstock.engines.shared.routing import Router, partition_of_bytes
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.model.policy import Partitioner
 from penstock.runtime.clock import Clock, LoopClock
 from penstock.runtime.tasks import finished
 
@@ -23,6 +24,7 @@ from .framing import Framing, Framings, UnknownVersion
 from .headers import schema_header
 from .records import records_of
 from .topic import KafkaTopic
+from .topics import KafkaTopics
 
 _CLOCK = LoopClock()
 
@@ -36,13 +38,17 @@ class Publishing:
         schemas: Schemas,
         replies: Replies,
         framings: Framings | None,
+        topics: KafkaTopics,
         *,
         bytes_max: int,
+        partitioner: Partitioner,
     ) -> None:
         self.records = records
         self.schemas = schemas
         self.replies = replies
         self.bytes_max = bytes_max
+        self.partitioner = partitioner
+        self._topics = topics
         self.framings = framings  # where there is a schema registry
 
     async def framing(self, topic: TopicName, versions: Iterable[int | None]) -> Framing | None:
@@ -67,6 +73,10 @@ class Publishing:
                 return records_of(entry, numbered=numbered, framing=framing)
             except UnknownVersion as unknown:
                 versions.append(unknown.version)
+
+    def keyed_places(self, log: KafkaTopic) -> "KeyedPlaces":
+        """The partitions of records that a client of Pulsar's protocol sent to one partition of a topic."""
+        return KeyedPlaces(log, self._topics, self.partitioner)
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
         """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
@@ -119,6 +129,30 @@ class Publishing:
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
 
 
+class KeyedPlaces:
+    """The partitions of the records of one call that came for `log`: with a key where Kafka's clients place it, else `log`.
+
+    Pulsar's clients choose partitions by hashes that no client of Kafka has. `logs` are the partitions so far, by number.
+    """
+
+    def __init__(self, log: KafkaTopic, topics: KafkaTopics, partitioner: Partitioner) -> None:
+        self.own = log.name.partition
+        self.logs = {self.own: log}
+        self._topics = topics
+        self._partitioner = partitioner
+        self._base = log.name.base
+        self._count = topics.partitions(self._base)
+
+    async def of(self, key: bytes | None) -> int:
+        """The number of a record's partition. Raises UNAVAILABLE, and as `Topics.get`."""
+        if key is None:
+            return self.own
+        number = partition_of_bytes(self._partitioner, key, self._count)
+        if number not in self.logs:
+            self.logs[number] = await self._topics.get(self._base.of_partition(number), create=False)
+        return number
+
+
 class Turns:
     """The partitions of plain messages, in turn: for as long as a batch waits for more, all of them go to one.
 
@@ -159,7 +193,9 @@ class Posting:
         records.append(record)
         self._places[partition].append(place)
 
-    async def post(self, topics: Sequence[KafkaTopic], producer: RecordProducer) -> int:
+    async def post(
+        self, topics: Sequence[KafkaTopic] | Mapping[int, KafkaTopic], producer: RecordProducer
+    ) -> int:
         """Send all, and set each one's result when it is known; returns how many were stored."""
         began = _CLOCK.monotonic_ms()
         sent = []

@@ -17,7 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import Hashing, Routing
+from penstock.model.policy import Partitioner, Routing
 from penstock.testing.clock import ManualClock
 
 NAME = TopicName.parse("orders-partition-2")
@@ -71,7 +71,15 @@ async def publish(
 ) -> Placement | list[Result]:
     nothing = cast(Any, None)
     framings = None if framing is None else cast(Framings, SimpleNamespace(framing=lambda _: framing))
-    publishing = Publishing(cast(Any, records), nothing, nothing, framings, bytes_max=100)
+    publishing = Publishing(
+        cast(Any, records),
+        nothing,
+        nothing,
+        framings,
+        nothing,
+        bytes_max=100,
+        partitioner=Partitioner.MURMUR2,
+    )
     return await publishing.plain(NAME.base, cast(Any, topic), payloads, version)
 
 
@@ -122,7 +130,7 @@ async def test_values_are_framed_where_there_is_a_registry() -> None:
 
 def test_what_is_published_within_a_moment_goes_to_one_partition() -> None:
     clock = ManualClock()
-    turns = Turns(Router(3, Routing.ROUND_ROBIN, Hashing.MURMUR3_32), clock)
+    turns = Turns(Router(3, Routing.ROUND_ROBIN, Partitioner.MURMUR3), clock)
     found = []
     for _ in range(4):
         found.append(turns.next())

@@ -11,7 +11,7 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import (
     ConsumerOptions,
     DeadLetter,
-    Hashing,
+    Partitioner,
     ProducerOptions,
     Routing,
     SubscriptionType,
@@ -48,7 +48,7 @@ def test_a_producers_parameters() -> None:
         "&maxPendingMessages=9&batchingMaxPublishDelay=10&compressionType=LZ4&unknown=x"
     )
     options = ProducerOptions(
-        name="p", initial_sequence_id=5, routing=Routing.ROUND_ROBIN, hashing=Hashing.MURMUR3_32
+        name="p", initial_sequence_id=5, routing=Routing.ROUND_ROBIN, partitioner=Partitioner.MURMUR3
     )
     assert made == ProducerParameters(options, 0, True, 7, 9)
 

@@ -21,7 +21,7 @@ from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import SubscriptionType
+from penstock.model.policy import Partitioner, SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
@@ -43,6 +43,7 @@ class Broker:
     """
 
     capabilities = frozenset(Capability)
+    partitioner = Partitioner.JAVA
     cluster = None  # it is its own
     journals = None  # of a cluster
 
