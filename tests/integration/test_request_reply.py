@@ -18,7 +18,8 @@ from penstock.engines.shared.routing import Router
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import NamespacePolicies, Partitioner, ProducerOptions, Routing
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import NamespacePolicies, ProducerOptions, Routing
 from penstock.protocols.websocket import replies
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock

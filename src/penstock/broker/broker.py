@@ -5,7 +5,8 @@ from typing import Protocol
 
 from penstock.broker.delivery import Budget
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ConsumerOptions, Partitioner, ProducerOptions
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks

@@ -46,6 +46,9 @@ class Schemas(SchemaVersions, Protocol):
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
         """As `version`; a cluster is asked for one that is not known yet."""
 
+    async def key_prefix(self, topic: TopicName, number: int) -> bytes:
+        """What the log stores before a key of this version, of a schema of key and value; raises SCHEMA_NOT_FOUND."""
+
     def strategy(self, topic: TopicName) -> Compatibility:
         """The strategy that counts for a topic: its namespace's, or the default."""
 

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from .message_id import LATEST, MessageId
+from .partitioning import Partitioner
 from .schema import Compatibility
 
 UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer
@@ -46,30 +47,6 @@ class Routing(Enum):
     SINGLE = "SinglePartition"
     ROUND_ROBIN = "RoundRobinPartition"
     CUSTOM = "CustomPartition"
-
-
-class Partitioner(Enum):
-    """How a key chooses its partition, by the names of `engine.partitioner`.
-
-    Kafka's clients hash the bytes of the record's key, Pulsar's the text of the message's.
-    """
-
-    MURMUR2 = "murmur2"  # Kafka's Java clients, Connect, Streams, Spark; librdkafka's murmur2_random
-    CRC32 = "crc32"  # librdkafka's default, consistent_random
-    FNV1A = "fnv1a"  # Sarama
-    JAVA = "java"  # Pulsar's JavaStringHash
-    MURMUR3 = "murmur3"  # Pulsar's Murmur3_32Hash
-
-    @property
-    def hashes_bytes(self) -> bool:
-        """Whether it is one of Kafka's."""
-        return self not in (Partitioner.JAVA, Partitioner.MURMUR3)
-
-
-# A producer of the binary protocol that names this property with the value `client` chooses partitions itself: its messages
-# stay in the partition that it sends them to.
-PARTITIONER_PROPERTY: Final = "penstock.partitioner"
-PARTITIONER_CLIENT: Final = "client"
 
 
 class Retention(msgspec.Struct, frozen=True):

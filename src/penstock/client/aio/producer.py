@@ -13,7 +13,7 @@ from penstock.client.options import ProducerOptions
 from penstock.client.schema import AutoProduceBytesSchema, BytesSchema, Schema
 from penstock.client.session.batch import Sending
 from penstock.client.session.commands import Publication
-from penstock.model.policy import PARTITIONER_CLIENT, PARTITIONER_PROPERTY
+from penstock.model.partitioning import PARTITIONER_CLIENT, PARTITIONER_PROPERTY
 
 from .context import Context
 from .lookup import topic_name

@@ -22,7 +22,8 @@ from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import Partitioner, ProducerOptions
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 

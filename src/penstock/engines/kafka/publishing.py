@@ -14,7 +14,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import Partitioner
+from penstock.model.partitioning import Partitioner
 from penstock.runtime.clock import Clock, LoopClock
 from penstock.runtime.tasks import finished
 

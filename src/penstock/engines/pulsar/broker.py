@@ -24,7 +24,8 @@ from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ConsumerOptions, InForce, Partitioner, ProducerOptions
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 

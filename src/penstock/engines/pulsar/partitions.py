@@ -14,7 +14,7 @@ from penstock.engines.shared.routing import Router
 from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import Partitioner
+from penstock.model.partitioning import Partitioner
 from penstock.model.schema import SchemaInfo
 
 from .acting import ActingCluster

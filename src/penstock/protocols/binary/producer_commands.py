@@ -6,7 +6,8 @@ from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName
-from penstock.model.policy import PARTITIONER_CLIENT, PARTITIONER_PROPERTY, AccessMode, ProducerOptions
+from penstock.model.partitioning import PARTITIONER_CLIENT, PARTITIONER_PROPERTY
+from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
 

@@ -8,14 +8,8 @@ import msgspec
 from penstock.model.message import EncryptionKey
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
-from penstock.model.policy import (
-    ConsumerOptions,
-    DeadLetter,
-    Partitioner,
-    ProducerOptions,
-    Routing,
-    SubscriptionType,
-)
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ConsumerOptions, DeadLetter, ProducerOptions, Routing, SubscriptionType
 
 from .encryption import parse_keys
 from .upgrade import Query, bad

@@ -17,7 +17,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import Partitioner, Routing
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import Routing
 from penstock.testing.clock import ManualClock
 
 NAME = TopicName.parse("orders-partition-2")

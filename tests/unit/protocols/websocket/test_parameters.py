@@ -8,14 +8,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import EncryptionKey
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import (
-    ConsumerOptions,
-    DeadLetter,
-    Partitioner,
-    ProducerOptions,
-    Routing,
-    SubscriptionType,
-)
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ConsumerOptions, DeadLetter, ProducerOptions, Routing, SubscriptionType
 from penstock.protocols.websocket.asyncapi import CONSUMER_QUERY, PRODUCER_QUERY, READER_QUERY
 from penstock.protocols.websocket.parameters import (
     ConsumerParameters,

@@ -21,7 +21,8 @@ from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import Partitioner, SubscriptionType
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks

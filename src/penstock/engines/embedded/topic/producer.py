@@ -13,7 +13,8 @@ from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID
-from penstock.model.policy import Partitioner, ProducerOptions
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
