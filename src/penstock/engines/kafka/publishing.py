@@ -10,7 +10,7 @@ from penstock.engines.shared.remote_requests import Request as RemoteRequest
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.routing import Router, partition_of_bytes
 from penstock.model.entry import NewEntry
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -109,8 +109,13 @@ class Publishing:
         if topic.rates.publish is not None:
             await topic.rates.publish.admit(len(values), sum([len(value or b"") for value in values]))
         began = _CLOCK.monotonic_ms()
-        sent = self.records.send_values((topic.place.topic, topic.place.partition), values, headers)
+        at = topic.place.topic, topic.place.partition
+        sent = self.records.send_values(at, values, headers)
         outcomes = await finished(sent.future)
+        if _unknown(outcomes):
+            await self.records.refresh(topic.place.topic)
+            sent = self.records.send_values(at, values, headers)
+            outcomes = await finished(sent.future)
         stored = (
             [one for one in outcomes if isinstance(one, int)] if sent.failed else cast(list[int], outcomes)
         )
@@ -214,6 +219,10 @@ class Posting:
         stored = 0
         for topic, partition, one in sent:
             outcomes = await finished(one.future)
+            if _unknown(outcomes):
+                await producer.refresh(topic.place.topic)
+                again = producer.send((topic.place.topic, topic.place.partition), self._records[partition])
+                outcomes = await finished(again.future)
             count = self._settle(topic, partition, outcomes)
             if count:
                 took_ms = _CLOCK.monotonic_ms() - began
@@ -235,3 +244,10 @@ class Posting:
         if stored:
             topic.stored(last + 1)
         return stored
+
+
+def _unknown(outcomes: Sequence[int | PenstockError]) -> bool:
+    """Whether librdkafka does not know a partition, which was added a moment ago."""
+    return all(
+        isinstance(one, PenstockError) and one.kind is ErrorKind.PARTITION_NOT_FOUND for one in outcomes
+    )

@@ -5,6 +5,7 @@ their way: a thread that asked would need the interpreter's lock once for each r
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
@@ -14,10 +15,12 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Librdkafka
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Locks
 
 from .errors import engine_error, error_of
 from .record import At, Header, NewRecord
 from .sent import AnySent, Sent, SentValues
+from .threads import in_thread
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
@@ -34,6 +37,8 @@ REFUSALS: Final = (
     ValueError,
     TypeError,
 )  # of librdkafka's, for a record that it does not take
+REFRESH_S: Final = 5.0  # for the partitions of a topic
+REFRESHED_MAX: Final = 1_000
 CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
 _NO_HEADERS: Final[Iterable[list[Header] | None]] = repeat(None)
@@ -65,6 +70,8 @@ class RecordProducer:
         self._line = asyncio.Lock()
         self._less = asyncio.Event()
         self._closed = False
+        self._refreshing: Locks[str] = Locks()
+        self._refreshed: dict[str, float] = {}  # when, by the loop's time
 
     # -- out
 
@@ -130,6 +137,19 @@ class RecordProducer:
             sent.refuse_from(place, self._refusal(error, topic))
         self._ask_soon()
         return sent
+
+    async def refresh(self, topic: str) -> None:
+        """Learn the partitions of a topic now: librdkafka refuses one that was added since it last asked. Never fails."""
+        asked = self._loop.time()
+        async with self._refreshing.hold(topic):
+            made = self._made
+            if made is None or self._refreshed.get(topic, 0.0) > asked:
+                return
+            with contextlib.suppress(KafkaException):
+                await in_thread(made.list_topics, topic, REFRESH_S)
+            if len(self._refreshed) >= REFRESHED_MAX:
+                self._refreshed.clear()
+            self._refreshed[topic] = self._loop.time()
 
     def _begin(self, sent: AnySent) -> None:
         self._bytes += sent.held
