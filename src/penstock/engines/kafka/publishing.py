@@ -147,14 +147,18 @@ class KeyedPlaces:
         self._partitioner = partitioner
         self._base = log.name.base
         self._count = topics.partitions(self._base)
+        self._numbers: dict[bytes, int] = {}
 
     async def of(self, key: bytes | None) -> int:
         """The number of a record's partition. Raises UNAVAILABLE, and as `Topics.get`."""
         if key is None:
             return self.own
-        number = partition_of_bytes(self._partitioner, key, self._count)
-        if number not in self.logs:
-            self.logs[number] = await self._topics.get(self._base.of_partition(number), create=False)
+        number = self._numbers.get(key)
+        if number is None:
+            number = partition_of_bytes(self._partitioner, key, self._count)
+            if number not in self.logs:
+                self.logs[number] = await self._topics.get(self._base.of_partition(number), create=False)
+            self._numbers[key] = number
         return number
 
 
