@@ -190,17 +190,17 @@ class Producer:
         """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's, whose partition
         may be another one than this producer's (`ProducerOptions.places_keys`)."""
         await self._room()
-        if any(item.request is not None for item in items):
-            try:
+        try:
+            if any(item.request is not None for item in items):
                 await self._publishing.replies.listen(self._topic.namespace_name)
-            except PenstockError as error:
-                for item in items:
-                    item.settle(error)
-                return [error] * len(items)
+            keyed = self._publishing.keyed_places(self._logs[0]) if self._places_keys else None
+        except PenstockError as error:
+            for item in items:
+                item.settle(error)
+            return [error] * len(items)
         places: list[range] = []
         results: list[Result | None] = []
         posting = Posting(results)
-        keyed = self._publishing.keyed_places(self._logs[0]) if self._places_keys else None
         for item in items:
             first = len(results)
             try:
