@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,13 @@ from penstock.wire.pulsar_pb2 import ZSTD
 
 
 @asynccontextmanager
-async def broker_before(cluster: KafkaCluster, **own: Any) -> AsyncIterator[KafkaBroker]:
+async def broker_before(
+    cluster: KafkaCluster, *, engine: Mapping[str, Any] | None = None, **own: Any
+) -> AsyncIterator[KafkaBroker]:
     """A broker of this process before the cluster."""
-    settings = ClusterSettings(url=cluster.service_url, documents_topic=f"__penstock-{uuid4().hex[:8]}")
+    settings = ClusterSettings(
+        url=cluster.service_url, documents_topic=f"__penstock-{uuid4().hex[:8]}", **(engine or {})
+    )
     broker = KafkaBroker(settings, BrokerSettings(**own), WireFormat(), LoopClock())
     await broker.start()
     try:

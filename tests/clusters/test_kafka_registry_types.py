@@ -18,6 +18,7 @@ from penstock.codec.lookup import codec_for
 from penstock.codec.proto.native import of_proto, with_root
 from penstock.engines.kafka.versions import BY_ID, MESSAGE, pair
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.hashing import murmur2
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.testing.server import Address, running
 
@@ -208,6 +209,30 @@ def test_keys(server: Address, endpoints: Endpoints, foreign: Foreign) -> None:
         assert [one.partition_key() for one in found] == [text, text, "plain", text]
     finally:
         client.close()
+
+
+def test_keys_with_a_schema_choose_partitions_with_their_framing(
+    endpoints: Endpoints, foreign: Foreign
+) -> None:
+    """As serializers of Kafka's producers do, which partition what they serialized; Spark's sink is told what to hash."""
+    topic = endpoints.name
+    path = f"/admin/v2/persistent/public/default/{topic}/partitions"
+    assert endpoints.http.put(path, json=5).status_code == 204
+    key, value = avro("k"), avro("v")
+    number = foreign.register(f"{topic}-key", key.data.decode())
+    texts = [f"order-{n}" for n in range(12)]
+    answer = endpoints.publish(
+        key_schema=described(key),
+        value_schema=described(value),
+        messages=[{"key": {"k": text}, "value": {"v": "x"}} for text in texts],
+    )
+    assert [one["partition"] for one in answer["messageIds"]] == [
+        murmur2(framed(number, encoded(key, k=text))) % 5 for text in texts
+    ]
+    body = {"topics": [topic], "key_versions": {topic: answer["schema_version"]}}
+    (opened,) = endpoints.http.post("/stages", json=body).json()["topics"]
+    assert (opened["partitions"], opened["partitioner"]) == (5, "murmur2")
+    assert b64decode(opened["key_prefix"]) == framed(number, b"")
 
 
 @pytest.mark.parametrize("subjects", ["record", "topic-record"])

@@ -26,6 +26,7 @@ from tests.support.pulsar_broker import free_ports
 
 from penstock.broker.settings import ClusterSettings
 from penstock.client.http import HttpClient
+from penstock.model.hashing import murmur2
 from penstock.model.names import TopicName
 from penstock.testing.server import Address, running
 
@@ -217,6 +218,25 @@ def test_rows_are_written_by_schema_and_at_least_once_where_asked(
     assert {row.schema_version for row in rows} == {0}
     target.option("delivery", "at_least_once").mode("append").save()
     assert read(spark, server, topic).count() == 600
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_keys_have_the_partitions_that_native_producers_give_them(
+    server: Address,
+    client: HttpClient,
+    spark: SparkSession,  # noqa: F811
+    delivery: str,
+) -> None:
+    """Texts, and bytes that are none, which go out as base64 and are bytes again in Kafka."""
+    topic = new_topic(client, 5)
+    for key in ("concat('order-', id)", "unhex(concat('FF', hex(id)))"):
+        rows = spark.range(0, 40, 1, 2).selectExpr(f"{key} AS key", "string(id) AS value")
+        target = rows.write.format("penstock").option("url", server.url).option("topic", str(topic))
+        target.option("delivery", delivery).mode("append").save()
+    found = read(spark, server, topic).collect()
+    assert len({bytes(row.key) for row in found}) == 80
+    for row in found:
+        assert row.partition == murmur2(bytes(row.key)) % 5
 
 
 def test_a_stream_is_written_exactly_once(

@@ -48,7 +48,7 @@ from penstock.model.formats import VERSION
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey
-from penstock.pipeline.http.stages import StageCount, Stages
+from penstock.pipeline.http.stages import OpenedTopic, StageCount, Stages
 from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
 from penstock.wire.batch import pack_plain
@@ -132,7 +132,7 @@ def test_the_whole_way(server: Address, client: Stages, elsewhere: Stages) -> No
     writer = f"way/{made.local}-partition-3"  # a name that would be another topic's
     opened = client.open_topics([made])
     assert opened.staged
-    assert opened.partitions == {made: 2}
+    assert opened.topics == {made: OpenedTopic(2)}
     path = f"{server.url}/topics/public/default/{made.local}/subscription/s"
     consumer = httpx.post(path, json={"initial_position": "earliest"}, timeout=60).json()
     entry = batch_entry(pack_plain([b"a", b"b"]), 2, producer="p", sequence_id=0, publish_time=1)

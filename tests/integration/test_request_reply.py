@@ -18,7 +18,8 @@ from penstock.engines.shared.routing import Router
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import Hashing, NamespacePolicies, ProducerOptions, Routing
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import NamespacePolicies, ProducerOptions, Routing
 from penstock.protocols.websocket import replies
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
@@ -369,7 +370,7 @@ async def test_a_reply_that_overtakes_the_receipt_is_written_after_it() -> None:
     async with WebSocketServer.open(store=store) as server:
         await server.broker.topics.create(TOPIC, 2)
         first, _ = await server.broker.topics.all_of(TOPIC)
-        router = Router(2, Routing.SINGLE, Hashing.JAVA_STRING)
+        router = Router(2, Routing.SINGLE, Partitioner.JAVA)
         shut, open_ = (next(k for k in "abcdefgh" if router.choose(k, None) == n) for n in (0, 1))
         gate = store.gates[first.ledger] = asyncio.Semaphore(0)
         receiving = await replier(server)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.broker.delivery import Budget
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
@@ -47,6 +48,10 @@ class Services(Protocol):
 
     @property
     def namespaces(self) -> Namespaces: ...
+    @property
+    def partitioner(self) -> Partitioner:
+        """How keys choose partitions, for producers that do not say."""
+
     @property
     def policies(self) -> Policies: ...
     @property

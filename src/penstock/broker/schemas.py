@@ -40,7 +40,14 @@ class SchemaVersions(Protocol):
         """Delete a topic's schema: a new version says so. `force` removes every version. Raises SCHEMA_NOT_FOUND."""
 
 
-class Schemas(SchemaVersions, Protocol):
+class KeyFraming(Protocol):
+    """How the log stores keys that have schemas."""
+
+    async def key_prefix(self, topic: TopicName, number: int) -> bytes:
+        """What the log stores before a key of this version, of a schema of key and value; raises SCHEMA_NOT_FOUND."""
+
+
+class Schemas(SchemaVersions, KeyFraming, Protocol):
     """Which schema may follow which, and who may publish and consume with it."""
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:

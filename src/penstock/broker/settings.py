@@ -117,4 +117,6 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     replies_topic: str = "__penstock_replies"  # replies to requests of other processes
     journals_topic: str = "__penstock_journals"  # what byte positions of Kafka REST are kept by
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say
+    # How a key chooses its partition before Kafka; murmur2: as Kafka's Java clients, Connect, Streams and Spark do.
+    partitioner: Literal["murmur2", "crc32", "fnv1a", "java", "murmur3"] = "murmur2"
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"  # of what is published to Kafka

@@ -57,6 +57,11 @@ def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: En
                 ErrorKind.BAD_PARAMETER,
                 f"engine.{name} may have no user or password in it: they are engine.username and engine.password",
             )
+    if not _is_kafka(cluster) and cluster.partitioner != ClusterSettings().partitioner:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            "engine.partitioner is for an engine before Kafka: Pulsar's clients choose partitions by their own hash",
+        )
     return (open_kafka if _is_kafka(cluster) else open_pulsar)(cluster, settings, encoder)
 
 

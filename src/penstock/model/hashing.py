@@ -1,14 +1,20 @@
-"""Hashes that place messages, as Pulsar's clients and brokers compute them.
+"""Hashes that place messages, as the clients and brokers of Pulsar and of Kafka compute them.
 
 A key must land in the same partition, and with the same consumer, in every client and in the server.
 """
 
+from struct import unpack_from
 from typing import Final
 
 KEY_SHARED_RANGE: Final = 65536  # hashes of Key_Shared are 0 .. 65535
 
 _UINT32: Final = 0xFFFFFFFF
 _INT32_MAX: Final = 0x7FFFFFFF  # Java's Integer.MAX_VALUE clears the sign
+
+MURMUR2_SEED: Final = 0x9747B28C
+MURMUR2_FACTOR: Final = 0x5BD1E995
+FNV_OFFSET: Final = 0x811C9DC5
+FNV_PRIME: Final = 0x01000193
 
 
 def java_string_hash(key: str) -> int:
@@ -35,6 +41,28 @@ def murmur3_32(data: bytes) -> int:
     value = ((value ^ value >> 16) * 0x85EBCA6B) & _UINT32
     value = ((value ^ value >> 13) * 0xC2B2AE35) & _UINT32
     return (value ^ value >> 16) & _INT32_MAX
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 as Kafka's Java clients seed it (`Utils.murmur2`), without its sign (`Utils.toPositive`)."""
+    factor, size = MURMUR2_FACTOR, len(data)
+    value = MURMUR2_SEED ^ size
+    for block in unpack_from(f"<{size >> 2}I", data):
+        block = block * factor & _UINT32
+        block = (block ^ block >> 24) * factor & _UINT32
+        value = value * factor & _UINT32 ^ block
+    if size & 3:
+        value = (value ^ int.from_bytes(data[size & ~3 :], "little")) * factor & _UINT32
+    value = (value ^ value >> 13) * factor & _UINT32
+    return (value ^ value >> 15) & _INT32_MAX
+
+
+def fnv1a(data: bytes) -> int:
+    """FNV-1a of 32 bits; the magnitude of the signed number, as Sarama and librdkafka take it."""
+    value = FNV_OFFSET
+    for byte in data:
+        value = (value ^ byte) * FNV_PRIME & _UINT32
+    return value if value <= _INT32_MAX else (1 << 32) - value
 
 
 def sticky_hash(key: bytes) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from .message_id import LATEST, MessageId
+from .partitioning import Partitioner
 from .schema import Compatibility
 
 UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer
@@ -46,13 +47,6 @@ class Routing(Enum):
     SINGLE = "SinglePartition"
     ROUND_ROBIN = "RoundRobinPartition"
     CUSTOM = "CustomPartition"
-
-
-class Hashing(Enum):
-    """How a key finds its partition (Pulsar's hashingScheme)."""
-
-    JAVA_STRING = "JavaStringHash"
-    MURMUR3_32 = "Murmur3_32Hash"
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -151,8 +145,11 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     returning: bool = False  # `name` was made for it before: who still has it is its own old connection
     initial_sequence_id: int = -1
     routing: Routing = Routing.ROUND_ROBIN
-    hashing: Hashing = Hashing.JAVA_STRING
+    partitioner: Partitioner | None = None  # None: the engine's
     encrypted: bool = False  # its messages come encrypted: clusters may want to know before
+    # Messages with keys in entries for one partition go to the partition of their key, where the engine partitions as Kafka's
+    # clients do: clients of Pulsar's protocol choose by their own hash.
+    places_keys: bool = False
     shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
     properties: dict[str, str] = {}
     client: ClientInfo = UNKNOWN_CLIENT

@@ -1,10 +1,36 @@
-"""Hashes against what Pulsar's clients compute, and the reference values of MurmurHash3."""
+"""Hashes against what the clients of Pulsar and of Kafka compute, and the reference values of MurmurHash3 and FNV-1a."""
+
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.hashing import java_string_hash, murmur3_32, ring_hash, sticky_hash
+from penstock.model.hashing import (
+    fnv1a,
+    java_string_hash,
+    murmur2,
+    murmur3_32,
+    ring_hash,
+    sticky_hash,
+)
+
+# Made by `Murmur2.java` beside it, with Kafka's own client.
+MURMUR2 = json.loads((Path(__file__).parents[2] / "vectors" / "partitioners" / "murmur2.json").read_text())
+
+
+@pytest.mark.parametrize(("key", "expected"), MURMUR2)
+def test_murmur2_of_kafkas_clients(key: str, expected: int) -> None:
+    assert murmur2(bytes.fromhex(key)) == expected & 0x7FFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)],
+)
+def test_fnv1a_is_the_magnitude_of_the_signed_hash(data: bytes, expected: int) -> None:
+    assert fnv1a(data) == abs(expected - (1 << 32) if expected >> 31 else expected)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.frames import FrameDecoder, encode
+from penstock.model.message_id import MessageId
+from penstock.wire.frames import FrameDecoder, encode, send_receipt
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandSendReceipt, MessageIdData
 from penstock.wire.receipts import Receipt, read_receipt, receipt_of
 
@@ -44,6 +45,11 @@ def test_the_common_ones_are_read_by_hand() -> None:
     batch = bytes.fromhex("08073a0d080010011a0508f70510012002")
     assert read_receipt(alone, 0, len(alone)) == Receipt(0, 0, 759, 0)
     assert read_receipt(batch, 0, len(batch)) == Receipt(0, 1, 759, 1)
+
+
+def test_the_partition_of_ours_is_read_by_hand() -> None:
+    sent = send_receipt(3, 7, MessageId(759, 5, 2), 0)[8:]  # without the sizes of frame and command
+    assert read_receipt(sent, 0, len(sent)) == Receipt(3, 7, 759, 5, 2)
 
 
 def test_a_peer_that_is_no_broker_has_its_commands_whole() -> None:

@@ -13,6 +13,7 @@ from penstock.client.options import ProducerOptions
 from penstock.client.schema import AutoProduceBytesSchema, BytesSchema, Schema
 from penstock.client.session.batch import Sending
 from penstock.client.session.commands import Publication
+from penstock.model.partitioning import PARTITIONER_CLIENT, PARTITIONER_PROPERTY
 
 from .context import Context
 from .lookup import topic_name
@@ -151,7 +152,7 @@ async def open_producer(
         name=producer_name,
         schema=schema.schema_info() if schema.registered else None,
         access_mode=options["access_mode"],
-        properties=options["properties"] or {},
+        properties=_properties(options),
         initial_subscription=options["initial_subscription_name"],
     )
     sending = Sending(
@@ -188,6 +189,14 @@ async def open_producer(
             multi_schema=options["multi_schema"],
         )
     )
+
+
+def _properties(options: ProducerOptions) -> dict[str, str]:
+    """A producer's properties; one with a router of its own says that keys do not choose partitions."""
+    given = options["properties"] or {}
+    if options["message_router"] is None:
+        return given
+    return {PARTITIONER_PROPERTY: PARTITIONER_CLIENT, **given}
 
 
 async def _resolved(context: Context, schema: Schema, topic: str) -> Schema:

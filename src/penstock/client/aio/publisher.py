@@ -16,7 +16,9 @@ from penstock.client.session import commands
 from penstock.client.session.batch import Sending
 from penstock.client.session.commands import Publication
 from penstock.client.session.outbox import Outbox
+from penstock.client.session.sent import Settled
 from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
 from penstock.wire.frames import Frame
 from penstock.wire.metadata import schema_version_number, signed
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseProducer
@@ -261,7 +263,7 @@ class Publisher:
     def received(self, frame: Frame) -> None:
         kind, receipt = frame.type, frame.receipt
         if receipt is not None:
-            if not self.outbox.receipt(receipt.sequence_id, receipt.ledger, receipt.entry):
+            if not self.outbox.receipt(receipt.sequence_id, receipt.ledger, receipt.entry, receipt.partition):
                 self._give_up(ReadError("the broker passed over a message"))
                 return
             if self.outbox.urgent:
@@ -297,13 +299,20 @@ class Publisher:
             where = MessageId(self._partition, ledger, entry, index, size, self.topic)
             token.replied(ReplyResult(where, receipt.reply_payload, receipt.is_error))
 
+    def _ids(self, settled: Settled) -> list[MessageId]:
+        number = settled.partition
+        if number in (-1, self._partition):
+            return settled.ids(self._partition, self.topic)
+        # The broker chose another partition, by the key.
+        return settled.ids(number, str(TopicName.parse(self.topic).base.of_partition(number)))
+
     def _report(self) -> None:
         results = self.outbox.settled()
         if not results:
             return
         for settled in results:
             error, tokens = settled.error, settled.tokens
-            ids: list[Any] = [None] * len(tokens) if error else settled.ids(self._partition, self.topic)
+            ids: list[Any] = [None] * len(tokens) if error else self._ids(settled)
             for token, message_id in zip(tokens, ids, strict=True):
                 try:
                     if token is not None:

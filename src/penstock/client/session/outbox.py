@@ -161,7 +161,7 @@ class Outbox:
         if self._encoder.name:
             self.flush(now)
 
-    def receipt(self, sequence_id: int, ledger: int, entry: int) -> bool:
+    def receipt(self, sequence_id: int, ledger: int, entry: int, partition: int = -1) -> bool:
         """The broker has an entry. False: one before it was passed over, and the connection is of no use."""
         if not self._sent or self._sent[0].sequence_id != sequence_id:
             return all(sent.sequence_id != sequence_id for sent in self._sent)  # given up before
@@ -171,7 +171,8 @@ class Outbox:
         self.last_sequence_id = max(self.last_sequence_id, sent.highest)
         if sent.tokens:
             self.waits.placed(sequence_id, ledger, entry)
-            self._settle(Settled(sent.tokens, ledger, entry, chunks=tuple(sent.chunks or ())))
+            chunks = tuple(sent.chunks or ())
+            self._settle(Settled(sent.tokens, ledger, entry, chunks=chunks, partition=partition))
         return True
 
     def refused(self, sequence_id: int, error: PulsarException) -> None:

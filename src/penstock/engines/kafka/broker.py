@@ -22,6 +22,7 @@ from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.partitioning import Partitioner
 from penstock.model.policy import NamespacePolicies, ProducerOptions, TopicPolicies
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
@@ -80,6 +81,7 @@ class KafkaBroker:
             )
         self.cluster = KafkaCluster(settings)
         self.settings = own
+        self.partitioner = Partitioner(settings.partitioner)
         self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
@@ -148,7 +150,9 @@ class KafkaBroker:
             self._replies.replies,
             registry,
             RetentionTimes(self.cluster.admin.configs, clock, settings.learned_ms),
+            self.topics,
             bytes_max=own.max_message_bytes,
+            partitioner=self.partitioner,
         )
         self.staging = open_staging(
             self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks

@@ -57,7 +57,10 @@ class Producer:
         self._versions = AskedVersions(lambda schema: publishing.schemas.get_or_create(name, schema))
         self._numbers = Numbers()
         self._numbers.next = options.initial_sequence_id + 1
-        self._router = Router(len(topics), options.routing, options.hashing)
+        self._router = Router(len(topics), options.routing, options.partitioner or publishing.partitioner)
+        self._places_keys = (
+            options.places_keys and name.partition >= 0 and publishing.partitioner.hashes_bytes
+        )
         self._turns = Turns(self._router, LoopClock())
 
     # -- coming and going
@@ -85,8 +88,8 @@ class Producer:
             topic.producers[self.name] = self
 
     def grow(self, topics: Sequence[KafkaTopic]) -> None:
-        """The topic has more partitions now: publish to them too."""
-        if len(topics) > len(self._logs) and not self.closed:
+        """The topic has more partitions now: publish to them too, unless this is a producer of one partition."""
+        if self._topic.partition < 0 and len(topics) > len(self._logs) and not self.closed:
             for topic in topics[len(self._logs) :]:
                 topic.producers[self.name] = self
             self.topics = self._logs = topics
@@ -151,12 +154,12 @@ class Producer:
                     raise _too_large(len(message.payload), bytes_max)
                 if message.deliver_at:
                     await self._publishing.check_delay(kafka, message.deliver_at, now)
+                record = record_of(message, name, numbered=given or bool(name), framing=framing)
                 partition = (
                     0
                     if alone and message.partition is None
-                    else self._router.choose(message.key, message.partition)
+                    else self._router.choose(message.key, message.partition, record.key)
                 )
-                record = record_of(message, name, numbered=given or bool(name), framing=framing)
             except PenstockError as error:
                 results[place] = error
             else:
@@ -187,15 +190,17 @@ class Producer:
         return placed
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
-        """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's."""
+        """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's, whose partition
+        may be another one than this producer's (`ProducerOptions.places_keys`)."""
         await self._room()
-        if any(item.request is not None for item in items):
-            try:
+        try:
+            if any(item.request is not None for item in items):
                 await self._publishing.replies.listen(self._topic.namespace_name)
-            except PenstockError as error:
-                for item in items:
-                    item.settle(error)
-                return [error] * len(items)
+            keyed = self._publishing.keyed_places(self._logs[0]) if self._places_keys else None
+        except PenstockError as error:
+            for item in items:
+                item.settle(error)
+            return [error] * len(items)
         places: list[range] = []
         results: list[Result | None] = []
         posting = Posting(results)
@@ -214,11 +219,18 @@ class Producer:
                 results.append(error)
             else:
                 for record in records:
-                    posting.add(0, len(results), record)
-                    results.append(None)
+                    try:
+                        place = 0 if keyed is None else await keyed.of(record.key)
+                    except PenstockError as error:
+                        results.append(error)
+                    else:
+                        posting.add(place, len(results), record)
+                        results.append(None)
             self.last_sequence_id = max(self.last_sequence_id, content.sequence_id)
             places.append(range(first, len(results)))
-        self.published += await posting.post(self._logs, self._publishing.records)
+        self.published += await posting.post(
+            self._logs if keyed is None else keyed.logs, self._publishing.records
+        )
         for item, own in zip(items, places, strict=True):
             failed = [one for one in results[own.start : own.stop] if isinstance(one, PenstockError)]
             item.settle(failed[0] if failed else results[own.start] or _internal_error())

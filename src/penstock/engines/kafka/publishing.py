@@ -1,6 +1,6 @@
 """Records of one call on their way to the partitions of a topic, and what all producers of a process share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import cast
 
@@ -8,12 +8,13 @@ from penstock.broker.producer import Placement, Request, Result
 from penstock.broker.schemas import Schemas
 from penstock.engines.shared.remote_requests import Request as RemoteRequest
 from penstock.engines.shared.replies import Replies
-from penstock.engines.shared.routing import Router
+from penstock.engines.shared.routing import Router, partition_of_bytes
 from penstock.model.entry import NewEntry
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.model.partitioning import Partitioner
 from penstock.runtime.clock import Clock, LoopClock
 from penstock.runtime.tasks import finished
 
@@ -24,6 +25,7 @@ from .headers import schema_header
 from .records import records_of
 from .retention_times import RetentionTimes
 from .topic import KafkaTopic
+from .topics import KafkaTopics
 
 _CLOCK = LoopClock()
 
@@ -38,14 +40,18 @@ class Publishing:
         replies: Replies,
         framings: Framings | None,
         retention: RetentionTimes,
+        topics: KafkaTopics,
         *,
         bytes_max: int,
+        partitioner: Partitioner,
     ) -> None:
         self.records = records
         self.schemas = schemas
         self.replies = replies
         self.bytes_max = bytes_max
         self.check_delay = retention.check_delay
+        self.partitioner = partitioner
+        self._topics = topics
         self.framings = framings  # where there is a schema registry
 
     async def framing(self, topic: TopicName, versions: Iterable[int | None]) -> Framing | None:
@@ -70,6 +76,10 @@ class Publishing:
                 return records_of(entry, numbered=numbered, framing=framing)
             except UnknownVersion as unknown:
                 versions.append(unknown.version)
+
+    def keyed_places(self, log: KafkaTopic) -> "KeyedPlaces":
+        """The partitions of records that a client of Pulsar's protocol sent to one partition of a topic."""
+        return KeyedPlaces(log, self._topics, self.partitioner)
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
         """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
@@ -102,8 +112,13 @@ class Publishing:
         if topic.rates.publish is not None:
             await topic.rates.publish.admit(len(values), sum([len(value or b"") for value in values]))
         began = _CLOCK.monotonic_ms()
-        sent = self.records.send_values((topic.place.topic, topic.place.partition), values, headers)
+        at = topic.place.topic, topic.place.partition
+        sent = self.records.send_values(at, values, headers)
         outcomes = await finished(sent.future)
+        if _unknown(outcomes):
+            await self.records.refresh(topic.place.topic)
+            sent = self.records.send_values(at, values, headers)
+            outcomes = await finished(sent.future)
         stored = (
             [one for one in outcomes if isinstance(one, int)] if sent.failed else cast(list[int], outcomes)
         )
@@ -120,6 +135,34 @@ class Publishing:
             topic.name.partition,
         )  # other producers published between them, or some failed
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
+
+
+class KeyedPlaces:
+    """The partitions of the records of one call that came for `log`: with a key where Kafka's clients place it, else `log`.
+
+    Pulsar's clients choose partitions by hashes that no client of Kafka has. `logs` are the partitions so far, by number.
+    """
+
+    def __init__(self, log: KafkaTopic, topics: KafkaTopics, partitioner: Partitioner) -> None:
+        self.own = log.name.partition
+        self.logs = {self.own: log}
+        self._topics = topics
+        self._partitioner = partitioner
+        self._base = log.name.base
+        self._count = topics.partitions(self._base)
+        self._numbers: dict[bytes, int] = {}
+
+    async def of(self, key: bytes | None) -> int:
+        """The number of a record's partition. Raises UNAVAILABLE, and as `Topics.get`."""
+        if key is None:
+            return self.own
+        number = self._numbers.get(key)
+        if number is None:
+            number = partition_of_bytes(self._partitioner, key, self._count)
+            if number not in self.logs:
+                self.logs[number] = await self._topics.get(self._base.of_partition(number), create=False)
+            self._numbers[key] = number
+        return number
 
 
 class Turns:
@@ -162,7 +205,9 @@ class Posting:
         records.append(record)
         self._places[partition].append(place)
 
-    async def post(self, topics: Sequence[KafkaTopic], producer: RecordProducer) -> int:
+    async def post(
+        self, topics: Sequence[KafkaTopic] | Mapping[int, KafkaTopic], producer: RecordProducer
+    ) -> int:
         """Send all, and set each one's result when it is known; returns how many were stored."""
         began = _CLOCK.monotonic_ms()
         sent = []
@@ -181,6 +226,10 @@ class Posting:
         stored = 0
         for topic, partition, one in sent:
             outcomes = await finished(one.future)
+            if _unknown(outcomes):
+                await producer.refresh(topic.place.topic)
+                again = producer.send((topic.place.topic, topic.place.partition), self._records[partition])
+                outcomes = await finished(again.future)
             count = self._settle(topic, partition, outcomes)
             if count:
                 took_ms = _CLOCK.monotonic_ms() - began
@@ -202,3 +251,10 @@ class Posting:
         if stored:
             topic.stored(last + 1)
         return stored
+
+
+def _unknown(outcomes: Sequence[int | PenstockError]) -> bool:
+    """Whether librdkafka does not know a partition, which was added a moment ago."""
+    return all(
+        isinstance(one, PenstockError) and one.kind is ErrorKind.PARTITION_NOT_FOUND for one in outcomes
+    )

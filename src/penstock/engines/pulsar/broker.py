@@ -24,6 +24,7 @@ from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_subscription
+from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
@@ -52,6 +53,7 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     writes = None
+    partitioner = Partitioner.JAVA
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock

@@ -14,6 +14,7 @@ from penstock.engines.shared.routing import Router
 from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.partitioning import Partitioner
 from penstock.model.schema import SchemaInfo
 
 from .acting import ActingCluster
@@ -54,7 +55,7 @@ class Partitions:
         self.name = options.name  # "" until the cluster has given one
         self.topics: Sequence[PulsarTopic] = ()
         self.numbers = Numbers()
-        self.router = Router(1, options.routing, options.hashing)
+        self.router = Router(1, options.routing, options.partitioner or Partitioner.JAVA)
         self._cluster = cluster
         self._catalog = topics
         self._schemas = schemas

@@ -139,6 +139,9 @@ class Schemas:
             raise _no_version(topic, number)
         return found
 
+    async def key_prefix(self, topic: TopicName, number: int) -> bytes:
+        return b""
+
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
         known = self._known(topic)
         if known.versions.get(number) is None:

@@ -94,6 +94,9 @@ class Schemas:
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         return self._numbered(topic, number, self.all(topic, deleted=True))
 
+    async def key_prefix(self, topic: TopicName, number: int) -> bytes:
+        return b""
+
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
         return self.version(topic, number)
 

@@ -4,31 +4,43 @@ import random
 from typing import Final
 
 from penstock.broker.names import check_partition
-from penstock.model.hashing import java_string_hash, murmur3_32
-from penstock.model.policy import Hashing, Routing
+from penstock.model.partitioning import Partitioner, hash_of_bytes, hash_of_text
+from penstock.model.policy import Routing
 
 # The system's: the state of the `random` module belongs to the application, which may seed it or watch it.
 _RANDOM: Final = random.SystemRandom()
 
 
-class Router:
-    """Chooses among `count` partitions, as Pulsar's clients do: by number, by key, or in turn."""
+def partition_of_bytes(partitioner: Partitioner, key: bytes, count: int) -> int:
+    """The partition, among `count`, of a record's key, as Kafka's clients choose it."""
+    return hash_of_bytes(partitioner, key) % count
 
-    def __init__(self, count: int, routing: Routing, hashing: Hashing) -> None:
+
+class Router:
+    """Chooses among `count` partitions: by number, by key as the partitioner says, or in turn."""
+
+    def __init__(self, count: int, routing: Routing, partitioner: Partitioner) -> None:
         self.count = count
-        self._murmur = hashing is Hashing.MURMUR3_32
+        self._partitioner = partitioner
+        self._hashes_bytes = partitioner.hashes_bytes
         self._in_turn = routing is Routing.ROUND_ROBIN
         self._next = _RANDOM.randrange(count)
 
-    def choose(self, key: str | None, partition: int | None) -> int:
-        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
+    def choose(self, key: str | None, partition: int | None, record_key: bytes | None = None) -> int:
+        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there.
+
+        `record_key` is the key's bytes as Kafka gets them, where they may differ from the text's.
+        """
         if partition is not None:
             check_partition(partition, self.count)
             return partition
         if self.count == 1:
             return 0
         if key is not None:
-            return (murmur3_32(key.encode()) if self._murmur else java_string_hash(key)) % self.count
+            if self._hashes_bytes:
+                data = key.encode() if record_key is None else record_key
+                return partition_of_bytes(self._partitioner, data, self.count)
+            return hash_of_text(self._partitioner, key) % self.count
         chosen = self._next
         if self._in_turn:
             self._next = (chosen + 1) % self.count

@@ -11,11 +11,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from penstock.codec import key_value_parts
 from penstock.codec.avro.types import Named
 from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
+from penstock.model.schema import STRING_SCHEMA, KeyValueEncoding, SchemaInfo, SchemaType
 from penstock.pipeline.decode.shapes import arrow_type
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.calls import Caller
@@ -76,6 +77,13 @@ class Encoding(msgspec.Struct, dict=True):
         """The messages' keys, where the schema keeps them there: key/value, SEPARATED. Else None."""
         keys = self._compiled(column.type)[1]
         return None if keys is None else keys(column)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the schema keeps the messages' keys apart from their payloads."""
+        if self.schema.type is not SchemaType.KEY_VALUE:
+            return False
+        return key_value_parts(self.schema)[2] is KeyValueEncoding.SEPARATED
 
     def _compiled(self, arrow: pa.DataType) -> Any:
         compiled = self.__dict__.setdefault("_encoders", {})

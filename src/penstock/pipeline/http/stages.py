@@ -5,7 +5,8 @@ knows a part, a commit and (with `deduplicate`) an entry that it has.
 """
 
 import json
-from collections.abc import Sequence
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 from penstock.client.access import Access
 from penstock.client.paths import quoted
 from penstock.model.names import TopicName
+from penstock.model.partitioning import Partitioner
 
 from .calls import JSON, Calls
 from .retry import retrying
@@ -22,11 +24,18 @@ TIMEOUT_S: Final = 60.0  # without a byte from the server
 RETRY_S: Final = 120.0  # how long a server may be away: a restart, with a store to be recovered
 
 
-class Opened(NamedTuple):
-    """Topics and how many partitions each has (0: none), how large a part and a message may be, and whether parts can be
-    staged."""
+class OpenedTopic(NamedTuple):
+    """How many partitions a topic has (0: none), how keys choose among them, and what precedes a key's bytes as they are hashed."""
 
-    partitions: dict[TopicName, int]
+    partitions: int
+    partitioner: Partitioner = Partitioner.JAVA
+    key_prefix: bytes = b""
+
+
+class Opened(NamedTuple):
+    """Topics, how large a part and a message may be, and whether parts can be staged."""
+
+    topics: dict[TopicName, OpenedTopic]
     part_bytes_max: int
     message_bytes_max: int
     staged: bool = True
@@ -39,6 +48,12 @@ class StageCount(NamedTuple):
     parts: int
     messages: int
     size_bytes: int
+
+
+def _opened(answer: Mapping[str, Any]) -> OpenedTopic:
+    """A topic of an answer; servers before this version do not name the partitioner."""
+    partitioner = Partitioner(answer.get("partitioner", Partitioner.JAVA.value))
+    return OpenedTopic(answer["partitions"], partitioner, b64decode(answer.get("key_prefix", "")))
 
 
 class Stages:
@@ -60,11 +75,19 @@ class Stages:
         """Let go of the connection."""
         self._calls.close()
 
-    def open_topics(self, topics: Sequence[TopicName]) -> Opened:
-        """Have the topics made, where the server makes topics. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
-        answer = self._json("POST", "/stages", {"topics": [str(topic) for topic in topics]})
+    def open_topics(
+        self, topics: Sequence[TopicName], key_versions: Mapping[TopicName, int] | None = None
+    ) -> Opened:
+        """Have the topics made, where the server makes topics. Raises TOPIC_NOT_FOUND, FORBIDDEN.
+
+        `key_versions` are versions of topics' schemas that keys are encoded by.
+        """
+        body: dict[str, Any] = {"topics": [str(topic) for topic in topics]}
+        if key_versions:
+            body["key_versions"] = {str(topic): version for topic, version in key_versions.items()}
+        answer = self._json("POST", "/stages", body)
         return Opened(
-            {TopicName.parse(each["topic"]): each["partitions"] for each in answer["topics"]},
+            {TopicName.parse(each["topic"]): _opened(each) for each in answer["topics"]},
             answer["max_part_bytes"],
             answer["max_message_bytes"],
             answer.get("staged", True),

@@ -33,10 +33,12 @@ _ORIGIN: Final = {
 
 
 class Keys(NamedTuple):
-    """Keys as they go out: text, or base64 of bytes that are none (`encoded` says which rows)."""
+    """Keys as they go out: text, or base64 of bytes that are none (`encoded` says which rows). `content` are their bytes, where
+    they differ from the texts."""
 
     texts: Any
     encoded: Mask | None = None
+    content: Any = None
 
 
 class Columns(NamedTuple):
@@ -107,7 +109,7 @@ def encoded_keys(column: Any, *, text_as_it_is: bool = False) -> Keys:
     keys = column.to_pylist()
     encoded = [key is not None and not (text_as_it_is and _is_text(key)) for key in keys]
     texts = [b64encode(key) if coded else key for key, coded in zip(keys, encoded, strict=True)]
-    return Keys(pa.array(texts, pa.binary()), np.array(encoded, np.bool_))
+    return Keys(pa.array(texts, pa.binary()), np.array(encoded, np.bool_), binary.as_binary(column))
 
 
 def _is_text(key: bytes) -> bool:

@@ -161,10 +161,11 @@ class Task:
 
     def _target(self, topic: TopicName, encoding: "Encoding | None", suffix: str = "") -> Target:
         identity = self._identity
-        opened = self._entry_writer.stages.open_topics([topic])
+        versions = {topic: encoding.schema_version} if encoding is not None and encoding.has_keys else None
+        opened = self._entry_writer.stages.open_topics([topic], versions)
         return Target(
             topic,
-            opened.partitions[topic],
+            opened.topics[topic],
             encoding,
             producer=f"spark-{identity.writer}-{identity.partition}{suffix}",
             batch=identity.batch,

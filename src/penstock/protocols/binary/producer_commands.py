@@ -6,6 +6,7 @@ from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName, check_subscription
+from penstock.model.partitioning import PARTITIONER_CLIENT, PARTITIONER_PROPERTY
 from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
@@ -79,12 +80,14 @@ async def _create(session: Session, command: pb.CommandProducer) -> None:
 
 
 def _options(session: Session, command: pb.CommandProducer) -> ProducerOptions:
+    properties = {pair.key: pair.value for pair in command.metadata}
     return ProducerOptions(
         name=command.producer_name,
         access_mode=AccessMode(int(command.producer_access_mode)),
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
         returning=bool(command.producer_name) and not command.user_provided_producer_name,
-        properties={pair.key: pair.value for pair in command.metadata},
+        properties=properties,
+        places_keys=properties.get(PARTITIONER_PROPERTY) != PARTITIONER_CLIENT,
         client=session.client,
     )
 

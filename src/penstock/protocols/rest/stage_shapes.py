@@ -7,6 +7,7 @@ from msgspec import Meta, Struct, convert
 from penstock.broker import staging
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.model.partitioning import Partitioner
 from penstock.model.stage import Commit, Span
 
 T = TypeVar("T")
@@ -22,13 +23,21 @@ class OpenRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Topics that are about to be published to; those that are missing are made, as the server is configured."""
 
     topics: Annotated[list[str], Meta(max_length=10_000)]
+    # By topic, the version of its schema that keys are encoded by: of key and value, SEPARATED.
+    key_versions: Annotated[dict[str, int], Meta(max_length=10_000)] = {}
 
 
-class OpenTopic(Struct, kw_only=True):
-    """A topic and how many partitions it has, 0 for one without."""
+class OpenTopic(Struct, kw_only=True, omit_defaults=True):
+    """A topic, how many partitions it has (0: none), and the `partitioner` by which a key chooses one of them.
+
+    `murmur2`, `crc32` and `fnv1a` hash the bytes of the key, `java` and `murmur3` its text, which is base64 of bytes. With
+    `key_prefix` (base64), the bytes are preceded by it: a schema registry's framing, if the request names the version.
+    """
 
     topic: str
     partitions: int
+    partitioner: Partitioner
+    key_prefix: str = ""
 
 
 class OpenAnswer(Struct, kw_only=True):

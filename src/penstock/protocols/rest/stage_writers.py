@@ -1,5 +1,6 @@
 """The writers that stage (docs/decisions/0018): which there are, what is known of one, and the topics they begin with."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final
 
@@ -93,7 +94,13 @@ async def writers(context: ServerContext, caller: Caller, names: Names, exchange
     summary="Name the topics that are about to be published to, staged or at once.",
     request=OpenRequest,
     answer=OpenAnswer,
-    errors=(*JSON, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.TOPIC_TERMINATED),
+    errors=(
+        *JSON,
+        ErrorKind.TOPIC_NOT_FOUND,
+        ErrorKind.PARTITION_NOT_FOUND,
+        ErrorKind.TOPIC_TERMINATED,
+        ErrorKind.SCHEMA_NOT_FOUND,
+    ),
 )
 async def open_topics(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> OpenAnswer:
     wanted = await exchange.json(_open_request, context.limits.max_request_bytes)
@@ -102,10 +109,19 @@ async def open_topics(context: ServerContext, caller: Caller, names: Names, exch
         caller.may_produce(name)
     topics = context.broker.topics
     found: list[OpenTopic] = []
-    for name in given:
+    for text, name in zip(wanted.topics, given, strict=True):
         for topic in await topics.all_of(name):
             topic.check_open()
-        found.append(OpenTopic(topic=str(name), partitions=topics.partitions(name)))
+        version = wanted.key_versions.get(text)
+        prefix = b"" if version is None else await context.broker.schemas.key_prefix(name, version)
+        found.append(
+            OpenTopic(
+                topic=str(name),
+                partitions=topics.partitions(name),
+                partitioner=context.broker.partitioner,
+                key_prefix=b64encode(prefix).decode(),
+            )
+        )
     return OpenAnswer(
         topics=found,
         staged=Capability.STAGED_PUBLISH in context.broker.capabilities,

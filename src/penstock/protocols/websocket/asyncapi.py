@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.model.policy import Hashing, Routing, SubscriptionType
+from penstock.model.policy import Routing, SubscriptionType
 
 from .frames import Answer, ConsumerCommand, ConsumerMessage, ProducerAck, ProducerMessage, ProducerReply
-from .parameters import Compression, InitialPosition, SubscriptionMode
+from .parameters import Compression, Hashing, InitialPosition, SubscriptionMode
 
 _REF: Final = "#/components/schemas/{name}"
 
@@ -36,7 +36,11 @@ _TOKEN: Final = {"token": _text("for clients that cannot send an Authorization h
 PRODUCER_QUERY: Final[dict[str, Schema]] = {
     "producerName": _text("chosen by the broker where it is missing; 409 when it is taken"),
     "initialSequenceId": _integer(-1, "the first message gets the next one"),
-    "hashingScheme": _choice(Hashing, Hashing.JAVA_STRING),
+    "hashingScheme": {
+        "type": "string",
+        "enum": [member.value for member in Hashing],
+        "description": "by default JavaStringHash; before Kafka what engine.partitioner says",
+    },
     "messageRoutingMode": _choice(Routing, Routing.SINGLE),
     "sendTimeoutMillis": _integer(30_000, "0: none"),
     "batchingEnabled": _flag("whether neighbours may share an entry"),

@@ -8,14 +8,8 @@ import msgspec
 from penstock.model.message import EncryptionKey
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName
-from penstock.model.policy import (
-    ConsumerOptions,
-    DeadLetter,
-    Hashing,
-    ProducerOptions,
-    Routing,
-    SubscriptionType,
-)
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ConsumerOptions, DeadLetter, ProducerOptions, Routing, SubscriptionType
 
 from .encryption import parse_keys
 from .upgrade import Query, bad
@@ -36,6 +30,20 @@ class Compression(Enum):
     ZLIB = "ZLIB"
     ZSTD = "ZSTD"
     SNAPPY = "SNAPPY"
+
+
+class Hashing(Enum):
+    """How a key finds its partition (hashingScheme)."""
+
+    JAVA_STRING = "JavaStringHash"
+    MURMUR3_32 = "Murmur3_32Hash"
+
+
+_PARTITIONERS: Final = {
+    None: None,
+    Hashing.JAVA_STRING: Partitioner.JAVA,
+    Hashing.MURMUR3_32: Partitioner.MURMUR3,
+}
 
 
 class SubscriptionMode(Enum):
@@ -87,7 +95,7 @@ def producer_parameters(query: Query) -> ProducerParameters:
         name=query.name("producerName"),
         initial_sequence_id=query.long("initialSequenceId", -1),
         encrypted=bool(keys),
-        hashing=query.choice("hashingScheme", Hashing, Hashing.JAVA_STRING),
+        partitioner=_PARTITIONERS[query.choice("hashingScheme", Hashing, None)],
         # CustomPartition is accepted and does what the default does, as in Pulsar.
         routing=query.choice("messageRoutingMode", Routing, Routing.SINGLE),
     )

@@ -20,6 +20,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName, check_subscription
 
 E = TypeVar("E", bound=Enum)
+D = TypeVar("D")
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _INT_MAX: Final = 2**31 - 1
@@ -150,7 +151,7 @@ class Query:
             raise bad(f"{name} needs to be >= {least}")
         return value
 
-    def choice(self, name: str, kind: type[E], default: E) -> E:
+    def choice(self, name: str, kind: type[E], default: D) -> E | D:
         """One of an enumeration, by its exact value."""
         text = self._values.get(name)
         if text is None:

@@ -17,7 +17,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import Hashing, Routing
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import Routing
 from penstock.testing.clock import ManualClock
 
 NAME = TopicName.parse("orders-partition-2")
@@ -27,9 +28,15 @@ FAILED = PenstockError(ErrorKind.UNAVAILABLE, "not in time")
 class Records:
     """Takes values; their outcomes are given."""
 
-    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, outcomes: Sequence[Outcome], refreshed: Sequence[Outcome] = ()) -> None:
+        """`refreshed`: those after librdkafka was told to ask for the topic's partitions."""
         self.outcomes = list(outcomes)
         self.sent: list[tuple[object, object]] = []
+        self._refreshed = list(refreshed)
+
+    async def refresh(self, topic: str) -> None:
+        assert topic == "orders"
+        self.outcomes = self._refreshed
 
     def send_values(self, at: object, values: Sequence[object], headers: Iterable[object]) -> Any:
         assert at == ("orders", 2)
@@ -38,6 +45,9 @@ class Records:
         future.set_result(self.outcomes)
         failed = any(isinstance(one, PenstockError) for one in self.outcomes)
         return SimpleNamespace(future=future, failed=failed, size=10 * len(values))
+
+
+UNKNOWN = PenstockError(ErrorKind.PARTITION_NOT_FOUND, "added a moment ago")
 
 
 class Topic:
@@ -77,7 +87,9 @@ async def publish(
         nothing,
         framings,
         cast(Any, SimpleNamespace(check_delay=None)),
+        nothing,
         bytes_max=100,
+        partitioner=Partitioner.MURMUR2,
     )
     return await publishing.plain(NAME.base, cast(Any, topic), payloads, version)
 
@@ -129,7 +141,7 @@ async def test_values_are_framed_where_there_is_a_registry() -> None:
 
 def test_what_is_published_within_a_moment_goes_to_one_partition() -> None:
     clock = ManualClock()
-    turns = Turns(Router(3, Routing.ROUND_ROBIN, Hashing.MURMUR3_32), clock)
+    turns = Turns(Router(3, Routing.ROUND_ROBIN, Partitioner.MURMUR3), clock)
     found = []
     for _ in range(4):
         found.append(turns.next())
@@ -137,3 +149,15 @@ def test_what_is_published_within_a_moment_goes_to_one_partition() -> None:
         clock.turn(LINGER_MS)
     first = found[0]
     assert found == [first, (first + 1) % 3, (first + 2) % 3, first]
+
+
+async def test_a_partition_that_librdkafka_does_not_know_yet_is_asked_for() -> None:
+    placed = await publish(Topic(), Records([UNKNOWN] * 3, [7, 8, 9]))
+    assert isinstance(placed, Placement)
+    assert (placed.offset, placed.count) == (7, 3)
+
+
+async def test_a_partition_that_is_not_there_is_asked_for_once() -> None:
+    with pytest.raises(PenstockError) as caught:
+        await publish(Topic(), Records([UNKNOWN] * 3, [UNKNOWN] * 3))
+    assert caught.value.kind is ErrorKind.PARTITION_NOT_FOUND

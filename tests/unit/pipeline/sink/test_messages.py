@@ -15,6 +15,7 @@ from penstock.model.message import Message
 from penstock.model.names import TopicName
 from penstock.pipeline.encode import binary
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.stages import OpenedTopic
 from penstock.pipeline.sink.entries import BYTES_MAX, MESSAGES_MAX, BatchBuilder
 from penstock.pipeline.sink.messages import columns_of, payloads
 from penstock.pipeline.sink.target import Target
@@ -188,7 +189,7 @@ def test_entries_never_mix_versions_and_rows_stay_in_order(rows: list[tuple[int 
     logs: dict[str, list[bytes]] = {}
     target = Target(
         TopicName.parse("t"),
-        2,
+        OpenedTopic(2),
         None,
         producer="p",
         batch=0,

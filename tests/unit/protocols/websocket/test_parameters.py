@@ -8,14 +8,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import EncryptionKey
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import (
-    ConsumerOptions,
-    DeadLetter,
-    Hashing,
-    ProducerOptions,
-    Routing,
-    SubscriptionType,
-)
+from penstock.model.partitioning import Partitioner
+from penstock.model.policy import ConsumerOptions, DeadLetter, ProducerOptions, Routing, SubscriptionType
 from penstock.protocols.websocket.asyncapi import CONSUMER_QUERY, PRODUCER_QUERY, READER_QUERY
 from penstock.protocols.websocket.parameters import (
     ConsumerParameters,
@@ -48,7 +42,7 @@ def test_a_producers_parameters() -> None:
         "&maxPendingMessages=9&batchingMaxPublishDelay=10&compressionType=LZ4&unknown=x"
     )
     options = ProducerOptions(
-        name="p", initial_sequence_id=5, routing=Routing.ROUND_ROBIN, hashing=Hashing.MURMUR3_32
+        name="p", initial_sequence_id=5, routing=Routing.ROUND_ROBIN, partitioner=Partitioner.MURMUR3
     )
     assert made == ProducerParameters(options, 0, True, 7, 9)
 

@@ -22,6 +22,7 @@ from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.partitioning import Partitioner
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
@@ -45,6 +46,7 @@ class Broker:
     """
 
     capabilities = frozenset(Capability)
+    partitioner = Partitioner.JAVA
     cluster = None  # it is its own
     journals = None  # of a cluster
 

@@ -13,6 +13,7 @@ from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID
+from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
@@ -62,7 +63,7 @@ class Producer:
         self._versions = AskedVersions(version_of)
         self._requests = requests
         self._topic = topic
-        self._router = Router(len(self.topics), options.routing, options.hashing)
+        self._router = Router(len(self.topics), options.routing, options.partitioner or Partitioner.JAVA)
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
         self._next_sequence = self.last_sequence_id + 1

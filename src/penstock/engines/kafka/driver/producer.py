@@ -5,6 +5,7 @@ their way: a thread that asked would need the interpreter's lock once for each r
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -13,12 +14,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Locks
 
 from .clients import Clients
 from .errors import engine_error, error_of
 from .record import At, Header, NewRecord
 from .sent import AnySent, Sent, SentValues
-from .threads import aside
+from .threads import aside, in_thread
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
@@ -35,6 +37,8 @@ REFUSALS: Final = (
     ValueError,
     TypeError,
 )  # of librdkafka's, for a record that it does not take
+REFRESH_S: Final = 5.0  # for the partitions of a topic
+REFRESHED_MAX: Final = 1_000
 CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
 _NO_HEADERS: Final[Iterable[list[Header] | None]] = repeat(None)
@@ -68,6 +72,8 @@ class RecordProducer:
         self._line = asyncio.Lock()
         self._less = asyncio.Event()
         self._closed = False
+        self._refreshing: Locks[str] = Locks()
+        self._refreshed: dict[str, float] = {}  # when, by the loop's time
 
     # -- out
 
@@ -140,6 +146,19 @@ class RecordProducer:
             sent.refuse_from(place, self._refusal(error, topic))
         self._ask_soon()
         return sent
+
+    async def refresh(self, topic: str) -> None:
+        """Learn the partitions of a topic now: librdkafka refuses one that was added since it last asked. Never fails."""
+        asked = self._loop.time()
+        async with self._refreshing.hold(topic):
+            made = self._made
+            if made is None or self._refreshed.get(topic, 0.0) > asked:
+                return
+            with contextlib.suppress(KafkaException):
+                await in_thread(made.list_topics, topic, REFRESH_S)
+            if len(self._refreshed) >= REFRESHED_MAX:
+                self._refreshed.clear()
+            self._refreshed[topic] = self._loop.time()
 
     def _begin(self, sent: AnySent) -> None:
         self._bytes += sent.held

@@ -76,6 +76,10 @@ class RegistrySchemas(Schemas):
             await self._learning.find(held, number)
         return self.version(topic, number)
 
+    async def key_prefix(self, topic: TopicName, number: int) -> bytes:
+        await self.find_version(topic, number)
+        return self.framing(topic).frame(b"", None, number)[0] or b""
+
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         held = self._learning.topic(topic)
         found = held.newest if number is None else held.known(number)
