@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from penstock.broker.capability import Capability
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.storage_health import StorageHealth
@@ -22,7 +23,7 @@ from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ProducerOptions
+from penstock.model.policy import NamespacePolicies, ProducerOptions, TopicPolicies
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
@@ -93,6 +94,11 @@ class KafkaBroker:
             settings.replication_factor,
             once=(schemas_module.KIND, beginnings.KIND),
             failures=self.failures,
+            fields={
+                namespaces_module.KIND: NamespacePolicies.__struct_fields__,
+                namespaces_module.TENANT: TenantInfo.__struct_fields__,
+                policies_module.KIND: TopicPolicies.__struct_fields__,
+            },
         )
         reader = self.documents.reader
         self.namespaces = KafkaNamespaces(

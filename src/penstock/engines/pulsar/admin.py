@@ -47,6 +47,7 @@ _KINDS: Final = {
     412: ErrorKind.BAD_PARAMETER,
     422: ErrorKind.BAD_PARAMETER,
     429: ErrorKind.TOO_MANY_REQUESTS,
+    500: ErrorKind.UNAVAILABLE,  # a broker failed, as one does that starts or has too few bookies
     501: ErrorKind.NOT_SUPPORTED,
     502: ErrorKind.UNAVAILABLE,
     503: ErrorKind.UNAVAILABLE,

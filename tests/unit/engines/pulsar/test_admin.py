@@ -72,7 +72,7 @@ async def test_a_redirect_keeps_method_body_query_and_credentials(url: str, meth
         ("/status/html/401", ErrorKind.UNAVAILABLE, "the credentials of this server (engine.token)"),
         ("/status/404", ErrorKind.NOT_FOUND, "r"),
         ("/status/412", ErrorKind.BAD_PARAMETER, "r"),
-        ("/status/500", ErrorKind.INTERNAL, "r"),
+        ("/status/500", ErrorKind.UNAVAILABLE, "r"),
     ],
 )
 async def test_refusals(url: str, path: str, kind: ErrorKind, text: str) -> None:
@@ -91,7 +91,7 @@ async def test_refusals(url: str, path: str, kind: ErrorKind, text: str) -> None
         (412, "Topic name is not valid", ErrorKind.BAD_PARAMETER),
         (412, "Failed to find ownership for topic:persistent://a/b/c", ErrorKind.UNAVAILABLE),
         (503, "Service Unavailable", ErrorKind.UNAVAILABLE),
-        (500, "Server error", ErrorKind.INTERNAL),
+        (500, "Not enough non-faulty bookies available", ErrorKind.UNAVAILABLE),
     ],
 )
 def test_kinds_of_refusals(status: int, reason: str, kind: ErrorKind) -> None:

@@ -11,13 +11,16 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from penstock.engines.shared.versions import Withheld
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import Format, version_of
 
 from .config import Properties
 from .errors import engine_error
 from .threads import in_thread
 
-Row = tuple[str, bytes | None]  # a key and its value; None: it is deleted
+# A key and its value; None: it is deleted, `Withheld`: its version is not known here.
+Row = tuple[str, bytes | None]
 
 POLL_S: Final = 0.2  # how soon the thread sees that it is to end
 AT_ONCE: Final = 1000
@@ -26,7 +29,10 @@ AGAIN_S: Final = 1.0  # until reading is tried again, as after the topic was mad
 
 class CompactedTopic:
     """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order;
-    `failing` with the reason while nothing can be read, and with None once it can again."""
+    `failing` with the reason while nothing can be read, and with None once it can again.
+
+    `format_of` is that of a row's value, by its key: what is written names its version.
+    """
 
     def __init__(
         self,
@@ -34,6 +40,7 @@ class CompactedTopic:
         topic: str,
         timeout_s: float,
         changed: Callable[[list[Row]], None],
+        format_of: Callable[[str], Format],
         wait_ms: int = 500,
         failing: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
@@ -41,6 +48,7 @@ class CompactedTopic:
         self._topic = topic
         self._timeout_s = timeout_s
         self._changed = changed
+        self._format_of = format_of
         self._wait_ms = wait_ms
         self._failing = failing
         self._ending = Event()
@@ -82,7 +90,10 @@ class CompactedTopic:
 
         try:
             for key, value in rows:
-                self._producer.produce(self._topic, value, key.encode(), partition=0, on_delivery=delivered)
+                headers = None if value is None else self._format_of(key).headers()
+                self._producer.produce(
+                    self._topic, value, key.encode(), partition=0, on_delivery=delivered, headers=headers
+                )
         except (KafkaException, BufferError) as error:
             if isinstance(error, BufferError):
                 raise PenstockError(
@@ -147,7 +158,7 @@ class CompactedTopic:
                 if first is None:
                     continue
                 records = [first, *consumer.consume(AT_ONCE, 0)]
-                rows, position = _rows(records)
+                rows, position = rows_of(records, self._format_of)
                 if position >= 0:
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
@@ -175,7 +186,7 @@ class CompactedTopic:
         self._producer = None
 
 
-def _rows(records: Sequence[Any]) -> tuple[list[Row], int]:
+def rows_of(records: Sequence[Any], format_of: Callable[[str], Format]) -> tuple[list[Row], int]:
     """What records say, and the offset after them; -1 where nothing was read."""
     rows: list[Row] = []
     position = -1
@@ -183,9 +194,18 @@ def _rows(records: Sequence[Any]) -> tuple[list[Row], int]:
         error = record.error()
         if error is None:
             position = record.offset() + 1
-            key = record.key()
-            if key is not None:
-                rows.append((key.decode(errors="replace"), record.value()))
+            if record.key() is not None:
+                key, value = record.key().decode(errors="replace"), record.value()
+                rows.append((key, value if value is None else _known(key, value, record, format_of(key))))
         elif error.code() == KafkaError._PARTITION_EOF:
             position = max(position, record.offset())  # past what compaction left out at the end
     return rows, position
+
+
+def _known(key: str, value: bytes, record: Any, format: Format) -> bytes:
+    """The value of a row, unless its version is not known."""
+    try:
+        format.check(version_of(record.headers()), key.replace("\0", " "))
+    except PenstockError as error:
+        return Withheld(error)
+    return value

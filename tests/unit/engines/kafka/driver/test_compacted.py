@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.engines.kafka.driver import compacted
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
+from penstock.model.formats import Format
 
 
 class _Record:
@@ -26,6 +27,9 @@ class _Record:
 
     def value(self) -> bytes:
         return b"value"
+
+    def headers(self) -> None:
+        """It has none."""
 
 
 class _Consumer:
@@ -71,7 +75,7 @@ async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPat
             _Record(2, b"c"),
         ]
     )
-    topic = CompactedTopic({}, "t", 30.0, rows.extend, failing=said.append)
+    topic = CompactedTopic({}, "t", 30.0, rows.extend, Format, failing=said.append)
     await topic.start(3)
     await topic.close()
     await asyncio.sleep(0)
