@@ -54,7 +54,8 @@ class Internal:
 
     def create(self, topic: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        config = {"cleanup.policy": "compact"} if partitions == 1 else {}
+        tables = (self.documents, self.parts, self.commits)
+        config = {"cleanup.policy": "compact"} if topic in tables else {}
         admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(WAIT_S)
 
     def put(self, topic: str, stored: Sequence[StoredRecord]) -> None:
