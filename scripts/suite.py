@@ -179,7 +179,7 @@ class Rerun:
 
 def main(arguments: Sequence[str]) -> int:
     if any(Path(argument.partition("::")[0]).exists() for argument in arguments):
-        return subprocess.run([*PYTEST, *arguments]).returncode
+        os.execv(PYTEST[0], [*PYTEST, *arguments])
     begun = time.monotonic()
     others = ("tests", "examples/testing", "--ignore=tests/pipeline", "--ignore=tests/clusters")
     lanes = [

@@ -47,10 +47,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--random-order", type=int, metavar="SEED", help="shuffle modules, and tests in each")
-    parser.addoption("--count", type=int, default=1, metavar="N", help="run each test N times in a row")
+    parser.addoption("--count", type=int, default=1, metavar="N", help="run each module N times in a row")
 
 
-@pytest.hookimpl(trylast=True)  # the number of the repetition is the last part of an id, and changes fastest
+@pytest.hookimpl(trylast=True)  # the number of the repetition is the last part of an id
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     count = metafunc.config.getoption("--count")
     if count > 1:
@@ -60,18 +60,33 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed = config.getoption("--random-order")
-    if seed is None:
+    seed, count = config.getoption("--random-order"), config.getoption("--count")
+    if seed is None and count == 1:
         return
     by_module: dict[object, list[pytest.Item]] = {}
     for item in items:
         by_module.setdefault(item.path, []).append(item)
-    dice = Random(seed)
     modules = list(by_module.values())
-    dice.shuffle(modules)
+    if seed is not None:
+        dice = Random(seed)
+        dice.shuffle(modules)
+        for module in modules:
+            dice.shuffle(module)
     for module in modules:
-        dice.shuffle(module)
+        module.sort(key=repetition_of)
     items[:] = [item for module in modules for item in module]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Give each repetition of a module fixtures of its own: its tests may use fixed names on a server that they share."""
+    if nextitem is not None and repetition_of(nextitem) != repetition_of(item):
+        item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]  # all but the session's
+
+
+def repetition_of(item: pytest.Item) -> int:
+    spec = getattr(item, "callspec", None)
+    return 1 if spec is None else int(spec.params.get("repetition", 1))
 
 
 @pytest.fixture(scope="session")

@@ -276,6 +276,33 @@ def test_policies_and_the_end_of_a_topic(page: Page, server: Address) -> None:
     assert gone.status_code == 404
 
 
+def test_dead_letters_that_are_refused_are_seen(page: Page, server: Address) -> None:
+    topic, letters = "/topics/public/default/refused", "persistent/public/default/refused-sub-DLQ"
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        options = {
+            "subscription_type": "Shared",
+            "initial_position": "earliest",
+            "max_redeliver_count": 0,
+            "negative_ack_redelivery_delay_ms": 0,
+        }
+        for url, body in (
+            (f"{topic}-sub-DLQ", {"messages": [{"value": "first"}]}),
+            (f"/admin/v2/{letters}/terminate", None),
+            (topic, {"messages": [{"value": "bad"}]}),
+        ):
+            assert client.post(url, json=body).status_code == 200
+        made = client.post(f"{topic}/subscription/sub", json=options).json()
+        (message,) = client.get(f"{made['base_uri']}/messages").json()["messages"]
+        given = {"type": "negative", "messageIds": [message["messageId"]]}
+        assert client.post(f"{topic}/subscription/sub/cursor", json=given).status_code == 200
+        page.goto(view("refused", "subscriptions", "?name=sub"))
+        expect(page.get_by_text("Dead letters that cannot be stored: 1")).to_contain_text("terminated")
+        page.goto("/console#/")
+        row = page.locator("tbody tr", has_text="persistent://public/default/refused sub")
+        expect(row).to_contain_text("terminated")
+        assert client.delete(f"/admin/v2/{letters}", params={"force": "true"}).status_code == 204
+
+
 def test_pipelines_show_what_they_said(page: Page, server: Address) -> None:
     event = {
         "pipeline": "sales",

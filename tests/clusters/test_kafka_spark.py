@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def publish(client: HttpClient, topic: TopicName, first: int, count: int) -> Non
         client.produce(topic, values)
 
 
-def transact(cluster: KafkaCluster, topic: TopicName, first: int, count: int, *, commit: bool) -> None:
+def transact(
+    cluster: KafkaCluster, topic: TopicName, first: int, count: int, *, commit: bool, partitions: int = 2
+) -> None:
     """Write records in a transaction, as any producer of Kafka's does: its marker takes an offset of each partition."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": uuid4().hex, "linger.ms": 5}
@@ -75,7 +78,7 @@ def transact(cluster: KafkaCluster, topic: TopicName, first: int, count: int, *,
     producer.init_transactions(60)
     producer.begin_transaction()
     for number in range(first, first + count):
-        producer.produce(topic.local, str(number).encode(), partition=number % 2)
+        producer.produce(topic.local, str(number).encode(), partition=number % partitions)
     producer.flush(60)
     if commit:
         producer.commit_transaction(60)
@@ -118,10 +121,50 @@ def test_a_topic_with_gaps_is_a_table(
         row.offset for row in rows if row.partition == 0 and row.offset >= middle
     )
     since = max(row.timestamp for row in rows)
-    late = read(spark, server, topic, startingTimestamp=int(since.timestamp() * 1000)).count()
-    assert late == len(
-        [row for row in rows if row.timestamp >= since.replace(microsecond=since.microsecond // 1000 * 1000)]
-    )
+    at = int(since.timestamp() * 1000)
+    late = read(spark, server, topic, startingTimestamp=at).collect()
+    # The marker of a transaction has the broker's time, which may be later than that of messages behind it.
+    assert {(row.partition, row.offset) for row in late} >= {
+        (row.partition, row.offset) for row in rows if row.timestamp >= since
+    }
+    early = read(spark, server, topic, endingTimestamp=at).collect()
+    assert sorted(int(row.value) for row in early + late) == list(range(200))
+
+
+def test_a_time_is_a_position_where_times_do_not_rise(
+    server: Address,
+    client: HttpClient,
+    spark: SparkSession,  # noqa: F811
+    kafka_cluster: KafkaCluster,
+) -> None:
+    topic = new_topic(client, 1)
+    begun = time.time_ns() // 1_000_000 - 60_000
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap})
+
+    def produce(*seconds: int) -> None:
+        for after in seconds:
+            producer.produce(topic.local, str(after).encode(), timestamp=begun + 1000 * after, partition=0)
+        producer.flush(60)
+
+    def found(**options: object) -> list[int]:
+        return [int(row.value) for row in read(spark, server, topic, **options).collect()]
+
+    produce(0, 3, 1, 5, 2)
+    assert found(startingTimestamp=begun + 3000) == [3, 1, 5, 2]
+    assert found(endingTimestamp=begun + 3000) == [0]
+    assert found(startingTimestamp=begun + 4000) == [5, 2]
+    transact(kafka_cluster, topic, 900, 2, commit=False, partitions=1)  # its marker is of now
+    produce(6, 8)
+    assert found(startingTimestamp=begun + 8000)[-1] == 8
+    assert found(endingTimestamp=begun + 8000) + found(startingTimestamp=begun + 8000) == [
+        0,
+        3,
+        1,
+        5,
+        2,
+        6,
+        8,
+    ]
 
 
 def test_a_stream_goes_on_from_its_checkpoint(

@@ -28,6 +28,7 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.runtime.clock import LoopClock
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 from penstock.wire.entry import WireFormat
 
@@ -144,6 +145,7 @@ class World:
         self.topic = f"persistent://{self.local}"
         self.buried: list[tuple[int, int]] = []
         self.bury_failures = 0
+        self.failures = Failures(CLOCK)
         self._clients: list[Client] = []
 
     async def admin(self, method: str, path: str, **more: Any) -> Any:
@@ -189,6 +191,7 @@ class World:
             clock=CLOCK,
             tasks=self.tasks,
             bury=self.bury,
+            failures=self.failures,
             name=f"c-{uuid4().hex[:6]}",
         )
         await consumer.open(unique_name=unique)
@@ -855,6 +858,44 @@ async def test_dead_letters_say_where_they_come_from(world: World, engine: Pulsa
     await until_async(lambda: len(next(iter(client.consumer.parts.values())).out) == 1)
     await client.consumer.flush()
     assert await world.backlog() == 1
+    await dead.stop()
+    await client.stop()
+
+
+async def test_a_dead_letter_topic_that_takes_nothing_is_seen_and_holds_up_nothing(
+    world: World, engine: PulsarBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    letters = TopicName.parse(f"{world.topic}-s-DLQ")
+    first = await world.client.create_producer(str(letters))
+    await first.send(b"first")
+    await world.admin("POST", "-s-DLQ/terminate")
+    options = ConsumerOptions(type=SHARED, start=EARLIEST, nack_delay_ms=0, dead_letter=DeadLetter(0))
+    await world.publish("a", "b", batch=True)
+    client = Client(await engine.subscribe([TopicName.parse(world.topic)], "s", options))  # type: ignore[arg-type]
+    await client.come(2)
+    caplog.clear()
+    client.consumer.negative(client.id_of("a"))
+    await client.consumer.acknowledge(client.id_of("b"))
+    (source,) = client.consumer.attached
+    figures = source.dead_letters
+    await until_async(lambda: figures.failed >= 2)
+    assert figures.waiting == 1
+    assert "terminated" in str(figures.error).lower()
+    (failure,) = engine.failures.ongoing
+    assert (failure.kind, failure.subject) == (FailureKind.DEAD_LETTER, f"{world.topic} s")
+    await world.publish("c")
+    assert await client.come(3) == ["a", "b", "c"]
+    assert await world.backlog() >= 1
+    await first.close()
+    await world.admin("DELETE", "-s-DLQ?force=true")
+    await until_async(lambda: figures.waiting == 0, bound_s=150)
+    dead = Client(
+        await engine.subscribe([letters], "d", ConsumerOptions(type=SHARED, start=EARLIEST))  # type: ignore[arg-type]
+    )
+    assert await dead.come(1) == ["a"]
+    assert not engine.failures.ongoing
+    lines = [record.getMessage() for record in caplog.records if record.name == "penstock.runtime.failures"]
+    assert lines == ["dead letters cannot be stored", "dead letters are stored again"]
     await dead.stop()
     await client.stop()
 

@@ -81,3 +81,59 @@ def test_a_role_that_is_no_proxy_cannot_act_for_callers(secure_cluster: SecureCl
         assert status == 403
         assert "does not let this server act for 'app'" in message, message
         assert "engine.act_for" in message, message
+
+
+def test_a_proxy_does_not_lend_its_token_to_whom_it_acts_for(secure_cluster: SecureCluster) -> None:
+    """The proxy is a superuser of the cluster and of Penstock; `app` may publish, `other` may not."""
+    issuer = secure_cluster.issuer
+    grants = ("produce", "consume")
+    auth = issuer.settings(
+        super_users=("admin",),
+        proxy_roles=("admin",),
+        permissions={"public/default": {"app": grants, "other": grants}},
+    )
+    engine = secure_cluster.engine(act_for="token")
+    with running(engine=engine, auth=auth) as server, httpx.Client(base_url=server.url, timeout=60) as rest:
+
+        def answers(headers: dict[str, str]) -> list[tuple[int, int]]:
+            made = (
+                rest.post(TOPIC, json={"messages": [{"value": "x"}]}, headers=headers),
+                rest.post(f"{TOPIC}/subscription/proxied", headers=headers),
+            )
+            return [(one.status_code, one.json().get("error_code", 0)) for one in made]
+
+        own = answers({**issuer.headers("app"), "X-Original-Principal": "app"})
+        assert own == [(200, 0), (200, 0)]
+        for role in ("app", "other"):  # also while `app` has connections
+            proxied = answers({**issuer.headers("admin"), "X-Original-Principal": role})
+            assert proxied == [(401, 40101), (401, 40101)]
+        assert answers(issuer.headers("other")) == [(403, 40301), (403, 40301)]
+
+
+def test_each_token_of_a_role_is_its_own_caller_to_the_cluster(secure_cluster: SecureCluster) -> None:
+    """Penstock calls both `team`; to the cluster one is `app`, and the other is `other`, which may do nothing."""
+    issuer = secure_cluster.issuer
+    auth = issuer.settings(
+        role_claim="team", permissions={"public/default": {"team": ("produce", "consume")}}
+    )
+    engine = secure_cluster.engine(act_for="token")
+    may, may_not = (issuer.headers(role, team="team") for role in ("app", "other"))
+    body = {"messages": [{"value": "x"}]}
+    with running(engine=engine, auth=auth) as server, httpx.Client(base_url=server.url, timeout=60) as rest:
+
+        def status(headers: dict[str, str], path: str = "", json: object = body) -> int:
+            return rest.post(f"{TOPIC}-of-a-team{path}", json=json, headers=headers).status_code
+
+        for _ in range(3):
+            assert status(may) == 200
+            assert status(may_not) == 403
+        made = rest.post(f"{TOPIC}-of-a-team/subscription/s", headers=may)
+        assert made.status_code == 200, made.text
+        instance = f"/subscription/s/consumers/{made.json()['id']}"
+        assert status(may_not, "/subscription/s", {}) == 403
+        path = f"{TOPIC}-of-a-team{instance}"
+        other = rest.get(f"{path}/messages", headers=may_not)
+        assert (other.status_code, other.json()["error_code"]) == (403, 40301)
+        assert "made with another token" in other.json()["message"]
+        assert rest.get(f"{path}/messages", params={"timeout": 0}, headers=may).status_code == 200
+        assert status(may) == 200  # the other's refusals did not end its connection

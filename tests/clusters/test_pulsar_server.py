@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 import pulsar
 import pytest
+import websocket
 from tests.support.pulsar_broker import PulsarCluster
 from tests.support.schemas import Endpoints, record, tell_values_without_a_schema
 from tests.support.waiting import until
@@ -214,6 +215,97 @@ def test_consuming_and_the_cursor(rest: httpx.Client, topic: str) -> None:
     )
     assert values(rest.get(messages, params={"timeout": 20_000}).json()) == ["c"]
     assert rest.delete(f"{subscription}/consumer/{made['id']}").status_code == 204
+
+
+def test_unsubscribing_is_refused_while_a_client_of_the_cluster_consumes(
+    rest: httpx.Client, server: Address, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    """The other consumer is at a broker: this process does not see it. It gets all messages, those of before and after."""
+    name = topic.rpartition("/")[2]
+    where = f"{server.url.replace('http', 'ws')}/ws/v2/consumer/persistent/public/default/{name}/s"
+    path = f"persistent/public/default/{name}"
+    client = pulsar.Client(pulsar_cluster.service_url)
+    try:
+        other = client.subscribe(name, "s", pulsar.ConsumerType.Shared)
+        for context in ("c", None):
+            leaving = websocket.create_connection(
+                f"{where}?subscriptionType=Shared&pullMode=true", timeout=60
+            )
+            leaving.send(json.dumps({"type": "unsubscribe", **({"context": context} if context else {})}))
+            if context:
+                answer = json.loads(leaving.recv())
+                assert "Unconnected or shared consumer attempting to unsubscribe" in answer["result"], answer
+                publish(rest, topic, *(f"before-{n}" for n in range(50)))
+            else:
+                assert struct.unpack("!H", leaving.recv_data()[1][:2]) == (4002,)
+            leaving.shutdown()
+        publish(rest, topic, *(f"after-{n}" for n in range(50)))
+        got = set()
+        while len(got) < 100:
+            message = other.receive(timeout_millis=60_000)
+            got.add(message.data().decode())
+            other.acknowledge(message)
+        other.close()
+
+        alone = websocket.create_connection(where, timeout=60)
+        alone.send(json.dumps({"type": "unsubscribe", "context": "c"}))
+        assert json.loads(alone.recv())["result"] == "ok"
+        alone.close()
+        assert pulsar_cluster.admin("GET", f"{path}/subscriptions").json() == []
+    finally:
+        client.close()
+
+
+def test_of_several_partitions_none_is_unsubscribed_if_one_has_other_consumers(
+    server: Address, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    name = topic.rpartition("/")[2]
+    path = f"persistent/public/default/{name}"
+    pulsar_cluster.admin("PUT", f"{path}/partitions", json=3)
+    where = f"{server.url.replace('http', 'ws')}/ws/v2/consumer/{path}/s?subscriptionType=Shared"
+    client = pulsar.Client(pulsar_cluster.service_url)
+    try:
+        other = client.subscribe(f"{name}-partition-2", "s", pulsar.ConsumerType.Shared)
+        leaving = websocket.create_connection(where, timeout=60)
+        unsubscribe = json.dumps({"type": "unsubscribe", "context": "c"})
+        leaving.send(unsubscribe)
+        assert "attempting to unsubscribe" in json.loads(leaving.recv())["result"]
+        logs = [f"{path}-partition-{n}/subscriptions" for n in range(3)]
+        assert [pulsar_cluster.admin("GET", log).json() for log in logs] == [["s"]] * 3
+        other.close()
+        leaving.send(unsubscribe)
+        assert json.loads(leaving.recv())["result"] == "ok"
+        assert [pulsar_cluster.admin("GET", log).json() for log in logs] == [[]] * 3
+        leaving.close()
+    finally:
+        client.close()
+
+
+def test_names_that_are_steps_in_a_path(
+    rest: httpx.Client, server: Address, pulsar_cluster: PulsarCluster, pulsar_namespace: str
+) -> None:
+    """The cluster has them: here they are refused, and what else there is of the namespace is served."""
+    client = pulsar.Client(pulsar_cluster.service_url)
+    try:
+        for name in ("..", "t"):
+            client.create_producer(f"persistent://{pulsar_namespace}/{name}").close()
+    finally:
+        client.close()
+    ws, topic = server.url.replace("http", "ws"), f"persistent/{pulsar_namespace}/t"
+    for name in ("%2e%2e", ".%2E", "%2e", "x%2F..%2F.."):
+        for path in (f"v2/consumer/{topic}/{name}", f"v2/consumer/persistent/{pulsar_namespace}/{name}/s"):
+            with pytest.raises(websocket.WebSocketBadStatusException, match="400"):
+                websocket.create_connection(f"{ws}/ws/{path}", timeout=60)
+    following = websocket.create_connection(
+        f"{ws}/ws/v3/consumer/s?topicsPattern={pulsar_namespace}/.*&subscriptionInitialPosition=Earliest",
+        timeout=60,
+    )
+    publish(rest, f"/topics/{pulsar_namespace}/t", "a")
+    assert json.loads(following.recv())["topic"] == f"persistent://{pulsar_namespace}/t"
+    following.close()
+    listed = pulsar_cluster.admin("GET", f"persistent/{pulsar_namespace}").json()
+    assert sorted(listed) == [f"persistent://{pulsar_namespace}/{name}" for name in ("..", "t")]
+    assert set(pulsar_cluster.admin("GET", f"{topic}/subscriptions").json()) == {"s"}
 
 
 def test_what_is_not_there(rest: httpx.Client, topic: str) -> None:

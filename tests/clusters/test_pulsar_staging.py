@@ -4,11 +4,12 @@ The broker is this file's own. Run as a program, this file is a process that is 
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
+from tests.support.cluster_vectors import VERSIONS, messages
 from tests.support.entry_producers import client_context, entry_producer, outgoing, payloads_of
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, given, standalone
 from tests.support.stages import refused, stage, topic
 
+import penstock
 from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability
 from penstock.broker.settings import BrokerSettings, ClusterSettings
@@ -41,6 +44,7 @@ from penstock.engines.pulsar.staging.log import WriterLog
 from penstock.engines.pulsar.staging.records import Committed
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import VERSION
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey
@@ -711,6 +715,102 @@ def test_a_stream_is_written_exactly_once(
     rows = there().collect()
     assert sorted(int(row.value) for row in rows) == list(range(300))
     assert len({(row.partition, row.offset) for row in rows}) == 300
+
+
+# -- what servers of other versions stored
+
+
+def put(cluster: PulsarCluster, name: str, stored: Sequence[OutMessage]) -> None:
+    """Publish messages to a topic that may not be there yet."""
+    with contextlib.suppress(httpx.HTTPStatusError):  # it is there
+        cluster.admin("PUT", f"persistent/{name}")
+    with penstock.Client(cluster.service_url) as pulsar:
+        producer = pulsar.create_producer(f"persistent://{name}")
+        for one in stored:
+            producer.send(one.payload, properties=one.properties)
+
+
+def renamed(one: OutMessage, writer: str, target: str) -> OutMessage:
+    """The same of another writer, and about another topic."""
+
+    def changed(text: str) -> str:
+        return text.replace('"job"', f'"{writer}"').replace("default/staged", f"default/{target}")
+
+    properties = {key: changed(value) for key, value in (one.properties or {}).items()}
+    payload = changed(one.payload.decode()).encode() if one.payload[:1] == b"{" else one.payload
+    return OutMessage(payload=payload, properties=properties)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_server_of_each_version_staged_is_committed(
+    cluster: PulsarCluster, server: Address, client: Stages, name: str, version: int
+) -> None:
+    stage(client, "makes-the-namespace", 1, "s", **{name: 1})
+    for what, place in (("4", "batch"), ("log", "writer")):
+        stored = [renamed(one, name, name) for one in messages(version, place)]
+        put(cluster, f"public/staged/{name}.{what}", stored)
+    status = client.status(name)
+    assert [(one["batch"], one["messages"]) for one in status["targets"]] == [(3, 3)], status
+    (staged,) = status["staged"]
+    (held,) = staged["stages"]
+    count = StageCount("s", held["parts"], held["messages"], held["size_bytes"])
+    assert (staged["batch"], count.messages) == (4, 3)
+    client.commit(name, 4, [count])
+    assert values(server, name) == ["a", "b", "c"]
+
+
+def test_a_part_that_a_newer_server_staged_is_left_alone(
+    cluster: PulsarCluster, client: Stages, name: str
+) -> None:
+    count = stage(client, name, 1, "s", **{name: 2})
+    piece = OutMessage(payload=b"?", properties={VERSION: "2", "piece": "?"})
+    put(cluster, f"public/staged/{name}.1", [piece])
+    for call in (
+        lambda: client.commit(name, 1, [count]),
+        lambda: client.abort(name, 1),
+        lambda: client.status(name),
+        lambda: client.forget(name),
+    ):
+        error = refused(call)
+        assert error.kind is ErrorKind.NEWER_FORMAT, error.message
+        assert "has version 2" in error.message
+    count = stage(client, name, 2, "s", **{name: 2})
+    (span,) = client.commit(name, 2, [count])["spans"]
+    assert span["messages"] == 2, "other batches are committed"
+
+
+def test_a_writer_of_which_a_newer_server_stored_something_is_left_alone(
+    cluster: PulsarCluster, client: Stages, name: str
+) -> None:
+    other = stage(client, f"{name}-other", 1, "s", **{name: 2})
+    put(cluster, f"public/staged/{name}.log", [OutMessage(payload=b"?", properties={VERSION: "2"})])
+    for call in (
+        lambda: stage(client, name, 1, "s", **{name: 2}),
+        lambda: client.commit(name, 1, [other]),
+        lambda: client.abort(name, 1),
+        lambda: client.status(name),
+        lambda: client.forget(name),
+    ):
+        error = refused(call)
+        assert error.kind is ErrorKind.NEWER_FORMAT, error.message
+        assert "has version 2" in error.message
+    (span,) = client.commit(f"{name}-other", 1, [other])["spans"]
+    assert span["messages"] == 2, "other writers go on"
+
+
+def test_no_position_is_given_behind_a_newer_record(
+    cluster: PulsarCluster, server: Address, name: str
+) -> None:
+    ranges = {"accept": "application/x-kafka", "range": "bytes=0-"}
+    with HttpClient(server.url) as http:
+        http.produce(topic(name), [{"value": "a"}])
+    url = f"/kafka/topics/{name}/0"
+    assert httpx.get(f"{server.url}{url}", headers=ranges, timeout=60).status_code == 206
+    put(cluster, f"public/penstock/default~{name}.positions", [OutMessage(payload=b'{"version":2,"a":[]}')])
+    with running(engine=settings_of(cluster)) as again:
+        for _ in range(2):
+            answer = httpx.get(f"{again.url}{url}", headers=ranges, timeout=60)
+            assert (answer.status_code, answer.json()["error_code"]) == (503, 50307), answer.text
 
 
 if __name__ == "__main__":

@@ -20,6 +20,9 @@ def namespaces_and_tenants(penstock: Commands) -> None:
     assert len(penstock("namespaces topics acme/shop")) == 2
     assert penstock("namespaces topics acme/shop --mode non_persistent") == []
     penstock("subscriptions create acme/shop/orders one")
+    for command in ("subscriptions delete acme/shop/orders .. --yes", "namespaces unsubscribe acme/shop ."):
+        penstock(command, code=1)  # an HTTP client would take such a name out of the path
+    assert [row["subscription"] for row in penstock("subscriptions list acme/shop/orders")] == ["one"]
     penstock("namespaces clear-backlog acme/shop")
     penstock("namespaces clear-backlog acme/shop -s one")
     penstock("namespaces unload acme/shop")

@@ -63,7 +63,7 @@ def test_topics_are_not_made_where_that_is_off() -> None:
     from penstock.broker.settings import BrokerSettings
 
     with pulsar_server(broker=BrokerSettings(auto_create_topics=False)) as strict:
-        client = strict.new_client(operation_timeout_seconds=1)
+        client = strict.new_client(operation_timeout_seconds=60)
         with pytest.raises(pulsar.TopicNotFound):
             client.create_producer("nowhere")
         with pytest.raises(pulsar.TopicNotFound):

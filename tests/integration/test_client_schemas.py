@@ -1,10 +1,13 @@
 """One producer, many schemas (PIP-43)."""
 
+import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import penstock
+from penstock.client.aio.lookup import Schemas
 from penstock.testing.server import Address
 
 
@@ -158,3 +161,26 @@ def test_primitives(client: penstock.Client, topic: str, kind: str, value: objec
     producer.send(value)
 
     assert consumer.receive(30_000).value() == value
+
+
+def test_a_schema_that_cannot_be_fetched_yet_is_said_once(
+    client: penstock.Client, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask, left = Schemas.version, [3]
+
+    async def version(self: Schemas, *given: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise penstock.Timeout("no answer")
+        return await ask(self, *given)
+
+    producer = client.create_producer(topic, schema=penstock.AvroSchema(Reading))
+    producer.send(Reading(sensor="a", value=1.0))
+    monkeypatch.setattr(Schemas, "version", version)
+    with caplog.at_level(logging.INFO, logger="penstock.client"):
+        consumer = client.subscribe(
+            topic, "sub", schema=penstock.AvroSchema(ReadingWithUnit), initial_position=EARLIEST
+        )
+        assert consumer.receive(30_000).value().unit == "C"
+    lines = [one.getMessage() for one in caplog.records if one.name == "penstock.client"]
+    assert [("waited for" in line, "was fetched" in line) for line in lines] == [(True, False), (False, True)]

@@ -4,6 +4,7 @@ import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pulsar
@@ -174,6 +175,21 @@ def test_what_was_trimmed_is_gone_and_says_so(server: Pulsar) -> None:
         rest.append(reader.read_next(TIMEOUT_MS).data())
     assert rest[-8:] == payloads[12:]
     assert len(rest) <= 10
+
+
+def test_a_delayed_message_outlives_retention(server: Pulsar) -> None:
+    topic = server.topic()
+    consumer = server.subscribe(topic)
+    server.publish(topic, *[b"before"] * 5)
+    producer = server.client.create_producer(topic)
+    producer.send(b"later", deliver_after=timedelta(seconds=5))
+    producer.close()
+    server.publish(topic, *[b"after"] * 5)
+    call(server, "POST", f"{admin(topic)}/retention", NOTHING)
+    assert take(consumer, 10) == [b"before"] * 5 + [b"after"] * 5
+    until(server, topic, lambda found: found["messages"] <= 6)
+    assert take(consumer, 1) == [b"later"]
+    until(server, topic, lambda found: found["messages"] == 0)
 
 
 def test_messages_expire(server: Pulsar) -> None:

@@ -108,7 +108,7 @@ def test_a_reader_resolves_what_websocket_wrote(endpoints: Endpoints) -> None:
     ):
         request = {"value_schema": avro(*fields), "initial_position": "earliest"}
         made = endpoints.http.post(f"{endpoints.topic}/subscription/s{len(fields)}", json=request).json()
-        found = endpoints.http.get(f"{made['base_uri']}/messages", params={"timeout": 2000}).json()[
+        found = endpoints.http.get(f"{made['base_uri']}/messages", params={"timeout": 60_000}).json()[
             "messages"
         ]
         assert [message["value"] for message in found] == expected

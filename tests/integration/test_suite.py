@@ -1,12 +1,14 @@
 """The program behind `make test`: which failures are run once more, and what makes the run fail."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PASSES = "def test_passes():\n    pass\n"
@@ -21,29 +23,35 @@ def fails_once(*names: str) -> str:
     return once + "".join(f"def test_{name}():\n    once('{name}')\n\n" for name in names)
 
 
-Suite = Callable[..., "subprocess.CompletedProcess[str]"]
+Done = subprocess.CompletedProcess[str]
+Suite = Callable[..., Done]
+COMMAND = [sys.executable, ROOT / "scripts/suite.py"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def write(folder: Path, others: str, pipeline: str, clusters: str) -> None:
+    """A project with a test file for each lane."""
+    for name, content in (
+        ("examples/testing", PASSES),
+        ("tests/unit", others),
+        ("tests/pipeline", pipeline),
+        ("tests/clusters", clusters),
+    ):
+        (folder / name).mkdir(parents=True)
+        (folder / name / f"test_{name.replace('/', '_')}.py").write_text(content)
+    (folder / "pytest.ini").touch()
 
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
-    """Runs the program over the given test files of the three lanes."""
+    """Runs the program over the given test files."""
 
-    def run(
-        *arguments: str, others: str = PASSES, pipeline: str = PASSES, clusters: str = PASSES
-    ) -> subprocess.CompletedProcess[str]:
-        for folder, content in (
-            ("examples/testing", PASSES),
-            ("tests/unit", others),
-            ("tests/pipeline", pipeline),
-            ("tests/clusters", clusters),
-        ):
-            (tmp_path / folder).mkdir(parents=True)
-            (tmp_path / folder / f"test_{folder.replace('/', '_')}.py").write_text(content)
-        (tmp_path / "pytest.ini").touch()
+    def run(*arguments: str, others: str = PASSES, pipeline: str = PASSES, clusters: str = PASSES) -> Done:
+        write(tmp_path, others, pipeline, clusters)
         return subprocess.run(
-            [sys.executable, ROOT / "scripts/suite.py", *arguments],
+            [*COMMAND, *arguments],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -53,7 +61,7 @@ def suite(tmp_path: Path) -> Suite:
     return run
 
 
-def last_line(done: "subprocess.CompletedProcess[str]") -> str:
+def last_line(done: Done) -> str:
     return done.stdout.rstrip().rpartition("\n")[2]
 
 
@@ -139,19 +147,55 @@ def test_no_test_chosen(suite: Suite) -> None:
     assert suite("-k", "nothing").returncode == 5
 
 
-def test_repetition() -> None:
-    file = "tests/unit/model/test_names.py"
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", file]
-    once, thrice = (
-        [
-            line
-            for line in subprocess.run(
-                [*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120
-            ).stdout.splitlines()
-            if line.startswith(file)
-        ]
-        for more in ((), ("--count", "3"))
-    )
-    assert once
-    assert len(thrice) == 3 * len(once)
-    assert [line[-5:-1] for line in thrice[:3]] == ["1of3", "2of3", "3of3"]
+def test_an_interrupt_ends_every_lane(tmp_path: Path) -> None:
+    waits = """
+import os, time
+from pathlib import Path
+
+def test_waits():
+    Path(f"{os.getpid()}.running").touch()
+    time.sleep(600)
+"""
+    write(tmp_path, waits, waits, waits)
+
+    def running() -> list[int]:
+        return [int(path.stem) for path in tmp_path.glob("*.running")]
+
+    with subprocess.Popen(COMMAND, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        until(lambda: len(running()) == 3)
+        for _ in range(2):  # `timeout` and shells signal a process and its group
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+    for pid in running():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_each_repetition_of_a_module_has_its_own_fixtures(tmp_path: Path) -> None:
+    tests = """
+import pytest
+
+@pytest.fixture(scope="session")
+def used():
+    return []
+
+@pytest.fixture(scope="module")
+def names(used):
+    used.append("made")
+    return set()
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_takes(names, used, name):
+    assert name not in names, "taken"
+    names.add(name)
+    used.append(name)
+
+def test_last(used):
+    assert used == ["made", "a", "b"] * (len(used) // 3)
+"""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    (tmp_path / "test_names.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-q", "--count", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "9 passed" in done.stdout, done.stdout

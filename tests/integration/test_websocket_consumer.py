@@ -377,9 +377,19 @@ async def test_unsubscribe_is_refused_while_others_are_connected() -> None:
         one, other = await consumer(server, query), await consumer(server, query)
         answer = await one.ask({"type": "unsubscribe", "context": "c"})
         frames = [answer] if "result" in answer else [answer, await one.receive()]
-        assert "other consumers" in frames[-1]["result"]
+        assert frames[-1]["result"] == "Unconnected or shared consumer attempting to unsubscribe"
         await one.close()
         await other.take(1)
+
+
+async def test_an_unsubscribe_that_is_refused_without_a_context_closes_the_socket() -> None:
+    async with WebSocketServer.open() as server:
+        query = "subscriptionType=Shared"
+        one, other = await consumer(server, query), await consumer(server, query)
+        await one.send({"type": "unsubscribe"})
+        assert await one.closed() == (4002, "Unconnected or shared consumer attempting to unsubscribe")
+        await publish(server, *"abc")
+        assert await other.take(3) == ["a", "b", "c"]
 
 
 async def test_a_deleted_subscription_closes_its_sockets() -> None:

@@ -8,7 +8,7 @@ const modules = new URL("../../src/penstock/server/console/static/js/", import.m
 const { makeFilter, parsePath } = await import(new URL("filter.js", modules));
 const { misfit } = await import(new URL("avro.js", modules));
 const { sideBySide } = await import(new URL("diff.js", modules));
-const { adminPath, curl, parseTopic, restPath, shortTopic } = await import(new URL("api.js", modules));
+const { adminPath, curl, parseTopic, remove, restPath, shortTopic } = await import(new URL("api.js", modules));
 const { Backwards } = await import(new URL("reading.js", modules));
 const { eventOf } = await import(new URL("stream.js", modules));
 const { bytes, oneLine, rate } = await import(new URL("format.js", modules));
@@ -97,4 +97,15 @@ test("newest first passes over offsets that are nobody's, and ends", async () =>
   for (let page = await reader.next(10); page !== null; page = await reader.next(10)) found.push(...page.map((each) => each.offset));
   assert.deepEqual(found, [...there].reverse());
   assert.ok(asked < 100, `${asked} requests`);
+});
+
+test("a name that is a step in a path is not sent", async () => {
+  const sent = [];
+  globalThis.fetch = async (path) => { sent.push(path); return new Response(null, { status: 204 }); };
+  for (const name of [".", ".."]) {
+    await assert.rejects(remove(`${adminPath("a/b/t")}/subscription/${encodeURIComponent(name)}`), { status: 412, code: 41201 });
+    await assert.rejects(remove(adminPath(`a/b/${name}`)), { status: 412 });
+  }
+  await remove(`${adminPath("a/b/t")}/subscription/${encodeURIComponent("../x")}`);
+  assert.deepEqual(sent, ["/admin/v2/persistent/a/b/t/subscription/..%2Fx"]);
 });

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -17,7 +18,7 @@ from hypothesis.stateful import (
 from penstock.broker.delivery import Delivery
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.subscription import Consumer, Subscription
+from penstock.engines.subscription import Consumer, Subscription, delayed
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
@@ -86,7 +87,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(
         keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=6),
-        delay=st.sampled_from([0, 0, 0, 0, 3_000]),
+        delay=st.sampled_from([0, 0, 0, 0, 3_000, 1_000]),
     )
     def publish(self, keys: list[str], delay: int) -> None:
         at = self.clock.now_ms() + delay if delay else 0
@@ -375,11 +376,33 @@ class KeySharedMachine(SubscriptionMachine):
     type = SubscriptionType.KEY_SHARED
 
 
+class ManyDelayedMachine(SubscriptionMachine):
+    """More messages are delayed than are held: the log is read again for the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(delayed, "HELD_MAX", 2)
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.patch.undo()
+
+
 _settings = settings(settings.get_profile(settings.get_current_profile_name()), stateful_step_count=40)
-for _machine in (SubscriptionMachine, ExclusiveMachine, FailoverMachine, KeySharedMachine):
+for _machine in (
+    SubscriptionMachine,
+    ExclusiveMachine,
+    FailoverMachine,
+    KeySharedMachine,
+    ManyDelayedMachine,
+):
     _machine.TestCase.settings = _settings
 
 TestShared = SubscriptionMachine.TestCase
 TestExclusive = ExclusiveMachine.TestCase
 TestFailover = FailoverMachine.TestCase
 TestKeyShared = KeySharedMachine.TestCase
+TestManyDelayed = ManyDelayedMachine.TestCase

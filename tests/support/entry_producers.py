@@ -51,5 +51,7 @@ async def payloads_of(service_url: str, topic: str, count: int) -> list[bytes]:
         reader = await client.create_reader(topic, penstock.MessageId.earliest)
         seen: list[bytes] = []
         while len(seen) < count or await reader.has_message_available():
-            seen.append((await reader.read_next(30_000)).data())
+            seen.append(
+                (await reader.read_next(120_000)).data()
+            )  # a broker that was killed reads its transactions first
         return seen

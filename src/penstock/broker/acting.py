@@ -5,6 +5,7 @@ pass it on. Tasks that are started meanwhile act for the same caller.
 """
 
 from contextvars import ContextVar
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -13,16 +14,23 @@ from penstock.model.secret import Secret
 
 
 class Acting(msgspec.Struct, frozen=True):
-    """A caller: its role, and its token where it showed one."""
+    """A caller: its role, and its own token if the cluster is reached with it; never that of a proxy."""
 
     role: str
     token: Secret = Secret()
+
+    @property
+    def key(self) -> str:
+        """What is made for it in the cluster is shared under this key: the role, and a digest of the token."""
+        if not self.token:
+            return self.role
+        return f"{self.role}\0{sha256(self.token.reveal().encode()).hexdigest()}"
 
 
 ACTING: Final[ContextVar[Acting | None]] = ContextVar("acting", default=None)
 
 
-def acting_role() -> str:
-    """The role of that caller; empty where the server acts for itself, or for all alike."""
+def acting_key() -> str:
+    """The key of that caller; empty if the server acts for itself, or for all alike."""
     acting = ACTING.get()
-    return "" if acting is None else acting.role
+    return "" if acting is None else acting.key

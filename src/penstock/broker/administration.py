@@ -75,4 +75,4 @@ class Subscriptions(Protocol):
         """Delete a subscription; raises SUBSCRIPTION_BUSY while it has consumers, unless `force`."""
 
     async def delete_of(self, consumer: Consumer) -> None:
-        """Delete the subscription of a consumer, which must be its only one (Pulsar's unsubscribe)."""
+        """Delete the subscription of a consumer (Pulsar's unsubscribe); raises SUBSCRIPTION_SHARED if it has others."""

@@ -7,6 +7,7 @@ from penstock.broker.delivery import Budget
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
@@ -35,6 +36,10 @@ class Services(Protocol):
     def clock(self) -> Clock: ...
     @property
     def encoder(self) -> EntryFormat: ...
+    @property
+    def failures(self) -> Failures:
+        """Background work that fails now."""
+
     @property
     def journals(self) -> Journals | None:
         """What processes keep of the cluster's logs together; None where the engine is its own cluster, which has

@@ -1,14 +1,18 @@
 """The cluster that an engine stands before, as far as endpoints show it, or pass clients and requests on to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
+from penstock.model.target import Target
+
+from .acting import Acting
 
 Headers = Sequence[tuple[bytes, bytes]]
+Query = Iterable[tuple[str, str]]
 
 
 class ClusterAnswer(msgspec.Struct, frozen=True):
@@ -38,6 +42,10 @@ class Cluster(Protocol):
         """Whether producers and consumers reach it for the caller that they are made for (`acting.ACTING`)."""
 
     @property
+    def wants_tokens(self) -> bool:
+        """Whether they reach it by the caller's own token, rather than by its role."""
+
+    @property
     def kind(self) -> str:
         """What it is a cluster of: `pulsar` or `kafka`."""
 
@@ -51,9 +59,19 @@ class Cluster(Protocol):
         """How many errors the clients of the cluster reported, by kind of client and code; empty if they are not counted."""
 
     async def request(
-        self, method: str, path: str, query: bytes, headers: Headers, body: bytes
+        self,
+        method: str,
+        target: Target,
+        query: Query = (),
+        headers: Headers = (),
+        body: bytes = b"",
+        *,
+        caller: Acting | None = None,
     ) -> ClusterAnswer:
-        """Pass a request of HTTP on, under the engine's own credentials; raises UNAVAILABLE, REQUEST_TIMEOUT."""
+        """Pass a request of HTTP on, under the engine's own credentials, which name the caller, or under the caller's where
+        the cluster is reached for callers (`acts_for_callers`). Raises UNAVAILABLE, UNAUTHENTICATED.
+
+        Of the headers, those about the body and the answer are passed on, and none that says who asks."""
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         """The properties of the consumers of a subscription, of every process; none where it is not there. Raises

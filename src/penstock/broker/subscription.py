@@ -60,6 +60,22 @@ class Cursor(Protocol):
         """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
 
 
+class DeadLetterFigures(Protocol):
+    """What became of messages that were to move to the dead-letter topic, as far as this process moves them."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the dead-letter topic did not take: they are not acknowledged, and tried again."""
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed, since the server's start."""
+
+    @property
+    def error(self) -> str | None:
+        """Why the last attempt failed, while messages wait."""
+
+
 class SubscriptionFigures(Protocol):
     """What a subscription shows of itself; counters are since the server's start."""
 
@@ -75,6 +91,8 @@ class SubscriptionFigures(Protocol):
     def consumers(self) -> Sequence[Receiver]: ...
     @property
     def cursor(self) -> Cursor: ...
+    @property
+    def dead_letters(self) -> DeadLetterFigures: ...
     @property
     def delayed(self) -> int: ...
     @property

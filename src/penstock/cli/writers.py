@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 import click
 
 from penstock.client.http import HttpClient
+from penstock.client.paths import quoted
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 
 from . import output
@@ -72,7 +72,7 @@ def forget(
     names = [str(topic) for topic in topics] or ([""] if no_topics else None)
     found = client.call(
         "DELETE",
-        f"/stages/{quote(writer, safe='')}",
+        f"/stages/{quoted(writer)}",
         params={"topics": names, "force": "true" if force else None},
     )
     output.done(f"forgot {writer}" + (f" for {', '.join(map(str, topics))}" if topics else ""), **found)

@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
 
@@ -52,5 +53,7 @@ def schemas_path(topic: TopicName) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as one segment of a path."""
+    """A name as one segment of a path; raises INVALID_NAME for `.` and `..`, which HTTP clients take for steps in it."""
+    if name in (".", ".."):
+        raise PenstockError(ErrorKind.INVALID_NAME, f"{name!r} is no name")
     return quote(name, safe="")

@@ -16,6 +16,9 @@ NAME_BYTES_MAX: Final = 512  # a name travels in URLs, headers and keys of the s
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PARTITION = re.compile(r".+-partition-(0|[1-9][0-9]{0,8})", re.DOTALL)
+# `.` and `..` are steps in a path (RFC 3986 5.2.4), whatever they name: as a whole name, as a part of one between slashes,
+# and as the topic that a partition is of.
+_RELATIVE = re.compile(r"(?:\A|/)\.\.?(?:/|(?:-partition-[0-9]+)*\Z)")
 
 
 def _bad(what: str) -> PenstockError:
@@ -30,7 +33,7 @@ def check_entity(kind: str, name: str) -> str:
 
 
 def check_local(kind: str, name: str) -> str:
-    """Return a topic's local name or a subscription's `name`, or raise INVALID_NAME."""
+    """Return the `name` of a topic in its namespace, of a client or of a stage, or raise INVALID_NAME."""
     if not name or not name.strip():
         raise _bad(f"empty {kind} name")
     if _CONTROL.search(name):
@@ -41,7 +44,14 @@ def check_local(kind: str, name: str) -> str:
         raise _bad(f"invalid {kind} name: not valid Unicode") from None
     if size > NAME_BYTES_MAX:
         raise _bad(f"{kind} name longer than {NAME_BYTES_MAX} bytes")
+    if "." in name and _RELATIVE.search(name):
+        raise _bad(f"invalid {kind} name {name!r}: '.' and '..' are no names")
     return name
+
+
+def check_subscription(name: str) -> str:
+    """Return a subscription's `name`, or raise INVALID_NAME."""
+    return check_local("subscription", name)
 
 
 def _partition_of(local: str) -> int:
@@ -107,6 +117,14 @@ class TopicName(msgspec.Struct, frozen=True, order=True):
         if len(parts) != 3:
             raise _bad(f"invalid topic name {text!r}")
         return cls.of(domain, parts[0], parts[1], parts[2])
+
+    @classmethod
+    def parse_known(cls, text: str) -> Self | None:
+        """Read a name that was stored or that a cluster lists; None if it is not allowed here (now)."""
+        try:
+            return cls.parse(text)
+        except PenstockError:
+            return None
 
     @property
     def namespace_name(self) -> NamespaceName:

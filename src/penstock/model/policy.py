@@ -128,6 +128,8 @@ class NamespacePolicies(TopicPolicies, frozen=True, kw_only=True, omit_defaults=
     properties: dict[str, str] = {}
     permissions: dict[str, tuple[str, ...]] = {}  # actions by role
     topic_permissions: dict[str, dict[str, tuple[str, ...]]] = {}  # the same by the topic's full name
+    subscription_roles: dict[str, tuple[str, ...]] = {}  # who alone may use a subscription of that name
+    subscription_prefix: bool = False  # roles use subscriptions whose names begin with the role's
 
 
 class ClientInfo(msgspec.Struct, frozen=True):

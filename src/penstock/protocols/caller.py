@@ -80,7 +80,10 @@ class Caller:
                 scope["penstock.proxy"] = principal.authenticated.role
         cluster = context.broker.cluster
         if cluster is not None and cluster.acts_for_callers:
-            ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope))))
+            own = (
+                cluster.wants_tokens and principal.proxy is None
+            )  # a proxy's token is not that of whom it acts for
+            ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope) if own else "")))
         holding = holding_of(scope)
         if holding is not None:
             holding.belong(principal.role)
@@ -200,9 +203,17 @@ class Caller:
             self._require(permissions.produces, "produce to", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
-        """Raise FORBIDDEN unless the role may read `topic`."""
-        if (permissions := self._permissions()) is not None:
-            self._require(lambda role: permissions.may(role, CONSUME, topic), "consume", topic)
+        """Raise FORBIDDEN unless the role may read `topic`, by a subscription where one is named."""
+        if (permissions := self._permissions()) is None:
+            return
+        self._require(lambda role: permissions.may(role, CONSUME, topic), "consume", topic)
+        if subscription is not None:
+            namespace = topic.namespace_name
+            self._require(
+                lambda role: permissions.may_use(role, subscription, namespace),
+                f"use the subscription {subscription} of",
+                topic,
+            )
 
     def may_dead_letter(self, topic: TopicName, subscription: str, letter: DeadLetter | None) -> None:
         """Raise FORBIDDEN unless the role may publish to where dead letters of `topic` go."""

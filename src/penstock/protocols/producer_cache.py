@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.acting import acting_role
+from penstock.broker.acting import acting_key
 from penstock.broker.broker import Broker
 from penstock.broker.producer import Producer
 from penstock.model.errors import PenstockError
@@ -15,7 +15,9 @@ from penstock.protocols.payloads import TopicSchemas
 
 PRODUCERS_MAX: Final = 4096  # a cached producer is a few KiB; one that was evicted is made again
 
-Key = tuple[TopicName, str, str]  # with the role that it publishes for, where an engine tells them apart
+Key = tuple[
+    TopicName, str, str
+]  # with the key of the caller that it publishes for, where an engine tells them apart
 
 
 class CachedProducer(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class ProducerCache:
 
     def ready(self, topic: TopicName, producer_name: str = "") -> CachedProducer | None:
         """A cached producer that still fits. Raises EXCLUSIVE_PRODUCER."""
-        key = topic, producer_name, acting_role() if self._acts else ""
+        key = topic, producer_name, acting_key() if self._acts else ""
         cached = self._cached.get(key)
         if cached is None:
             return None
@@ -90,7 +92,7 @@ class ProducerCache:
             options = ProducerOptions(name=producer_name, shared_name=True)
             producer = await self._broker.producer(topic, options)
             cached = CachedProducer(producer, topic_schemas)
-            key = topic, producer_name, acting_role() if self._acts else ""
+            key = topic, producer_name, acting_key() if self._acts else ""
             self._cached[key] = cached
             self._keys[topic.base].add(key)
             if len(self._cached) > PRODUCERS_MAX:

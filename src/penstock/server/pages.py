@@ -83,7 +83,12 @@ class Pages:
         if storage.failing:
             return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.readiness()})
         # At its configured bound a server is well: taken out of service, it could not be emptied by its consumers.
-        return 200, _JSON, msgspec.json.encode({"status": "ready", **storage.readiness()})
+        # Nor does anything mend background work that fails here: it is shown, without names, as anyone may ask.
+        failing = {
+            kind.value: count for kind, count in self._context.broker.failures.counts().items() if count
+        }
+        warnings = {"failing": failing} if failing else {}
+        return 200, _JSON, msgspec.json.encode({"status": "ready", **storage.readiness(), **warnings})
 
     @cached_property
     def _document(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _HEALTH: Final = (
         path="/health/ready",
         tag="health",
         summary="Whether the server takes work; 503 while it shuts down, or its storage takes no writes.",
-        answer=dict[str, str | int],
+        answer=dict[str, str | int | dict[str, int]],
         errors=(ErrorKind.UNAVAILABLE, ErrorKind.STORAGE_FULL, ErrorKind.STORAGE_FAILED),
     ),
     Operation(

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from penstock.client.paths import quoted
 from penstock.model.names import TopicName
 
 WITHIN_S: Final = 10.0  # a wait of a test; it fails then, and says what it waited for
@@ -118,12 +119,12 @@ class Calls:
     def create_subscription(self, topic: str, subscription: str, position: str = "earliest") -> None:
         """Create a subscription at the earliest or latest message, or after a message id."""
         ready: Any = position if position in ("earliest", "latest") else {"messageId": position}
-        path = f"/admin/v2/persistent/{_local(topic)}/subscription/{quote(subscription, safe='')}"
+        path = f"/admin/v2/persistent/{_local(topic)}/subscription/{quoted(subscription)}"
         self.call("PUT", path, ready)
 
     def backlog(self, topic: str, subscription: str) -> int:
         """How many messages of a topic a subscription has not acknowledged."""
-        cursor = self.call("GET", f"{_path(topic)}/subscription/{quote(subscription, safe='')}/cursor")
+        cursor = self.call("GET", f"{_path(topic)}/subscription/{quoted(subscription)}/cursor")
         return int(cursor["cursor"]["backlog"])
 
     def wait_until_acked(self, topic: str, subscription: str, within_s: float = WITHIN_S) -> None:
@@ -178,7 +179,7 @@ class Calls:
     ) -> Iterator[None]:
         """Within the block, reply to each message of a topic with what `answer` makes of its value; to one that it raises
         at, with the error's text as an error."""
-        path = f"{_path(topic)}/subscription/{quote(subscription, safe='')}"
+        path = f"{_path(topic)}/subscription/{quoted(subscription)}"
         consumer = {"subscription_type": "Shared", "initial_position": "earliest"}
         ended = threading.Event()
 

@@ -144,12 +144,12 @@ public final class Consuming {
     try (Consumer<String> consumer =
         Steps.earliest(server, topic).subscriptionType(SubscriptionType.Shared).deadLetterPolicy(policy)
             .negativeAckRedeliveryDelay(50, TimeUnit.MILLISECONDS).subscribe()) {
-      for (Message<String> message; tries < 3 && (message = consumer.receive(5, TimeUnit.SECONDS)) != null; tries++) {
+      for (Message<String> message; tries < 3 && (message = consumer.receive(25, TimeUnit.SECONDS)) != null; tries++) {
         consumer.negativeAcknowledge(message);
       }
       try (Consumer<String> dead =
           server.client().newConsumer(Schema.STRING).topic(topic + "-s-DLQ").subscriptionName("dead").subscribe()) {
-        Message<String> message = dead.receive(10, TimeUnit.SECONDS);
+        Message<String> message = dead.receive(25, TimeUnit.SECONDS);
         return Map.of(
             "tries", tries, "dead", message.getValue(), "origin", topic.equals(message.getProperty("REAL_TOPIC")),
             "more", Steps.nothing(consumer));

@@ -12,6 +12,7 @@ from penstock.model.names import (
     TopicName,
     check_entity,
     check_local,
+    check_subscription,
 )
 
 
@@ -118,6 +119,35 @@ def test_namespaces() -> None:
 def test_the_longest_names() -> None:
     assert check_entity("tenant", "x" * NAME_BYTES_MAX)
     assert check_local("subscription", "é" * (NAME_BYTES_MAX // 2))
+
+
+@given(
+    st.sampled_from((".", "..")),
+    st.sampled_from(("{}", "x/{}", "{}/x", "x/{}/y", "{}-partition-0", "x/{}-partition-1-partition-2")),
+)
+def test_steps_of_a_path_are_no_names(step: str, where: str) -> None:
+    local = where.format(step)
+    assert TopicName.parse_known(f"a/b/{local}") is None
+    for check in (check_subscription, lambda name: check_local("stage", name), TopicName.parse("t").sibling):
+        with pytest.raises(PenstockError) as error:
+            check(local)
+        assert error.value.kind is ErrorKind.INVALID_NAME
+
+
+@pytest.mark.parametrize("local", ["...", "..a", "a..", ".a", "a.", "a..b", "a/..b", "..-partition-x", "-.-"])
+def test_dots_within_a_name(local: str) -> None:
+    assert check_subscription(local) == local
+    known = TopicName.parse_known(f"a/b/{local}")
+    assert known is not None
+    assert known.local == known.base.local == local
+
+
+@given(st.text("./-partion0", max_size=30))
+def test_no_part_of_a_topic_nor_of_what_it_is_a_partition_of_is_a_step(local: str) -> None:
+    name = TopicName.parse_known(f"a/b/{local}")
+    while name is not None:
+        assert not {".", ".."} & set(name.local.split("/"))
+        name = name.base if name.base != name else None
 
 
 @given(st.text(max_size=30))

@@ -11,6 +11,8 @@ import yaml
 from penstock.broker.storage_health import CAUSES, StorageFiles, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
+from penstock.runtime.clock import LoopClock
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.statistics import Histogram, Writes
 from penstock.server.metrics import whole
 from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines
@@ -37,6 +39,7 @@ def known() -> set[str]:
     whole.of_storage(families, storage)
     requests = SimpleNamespace(opened=0, answered=0, timed_out=0, withdrawn=0, late=0, __len__=lambda: 0)
     counted = type("Requests", (), {**vars(requests), "__len__": lambda self: 0})()
+    whole.of_failures(families, Failures(LoopClock()))
     topics = SimpleNamespace(tail_bytes=0)
     whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
     reported = SimpleNamespace(client_errors={("tail", "_SSL"): 1})
@@ -74,6 +77,8 @@ def test_every_alert_names_metrics_and_labels_that_there_are() -> None:
     assert names <= known(), names - known()
     causes = {cause for rule in rules() for cause in re.findall(r'cause="(\w+)"', rule["expr"])}
     assert causes == set(CAUSES)
+    kinds = {kind for rule in rules() for kind in re.findall(r'\{kind="(\w+)"', rule["expr"])}
+    assert kinds == set(FailureKind) - {FailureKind.DEAD_LETTER}  # which has a metric of subscriptions
 
 
 def test_every_alert_says_what_is_the_matter() -> None:

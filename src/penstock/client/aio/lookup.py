@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import ssl
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 from penstock.client import errors
+from penstock.client.admin_requests import ask, query_text
 from penstock.client.authentication import Authentication
 from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import (
@@ -22,8 +22,9 @@ from penstock.client.errors import (
 from penstock.client.session.commands import schema_info, wire_schema
 from penstock.client.session.connection import ServiceUrl, parse_service_url
 from penstock.model.errors import PenstockError
-from penstock.model.names import TopicName
+from penstock.model.names import NamespaceName, TopicName
 from penstock.model.schema import SchemaInfo
+from penstock.model.target import Target
 from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import (
     CommandGetOrCreateSchema,
@@ -146,45 +147,47 @@ class HttpLookup:
         self._authentication = authentication
         self._hosts = itertools.cycle(url.addresses)
         verify: Any = context if context is not None else True
-        self._http = httpx.AsyncClient(timeout=timeout_s, verify=verify, follow_redirects=True)
+        self._http = httpx.AsyncClient(timeout=timeout_s, verify=verify)
 
     async def link(self, topic: str) -> Link:
-        answer = await self._get(f"/lookup/v2/topic/{_path(topic)}")
+        answer = await self._get(Target.of("lookup", "v2", "topic", *_names(topic)))
         url = answer.get("brokerUrlTls" if self._url.tls else "brokerUrl")
         if not url:
             raise errors.LookupError(f"{topic}: the service names no broker")
         return await self._pool.link(parse_service_url(url).addresses[0])
 
     async def partitions(self, topic: str, *, create: bool = True) -> int:
-        allowed = "true" if create else "false"
-        answer = await self._get(f"/admin/v2/{_path(topic)}/partitions?checkAllowAutoCreation={allowed}")
+        target = Target.of("admin", "v2", *_names(topic), "partitions")
+        answer = await self._get(target, checkAllowAutoCreation="true" if create else "false")
         return int(answer.get("partitions", 0))
 
     async def topics(self, namespace: str, mode: RegexSubscriptionMode) -> list[str]:
         name = {0: "PERSISTENT", 1: "NON_PERSISTENT", 2: "ALL"}[int(mode)]
-        return list(await self._get(f"/admin/v2/namespaces/{namespace}/topics?mode={name}"))
+        target = Target.of_namespace(NamespaceName.parse(namespace), "topics")
+        return list(await self._get(target, mode=name))
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _get(self, path: str) -> Any:
+    async def _get(self, target: Target, **query: str) -> Any:
         import httpx
 
-        url = f"{self._url.scheme}://{next(self._hosts).authority}{path}"
+        root = f"{self._url.scheme}://{next(self._hosts).authority}"
+        headers = self._authentication.headers()
         try:
-            response = await self._http.get(url, headers=self._authentication.headers())
+            response = await ask(self._http, "GET", root, target, query_text(query.items()), headers=headers)
         except httpx.HTTPError as error:
-            raise ConnectError(f"{url} cannot be reached: {error}") from error
+            raise ConnectError(f"{root}{target.path} cannot be reached: {error}") from error
         if response.status_code >= 400:
             kind = _HTTP_ERRORS.get(response.status_code, errors.LookupError)
             raise kind(f"HTTP status {response.status_code}: {response.text[:200]}")
         return response.json()
 
 
-def _path(topic: str) -> str:
+def _names(topic: str) -> tuple[str, str, str, str]:
     name = TopicName.parse(topic)
-    return f"{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
+    return name.domain, name.tenant, name.namespace, name.local
 
 
 class Schemas:

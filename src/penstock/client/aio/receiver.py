@@ -76,6 +76,7 @@ class Receiver:
         self._receiving = receiving
         self._link: Link | None = None
         self._fetching = self._settling = False
+        self._waits_for: int | None = None  # a schema that could not be fetched yet: logged once
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -286,8 +287,14 @@ class Receiver:
             if link is not None:
                 info = await self._context.schemas.version(link, self._base, version)
                 self.inbox.writer(version, info)
+                if self._waits_for == version:
+                    self._waits_for = None
+                    log.info("schema %d of %s was fetched", version, self._base)
         except PulsarException as error:
             if error.can_retry:
+                if self._waits_for != version:
+                    self._waits_for = version
+                    log.warning("schema %d of %s is waited for: %s", version, self._base, error)
                 await asyncio.sleep(_AGAIN_S)
             else:
                 log.warning("schema %d of %s cannot be had: %s", version, self._base, error)

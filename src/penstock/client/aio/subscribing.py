@@ -133,7 +133,8 @@ class Subscribing:
         mode: RegexSubscriptionMode,
         position: InitialPosition,
     ) -> None:
-        listed = [topic_name(name) for name in await self.context.lookup.topics(namespace, mode)]
+        found = await self.context.lookup.topics(namespace, mode)
+        listed = [name for text in found if (name := TopicName.parse_known(text)) is not None]
         matching = {
             name.base
             for name in listed

@@ -154,16 +154,21 @@ class EntryConsumer:
         if self.error is not None:
             return
         self._acks.send()
-        link, self._link = self._link, None
-        self.error = AlreadyClosed("the consumer is closed")
-        if self._keeping is not None:
-            self._keeping.cancel()
+        link, self.error = self._leave(), AlreadyClosed("the consumer is closed")
         try:
             if link is not None and not link.closed:
-                link.consumers.pop(self._id, None)
                 await link.ask(CommandCloseConsumer(consumer_id=self._id), self._context.timeout_s)
         finally:
             self._acks.forget(self.error)
+
+    def _leave(self) -> Link | None:
+        """Take nothing more, and do not connect again; returns the connection that it had."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.consumers.pop(self._id, None)
+        if self._keeping is not None:
+            self._keeping.cancel()
+        return link
 
     async def _ask(self, command: Any) -> Any:
         if self.error is not None:
@@ -318,5 +323,9 @@ class EntryConsumer:
         return last, read_id(answer.consumer_mark_delete_position) if done else None
 
     async def unsubscribe(self, *, force: bool = False) -> None:
-        """Delete the subscription. Raises what the broker says."""
+        """Delete the subscription, and be closed. Raises what the broker says, which refuses it while others consume
+        unless `force`; then it goes on."""
         await self._ask(CommandUnsubscribe(force=force))
+        self._leave()
+        self.error = AlreadyClosed("the subscription was deleted")
+        self._acks.forget(self.error)

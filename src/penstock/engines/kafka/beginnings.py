@@ -60,5 +60,10 @@ class Beginnings:
                 await self._documents.save_meta([(KIND, key, None) for key in own])
 
     async def _found(self) -> dict[str, _Beginning]:
-        stored = await self._documents.load_meta(KIND)
-        return {key: msgspec.json.decode(document, type=_Beginning) for key, document in stored.items()}
+        found: dict[str, _Beginning] = {}
+
+        def learn(key: str, document: bytes | None) -> None:
+            found[key] = msgspec.json.decode(document or b"", type=_Beginning)
+
+        self._documents.reader.read_all(KIND, await self._documents.load_meta(KIND), learn)
+        return found

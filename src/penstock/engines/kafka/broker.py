@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from penstock.broker.capability import Capability
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.storage_health import StorageHealth
@@ -21,8 +22,9 @@ from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ProducerOptions
+from penstock.model.policy import NamespacePolicies, ProducerOptions, TopicPolicies
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from . import beginnings
@@ -47,6 +49,7 @@ from .producer import Producer
 from .publishing import Publishing
 from .redirects import Redirects
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .retention_times import RetentionTimes
 from .schema_registry.opening import open_registry
 from .staging.opening import open_staging
 from .subscriptions import KafkaSubscriptions
@@ -81,6 +84,7 @@ class KafkaBroker:
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
+        self.failures = Failures(clock)
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
@@ -90,12 +94,23 @@ class KafkaBroker:
             settings.documents_topic,
             settings.replication_factor,
             once=(schemas_module.KIND, beginnings.KIND),
+            failures=self.failures,
+            fields={
+                namespaces_module.KIND: NamespacePolicies.__struct_fields__,
+                namespaces_module.TENANT: TenantInfo.__struct_fields__,
+                policies_module.KIND: TopicPolicies.__struct_fields__,
+            },
         )
-        self.namespaces = KafkaNamespaces(self.documents, self.naming, auto_create=own.auto_create_namespaces)
-        self.policies = KafkaPolicies(self.documents, self.namespaces, own)
+        reader = self.documents.reader
+        self.namespaces = KafkaNamespaces(
+            self.documents, self.naming, auto_create=own.auto_create_namespaces, reader=reader
+        )
+        self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
         parts = self.documents, self.namespaces, self.naming
-        registry = open_registry(settings, *parts, clock, own, self.tasks)
-        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(settings, *parts, clock, own, self.tasks, self.failures)
+        self.schemas = registry or Schemas(
+            self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
+        )
         self._fetcher = Fetcher(self.cluster.clients, self.cluster.admin, self.cluster.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
             self.cluster,
@@ -125,7 +140,12 @@ class KafkaBroker:
         )
         self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self._replies.replies,
+            registry,
+            RetentionTimes(self.cluster.admin.configs, clock, settings.learned_ms),
+            bytes_max=own.max_message_bytes,
         )
         self.staging = open_staging(
             self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
@@ -141,7 +161,9 @@ class KafkaBroker:
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         give_reply = self._replies.reply
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
+        hosting = Hosting(
+            self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply, self.failures
+        )
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -78,10 +79,14 @@ class Calls:
         self._documents.listeners[CALLS].append(self._called)
         self._documents.listeners[ANSWERS].append(self._answered)
         old, left = _now_ms() - LEFT_MS, []
+
+        def look(kind: str, key: str, document: bytes | None) -> None:
+            if msgspec.json.decode(document or b"", type=_Dated).created_ms < old:
+                left.append((kind, key))
+
         for kind in (CALLS, ANSWERS):
-            for key, document in (await self._documents.load_meta(kind)).items():
-                if msgspec.json.decode(document, type=_Dated).created_ms < old:
-                    left.append((kind, key))
+            documents = await self._documents.load_meta(kind)
+            self._documents.reader.read_all(kind, documents, partial(look, kind))
         if left:
             self._spawn(self._remove(left), "remove calls of processes that are gone")
 

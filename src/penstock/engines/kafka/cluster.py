@@ -5,11 +5,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from penstock.broker.cluster import Headers, Owner
+from penstock.broker.acting import Acting
+from penstock.broker.cluster import Headers, Owner, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
+from penstock.model.target import Target
 from penstock.runtime.tasks import Tasks
 
 from .driver.admin import ClusterNodes, KafkaAdmin
@@ -28,7 +30,7 @@ LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and 
 class KafkaCluster:
     """`broker.Cluster`; raises BAD_PARAMETER for settings that cannot be used."""
 
-    acts_for_callers = False  # Kafka is asked under the server's own credentials
+    acts_for_callers = wants_tokens = False  # Kafka is asked under the server's own credentials
     kind = "kafka"
     administered = False  # by a REST of its own: requests are served here
 
@@ -103,7 +105,16 @@ class KafkaCluster:
 
     # -- for endpoints
 
-    async def request(self, method: str, path: str, query: bytes, headers: Headers, body: bytes) -> NoReturn:
+    async def request(
+        self,
+        method: str,
+        target: Target,
+        query: Query = (),
+        headers: Headers = (),
+        body: bytes = b"",
+        *,
+        caller: Acting | None = None,
+    ) -> NoReturn:
         """Kafka has no REST of its own."""
         raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
 

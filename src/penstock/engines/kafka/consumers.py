@@ -10,7 +10,7 @@ from penstock.engines.subscription import Consumer
 from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
-from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
@@ -57,7 +57,7 @@ class Consumers:
         budget: Budget | None = None,
     ) -> Consumer:
         """As `Broker.subscribe`."""
-        check_local("subscription", subscription)
+        check_subscription(subscription)
         called = options.name or self._new_name("consumer")
         consumer = Consumer(called, subscription, options, budget, self._clock.now_ms())
         try:

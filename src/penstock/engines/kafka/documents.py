@@ -2,6 +2,9 @@
 
 Every process reads all of them and hears of each change. Of two that write one document at a time the later one counts
 everywhere; of a kind that is stored once, the first one, and the other process learns that it was late.
+
+A row names the version of its document (`model/formats.py`). One of a version that is not known here is `Withheld`: it cannot
+be decoded, and it is not written over.
 """
 
 import logging
@@ -10,7 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from penstock.engines.shared.documents import DocumentReader
+from penstock.engines.shared.versions import Withheld
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import Format, document_format, with_unknown_fields
+from penstock.runtime.failures import FailureKind, Failures
 
 from .cluster import KafkaCluster
 from .driver.compacted import CompactedTopic, Row
@@ -23,17 +30,30 @@ CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"
 
 
 class Documents:
-    """`broker.MetaStore`. `listeners` are called, by the kind, with the keys and documents that changed."""
+    """`broker.MetaStore`. `listeners` are called, by the kind, with the keys and documents that changed.
+
+    `fields` are those that this release knows, by the kind; the others of a document stay when it is written again.
+    """
 
     def __init__(
-        self, cluster: KafkaCluster, topic: str, replication: int, *, once: Collection[str] = ()
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        replication: int,
+        *,
+        once: Collection[str] = (),
+        failures: Failures,
+        fields: Mapping[str, Collection[str]] = {},
     ) -> None:
+        self.reader = DocumentReader(failures)
+        self._failures = failures
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self._cluster = cluster
         self._topic = topic
         self._replication = replication
         self._documents: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self._once = once
+        self._fields = fields
         self._rows: dict[str, str] = {}  # of kinds that are stored once: the row that counts
         self._table: CompactedTopic | None = None
 
@@ -57,7 +77,15 @@ class Documents:
                 if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
                     raise
             await admin.created(self._topic, self._cluster.timeout_s)
-        table = CompactedTopic(self._cluster.clients, self._topic, self._cluster.timeout_s, self._changed)
+        cluster = self._cluster
+        table = CompactedTopic(
+            cluster.clients,
+            self._topic,
+            cluster.timeout_s,
+            self._changed,
+            _format_of,
+            failing=self._failing,
+        )
         self._table = table
         place = (self._topic, 0)
         await table.start((await admin.ends([place]))[place])
@@ -86,13 +114,16 @@ class Documents:
         They are not one transaction: a process that is killed within one would keep every process from reading on until
         Kafka ends it. So what is stored together has to make sense without its end.
 
-        Raises ALREADY_EXISTS for one of a kind that is stored once, where another process was quicker.
+        Raises ALREADY_EXISTS for one of a kind that is stored once, where another process was quicker; NEWER_FORMAT
+        instead of writing over one, or deleting one, of a version that is not known here.
         """
         if self._table is None:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED, f"the server may not create {self._topic} in the cluster"
             )
-        rows = [(self._row(kind, key, value), value) for kind, key, value in documents]
+        rows = [
+            (self._row(kind, key, value), self._whole(kind, key, value)) for kind, key, value in documents
+        ]
         await self._write(rows)
         lost = [
             (row, None)
@@ -106,6 +137,15 @@ class Documents:
     async def _write(self, rows: Sequence[Row]) -> None:
         if rows and self._table is not None:
             await self._table.append(rows)
+
+    def _whole(self, kind: str, key: str, document: bytes | None) -> bytes | None:
+        """A document as it is to be stored, with what a newer process wrote into the one before."""
+        before = self._documents[kind].get(key)
+        if isinstance(before, Withheld):
+            raise before.new_error()
+        if document is None or kind not in self._fields:
+            return document
+        return with_unknown_fields(document, before, self._fields[kind])
 
     def _row(self, kind: str, key: str, value: bytes | None) -> str:
         """The key of a document's row. Of a kind that is stored once each row has its own: of several the first counts."""
@@ -130,9 +170,20 @@ class Documents:
             else:
                 self._documents[kind][key] = value
             for listener in self.listeners[kind]:
-                listener(key, value)
+                self.reader.read(kind, key, value, listener)
+
+    def _failing(self, reason: str | None) -> None:
+        """No document can be read, so that no change of another process is heard of; None: they can."""
+        if reason is None:
+            self._failures.recovered(FailureKind.DOCUMENT, self._topic)
+        else:
+            self._failures.failed(FailureKind.DOCUMENT, self._topic, reason)
 
     async def close(self) -> None:
         """Read no more."""
         if self._table is not None:
             await self._table.close()
+
+
+def _format_of(row: str) -> Format:
+    return document_format(row.partition(_SEPARATOR)[0])

@@ -68,8 +68,7 @@ class ShownConsumers:
 
     async def load(self) -> None:
         """Read what is kept, and hear of changes from now on."""
-        for key, document in (await self._documents.load_meta(KIND)).items():
-            self.learned(key, document)
+        self._documents.reader.read_all(KIND, await self._documents.load_meta(KIND), self.learned)
         self._documents.listeners[KIND].append(self.learned)
         old = time.time_ns() // 1_000_000 - LEFT_MS
         left = [key for key, one in self._shown.items() if one.created_ms < old]

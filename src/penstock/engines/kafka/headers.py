@@ -12,21 +12,28 @@
 | `penstock-entry` | Pulsar's MessageMetadata of an entry that is kept as it is: the value is its payload |
 | `penstock-reply-to`, `penstock-correlation-id` | of a request: where its reply goes, and its number there (`replies`) |
 | `penstock-property-…` | a property whose own name begins with `penstock-` |
+| `penstock-version` | the version of all these; 1, which is not written, where it is missing |
+
+A record of an unknown version is delivered as a plain record: all its headers are properties.
 
 Headers of other producers are properties: one without a value is empty, one that is not UTF-8 is shown in base64, and of several
 with one name the last counts.
 """
 
+import logging
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import MESSAGES, VERSION, version_of
 from penstock.model.message import OutMessage
 from penstock.wire.metadata import Memo
 
 from .driver.record import Header
+
+log = logging.getLogger(__name__)
 
 OURS: Final = "penstock-"
 ENTRY: Final = "penstock-entry"
@@ -45,6 +52,9 @@ _PROPERTY: Final = "penstock-property-"
 
 # Properties that are headers of their own: what a request says to those who may reply.
 _REQUESTS: Final = frozenset((REPLY_TO, CORRELATION_ID))
+
+_REPORTED_MAX: Final = 16  # unknown versions that are logged; any producer may name one
+_reported: Final[set[bytes]] = set()
 
 _INT64: Final = range(-(2**63), 2**63)
 _DIGITS_MAX: Final = 20
@@ -107,8 +117,9 @@ def read_headers(headers: Sequence[Header]) -> Said:
     """What headers say; never fails."""
     said = Said()
     properties: dict[str, str] = {}
+    known = _is_known(version_of(headers))
     for name, value in headers:
-        if name.startswith(OURS):
+        if known and name.startswith(OURS):
             read = _READ.get(name)
             try:
                 if read is not None and value is not None:
@@ -122,6 +133,19 @@ def read_headers(headers: Sequence[Header]) -> Said:
     if properties:
         said.message.properties = properties
     return said
+
+
+def _is_known(version: bytes | None) -> bool:
+    if version is None:
+        return True
+    try:
+        MESSAGES.check(version, VERSION)
+    except PenstockError as error:
+        if version not in _reported and len(_reported) < _REPORTED_MAX:  # not with every message
+            _reported.add(version)
+            log.error("messages are delivered as plain records", extra={"reason": error.message})
+        return False
+    return True
 
 
 def _text(value: bytes | None) -> str:
@@ -185,6 +209,10 @@ def _entry(said: Said, value: bytes) -> None:
     said.entry = value
 
 
+def _version(said: Said, value: bytes) -> None:
+    """It is one that is known."""
+
+
 _READ: Final[dict[str, Callable[[Said, bytes], None]]] = {
     _EVENT_TIME: _event_time,
     _DELIVER_AT: _deliver_at,
@@ -195,6 +223,7 @@ _READ: Final[dict[str, Callable[[Said, bytes], None]]] = {
     _REPLICATE_TO: _replicate_to,
     KEY: _key_form,
     ENTRY: _entry,
+    VERSION: _version,
 }
 
 

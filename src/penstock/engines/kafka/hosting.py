@@ -11,6 +11,7 @@ from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import SubscriptionType
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .groups import Groups
@@ -26,6 +27,7 @@ class _Host:
     def __init__(self, topic: KafkaTopic, hosting: "Hosting") -> None:
         self._topic = topic
         self._hosting = hosting
+        self.failures = hosting.failures
         self.bury = hosting.bury
         self.reply = hosting.reply
         self.reply_all = hosting.reply_all
@@ -62,11 +64,13 @@ class Hosting:
         tasks: Tasks,
         bury: Bury,
         reply: Callable[..., Coroutine[Any, Any, Outcome]],
+        failures: Failures,
     ) -> None:
         self.groups = groups
         self.flusher = flusher
         self.bury = bury
         self.reply = reply
+        self.failures = failures
         self._encoder = encoder
         self._tasks = tasks
 

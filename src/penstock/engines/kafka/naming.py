@@ -146,13 +146,13 @@ class Naming:
         return text
 
     def topic_name(self, kafka: str) -> TopicName | None:
-        """The name of one of Kafka's topics here; None for those that are hidden."""
+        """The name of one of Kafka's topics here; None for those that are hidden, or whose names are refused."""
         hidden = kafka.startswith(HIDDEN) or kafka in self._internal
         namespace = None if hidden else self._namespace_of(kafka)
         if namespace is None:
             return None
         local = kafka[len(self.prefix(namespace)) :]
-        return TopicName.of("persistent", namespace.tenant, namespace.namespace, local)
+        return TopicName.parse_known(f"persistent://{namespace}/{local}")
 
     def _namespace_of(self, kafka: str) -> NamespaceName | None:
         """Of those whose prefix fits, the one with the longest."""

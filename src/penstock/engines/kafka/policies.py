@@ -9,6 +9,7 @@ import msgspec
 from penstock.broker.topic import MetaStore
 from penstock.engines.registry.namespaces import ALWAYS, KIND, Namespaces
 from penstock.engines.registry.policies import Policies
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies
@@ -95,9 +96,11 @@ class KafkaNamespaces(Namespaces):
 
     apply: Callable[[NamespaceName], Awaitable[None]]
 
-    def __init__(self, store: MetaStore, naming: Naming, *, auto_create: bool) -> None:
+    def __init__(
+        self, store: MetaStore, naming: Naming, *, auto_create: bool, reader: DocumentReader | None = None
+    ) -> None:
         always = (*dict.fromkeys((*ALWAYS, *naming.named)),)
-        super().__init__(store, auto_create=auto_create, always=always)
+        super().__init__(store, auto_create=auto_create, always=always, reader=reader)
         self._naming = naming
         self._refused: set[NamespaceName] = set()  # whose document came after that of one they conflict with
 

@@ -141,6 +141,7 @@ class Producer:
             self._numbers,
         )
         framing = await self._publishing.framing(self._topic, {one.schema_version for one in messages})
+        kafka, now = self._logs[0].place.topic, self._logs[0].clock.now_ms()
         for place, message in enumerate(messages):
             given = message.sequence_id is not None
             number = numbers.give(message)
@@ -148,6 +149,8 @@ class Producer:
             try:
                 if len(message.payload) > bytes_max:
                     raise _too_large(len(message.payload), bytes_max)
+                if message.deliver_at:
+                    await self._publishing.check_delay(kafka, message.deliver_at, now)
                 partition = (
                     0
                     if alone and message.partition is None
@@ -198,9 +201,13 @@ class Producer:
         posting = Posting(results)
         for item in items:
             first = len(results)
+            content = item.content
             try:
+                if content.deliver_at:
+                    kafka = self._logs[0].place.topic
+                    await self._publishing.check_delay(kafka, content.deliver_at, content.publish_time)
                 records = await self._publishing.records_of(
-                    self._topic, item.content, numbered=bool(self._kept_name)
+                    self._topic, content, numbered=bool(self._kept_name)
                 )
                 self._publishing.address(self._topic, records, item.request)
             except PenstockError as error:
@@ -209,7 +216,7 @@ class Producer:
                 for record in records:
                     posting.add(0, len(results), record)
                     results.append(None)
-            self.last_sequence_id = max(self.last_sequence_id, item.content.sequence_id)
+            self.last_sequence_id = max(self.last_sequence_id, content.sequence_id)
             places.append(range(first, len(results)))
         self.published += await posting.post(self._logs, self._publishing.records)
         for item, own in zip(items, places, strict=True):

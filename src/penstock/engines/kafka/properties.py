@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.topic import MetaStore
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.names import TopicName
 
 KIND: Final = "topic-properties"
@@ -13,18 +14,20 @@ KIND: Final = "topic-properties"
 class TopicProperties:
     """By the names of topics."""
 
-    def __init__(self, documents: MetaStore) -> None:
+    def __init__(self, documents: MetaStore, reader: DocumentReader) -> None:
         self._documents = documents
+        self._reader = reader
         self._by_topic: dict[TopicName, dict[str, str]] = {}
 
     async def load(self) -> None:
         """Read what is stored."""
-        for key, document in (await self._documents.load_meta(KIND)).items():
-            self.learned(key, document)
+        self._reader.read_all(KIND, await self._documents.load_meta(KIND), self.learned)
 
     def learned(self, key: str, document: bytes | None) -> None:
         """The properties of a topic are stored, or removed (None)."""
-        name = TopicName.parse(key)
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
         if document is None:
             self._by_topic.pop(name, None)
         else:

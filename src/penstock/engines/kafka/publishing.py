@@ -22,6 +22,7 @@ from .driver.record import Header, NewRecord
 from .framing import Framing, Framings, UnknownVersion
 from .headers import schema_header
 from .records import records_of
+from .retention_times import RetentionTimes
 from .topic import KafkaTopic
 
 _CLOCK = LoopClock()
@@ -36,6 +37,7 @@ class Publishing:
         schemas: Schemas,
         replies: Replies,
         framings: Framings | None,
+        retention: RetentionTimes,
         *,
         bytes_max: int,
     ) -> None:
@@ -43,6 +45,7 @@ class Publishing:
         self.schemas = schemas
         self.replies = replies
         self.bytes_max = bytes_max
+        self.check_delay = retention.check_delay
         self.framings = framings  # where there is a schema registry
 
     async def framing(self, topic: TopicName, versions: Iterable[int | None]) -> Framing | None:

@@ -98,14 +98,20 @@ class Redirects:
         """Read where processes are reached, and hear of changes from now on."""
         gone: list[tuple[str, str]] = []
         now = _now_ms()
-        for key, document in (await self._documents.load_meta(PROCESSES)).items():
-            if now - msgspec.json.decode(document, type=_Process).created_ms > 2 * KEPT_MS:
+
+        def process(key: str, document: bytes | None) -> None:
+            if now - msgspec.json.decode(document or b"", type=_Process).created_ms > 2 * KEPT_MS:
                 gone.append((PROCESSES, key))
             else:
                 self._process(key, document)
-        for key, document in (await self._documents.load_meta(REDIRECTS)).items():
-            if now - msgspec.json.decode(document, type=_Redirect).created_ms > KEPT_MS:
+
+        def redirect(key: str, document: bytes | None) -> None:
+            if now - msgspec.json.decode(document or b"", type=_Redirect).created_ms > KEPT_MS:
                 gone.append((REDIRECTS, key))
+
+        read_all = self._documents.reader.read_all
+        read_all(PROCESSES, await self._documents.load_meta(PROCESSES), process)
+        read_all(REDIRECTS, await self._documents.load_meta(REDIRECTS), redirect)
         self._documents.listeners[PROCESSES].append(self._process)
         self._documents.listeners[REDIRECTS].append(self._redirect)
         if gone:

@@ -19,6 +19,7 @@ from penstock.engines.shared.requests import REPLY_BYTES_MAX
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import REPLIES, VERSION
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName
@@ -140,7 +141,12 @@ class ReplyPartitions:
             headers = {name: value or b"" for name, value in record.headers() or ()}
             correlation_id = headers.get(CORRELATION_ID, b"").decode(errors="replace")
             if self._requests.owns(correlation_id):
-                self._requests.answer(correlation_id, _reply(record.value(), headers))
+                try:
+                    REPLIES.check(headers.get(VERSION), correlation_id)
+                except PenstockError as error:
+                    self._requests.refuse(correlation_id, error)
+                else:
+                    self._requests.answer(correlation_id, _reply(record.value(), headers))
             self._position = record.offset() + 1
 
     def reached(self, offset: int) -> None:

@@ -157,7 +157,12 @@ class GroupSubscription(Subscription):
     async def read_properties(self) -> None:
         """Learn the properties that are stored."""
         document = (await self._log.documents.load_meta(PROPERTIES)).get(self._key)
-        self.properties = msgspec.json.decode(document, type=dict[str, str]) if document else {}
+        self.properties = {}
+        if document is not None:
+            self._log.documents.reader.read(PROPERTIES, self._key, document, self._learn_properties)
+
+    def _learn_properties(self, key: str, document: bytes | None) -> None:
+        self.properties = msgspec.json.decode(document or b"", type=dict[str, str])
 
     @property
     def _key(self) -> str:

@@ -7,11 +7,12 @@ from typing import Final, cast
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic
+from penstock.engines.shared.unsubscribing import check_alone, not_alone
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.names import TopicName, check_local
+from penstock.model.names import TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 
 from .beginnings import Beginnings
@@ -176,7 +177,7 @@ class KafkaSubscriptions:
         inclusive: bool = False,
         properties: dict[str, str] | None = None,
     ) -> None:
-        check_local("subscription", subscription)
+        check_subscription(subscription)
         topics = await self._topics.all_of(name)
         group = self._hosting.groups.of(subscription)
         if await group.committed([_place(topic) for topic in topics]):
@@ -250,11 +251,15 @@ class KafkaSubscriptions:
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         found = [one for one in cast(Consumer, consumer).attached if isinstance(one, GroupSubscription)]
-        if any(len(source.consumers) > 1 for source in found):
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
-            )
+        check_alone(found)
+        if found and await self._elsewhere(found):
+            raise not_alone()
         await self._delete_all(found)
+
+    async def _elsewhere(self, found: Sequence[GroupSubscription]) -> bool:
+        """Whether other processes have consumers of subscriptions of one name."""
+        group = self._hosting.groups.of(found[0].name)
+        return bool(await group.others([source.at for source in found]))
 
     async def _delete_all(self, found: Sequence[GroupSubscription], *, alone: bool = False) -> None:
         """Delete subscriptions of one name; raises SUBSCRIPTION_BUSY where other processes have consumers, unless those
@@ -263,7 +268,7 @@ class KafkaSubscriptions:
             return
         group = self._hosting.groups.of(found[0].name)
         places = [source.at for source in found]
-        if not alone and await group.others(places):
+        if not alone and await self._elsewhere(found):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {found[0].name} has consumers at other processes"
             )

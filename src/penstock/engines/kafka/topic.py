@@ -2,7 +2,6 @@
 
 from typing import cast
 
-from penstock.broker.topic import MetaStore
 from penstock.engines.shared.cluster_topic import ClusterTopic
 from penstock.engines.shared.topic_rates import TopicRates
 from penstock.engines.subscription import Subscription
@@ -11,6 +10,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import InForce
 from penstock.runtime.clock import Clock
 
+from .documents import Documents
 from .driver.fetcher import Fetcher
 from .log import KafkaLog
 from .naming import Place
@@ -26,7 +26,7 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         fetcher: Fetcher,
         clock: Clock,
         policies: InForce,
-        documents: MetaStore,
+        documents: Documents,
         hold_ms: int,
     ) -> None:
         super().__init__(name, place, fetcher, clock)

@@ -7,7 +7,6 @@ from typing import Final
 
 from penstock.broker.capability import Capability
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.topic import MetaStore
 from penstock.broker.topics import TopicObserver
 from penstock.engines.shared.unsupported import refuse
 from penstock.engines.subscription import Subscription
@@ -17,6 +16,7 @@ from penstock.model.policy import AutoTopics, InForce
 from penstock.runtime.clock import Clock
 
 from .cluster import KafkaCluster
+from .documents import Documents
 from .driver.admin import Described
 from .driver.fetcher import Fetcher
 from .known import KnownTopics
@@ -37,7 +37,7 @@ class KafkaTopics(KnownTopics):
         cluster: KafkaCluster,
         naming: Naming,
         namespaces: KafkaNamespaces,
-        documents: MetaStore,
+        documents: Documents,
         fetcher: Fetcher,
         clock: Clock,
         settings: BrokerSettings,
@@ -51,7 +51,7 @@ class KafkaTopics(KnownTopics):
             cluster.admin,
             naming,
             namespaces,
-            TopicProperties(documents),
+            TopicProperties(documents, documents.reader),
             clock,
             auto,
             cluster.settings.learned_ms,

@@ -4,12 +4,10 @@ import asyncio
 from typing import Final
 
 from penstock.broker.acting import Acting
-from penstock.client.authentication import Authentication
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
-from .credentials import CallersToken, ServerForCaller
 
 CALLERS_MAX: Final = 10_000
 IDLE_MS: Final = 60_000  # then the connections of a caller without producers and consumers are closed
@@ -19,21 +17,16 @@ class ActingCluster(PulsarCluster):
     """The cluster as one caller reaches it; what is administered and configured is the server's."""
 
     def __init__(self, cluster: PulsarCluster, caller: Acting) -> None:
-        self.caller = caller  # the last one of its role: a token may be renewed
         self.used_ms = 0
         self.runtime = cluster.runtime
         self.admin = cluster.admin
         self.timeout_s = cluster.timeout_s
-        self.context = cluster.context_of(self._authentication(cluster))
-
-    def _authentication(self, cluster: PulsarCluster) -> Authentication:
-        if cluster.act_for == "token":
-            return CallersToken(lambda: self.caller)
-        return ServerForCaller(cluster.authentication, self.caller.role)
+        self.context = cluster.context_of(cluster.authentication_for(caller))
 
 
 class ActingClusters:
-    """One for each role that has clients here."""
+    """One for each role that has clients here, and where tokens are passed on one for each token: two tokens of one role
+    may be two principals to the cluster, and a connection has one of them from its beginning to its end."""
 
     def __init__(self, cluster: PulsarCluster, clock: Clock) -> None:
         self._cluster = cluster
@@ -41,31 +34,27 @@ class ActingClusters:
         self._of: dict[str, ActingCluster] = {}
 
     def of(self, caller: Acting | None) -> PulsarCluster:
-        """How to reach the cluster for a caller; raises TOO_MANY_REQUESTS, and UNAUTHENTICATED for one without a token
-        where tokens are passed on."""
+        """How to reach the cluster for a caller; raises TOO_MANY_REQUESTS, and UNAUTHENTICATED for one whose own token is
+        not known where tokens are passed on."""
         if caller is None or self._cluster.act_for == "server":
             return self._cluster
-        if self._cluster.act_for == "token" and not caller.token:
-            raise PenstockError(
-                ErrorKind.UNAUTHENTICATED, "the cluster behind this server wants the caller's own token"
-            )
-        found = self._of.get(caller.role)
+        found = self._of.get(caller.key)
         if found is None:
             if len(self._of) >= CALLERS_MAX:
                 raise PenstockError(
-                    ErrorKind.TOO_MANY_REQUESTS, f"clients of {CALLERS_MAX} roles are here, which is the most"
+                    ErrorKind.TOO_MANY_REQUESTS,
+                    f"clients of {CALLERS_MAX} roles or tokens are here, which is the most",
                 )
-            found = self._of[caller.role] = ActingCluster(self._cluster, caller)
-        found.caller = caller
+            found = self._of[caller.key] = ActingCluster(self._cluster, caller)
         found.used_ms = self._clock.monotonic_ms()
         return found
 
     async def sweep(self) -> None:
         """Close the connections of callers without producers and consumers."""
         before = self._clock.monotonic_ms() - IDLE_MS
-        for role, one in list(self._of.items()):
+        for key, one in list(self._of.items()):
             if one.used_ms < before and one.context.idle:
-                del self._of[role]
+                del self._of[key]
                 await one.context.close()
 
     async def close(self) -> None:

@@ -1,39 +1,50 @@
 """The cluster's admin REST: what the engine asks of it, and requests that are passed on."""
 
 import itertools
+from collections.abc import Iterable
 from typing import Any, Final
-from urllib.parse import quote
 
 import httpx
+import msgspec
 
 from penstock.broker.cluster import ClusterAnswer, Headers
+from penstock.client.admin_requests import ask, query_text
 from penstock.client.authentication import Authentication
 from penstock.client.errors import AuthenticationError
 from penstock.client.session.connection import parse_service_url
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName
+from penstock.model.target import Target
 
 from .credentials import advice
 
-REDIRECTS_MAX: Final = 5  # a broker sends to the owner of a topic
 _CONNECTIONS_MAX: Final = 32
-# Of one connection, and of its two ends: not passed on (RFC 9110 7.6.1).
-_HOP_BY_HOP: Final = frozenset(
+# All of a request that is passed on. Credentials and cookies are meant for this server; `X-Original-Principal` and
+# `X-Pulsar-Auth-Method-Name` would change whom the brokers see.
+_ASKED_WITH: Final = frozenset(
+    (
+        b"accept",
+        b"content-type",
+        b"user-agent",
+        b"traceparent",
+        b"tracestate",
+        b"x-pulsar-listenername",
+    )
+)
+# Of an answer these are not passed on: they are of one connection (RFC 9110 7.6.1), or of the brokers themselves.
+_NOT_ANSWERED_WITH: Final = frozenset(
     (
         b"connection",
         b"keep-alive",
         b"proxy-authenticate",
-        b"proxy-authorization",
+        b"proxy-authentication-info",
+        b"proxy-connection",
         b"te",
         b"trailer",
         b"transfer-encoding",
         b"upgrade",
-        b"host",
         b"content-length",
         b"content-encoding",
-        b"authorization",
-        b"accept-encoding",
-        b"cookie",
+        b"set-cookie",
         b"date",
         b"server",
     )
@@ -47,6 +58,7 @@ _KINDS: Final = {
     412: ErrorKind.BAD_PARAMETER,
     422: ErrorKind.BAD_PARAMETER,
     429: ErrorKind.TOO_MANY_REQUESTS,
+    500: ErrorKind.UNAVAILABLE,  # a broker failed, as one does that starts or has too few bookies
     501: ErrorKind.NOT_SUPPORTED,
     502: ErrorKind.UNAVAILABLE,
     503: ErrorKind.UNAVAILABLE,
@@ -71,22 +83,27 @@ class Admin:
             limits=httpx.Limits(max_connections=_CONNECTIONS_MAX),
         )
 
-    async def get(self, path: str, *, missing: ErrorKind = ErrorKind.NOT_FOUND, **query: object) -> Any:
+    async def get(self, target: Target, *, missing: ErrorKind = ErrorKind.NOT_FOUND, **query: object) -> Any:
         """What a GET answers; raises `missing` for 404, and what other statuses mean."""
-        return await self.call("GET", path, missing=missing, **query)
+        return await self.call("GET", target, missing=missing, **query)
 
     async def call(
         self,
         method: str,
-        path: str,
+        target: Target,
         *,
         body: Any = None,
         missing: ErrorKind = ErrorKind.NOT_FOUND,
         **query: object,
     ) -> Any:
-        """One call below `/admin/v2`; returns the answer's JSON, None for an empty one."""
+        """One call; returns the answer's JSON, None for an empty one."""
         response = await self._send(
-            method, f"/admin/v2{path}", params={key: str(value) for key, value in query.items()}, json=body
+            method,
+            target,
+            query_text((key, str(value)) for key, value in query.items()),
+            self._authentication,
+            {} if body is None else {"content-type": "application/json"},
+            None if body is None else msgspec.json.encode(body),
         )
         if response.status_code >= 400:
             raise _refusal(response, missing)
@@ -98,16 +115,34 @@ class Admin:
             return response.text
 
     async def forward(
-        self, method: str, path: str, query: bytes, headers: Headers, body: bytes
+        self,
+        method: str,
+        target: Target,
+        query: Iterable[tuple[str, str]] = (),
+        headers: Headers = (),
+        body: bytes = b"",
+        authentication: Authentication | None = None,
     ) -> ClusterAnswer:
-        """Pass a request on, under the server's own credentials."""
-        kept = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
-        target = path + ("?" + query.decode("latin-1") if query else "")
-        response = await self._send(method, target, headers=kept, content=body)
+        """Pass a request on, under the server's own credentials or others."""
+        named = _named_by_connection(headers)
+        kept = [
+            (name, value)
+            for name, value in headers
+            if name.lower() in _ASKED_WITH and name.lower() not in named
+        ]
+        response = await self._send(
+            method,
+            target,
+            query_text(query),
+            authentication or self._authentication,
+            httpx.Headers(kept),
+            body,
+        )
+        answered = response.headers.raw  # names as they are written: Pulsar's own clients compare them
+        dropped = _NOT_ANSWERED_WITH | _named_by_connection(answered)
         return ClusterAnswer(
             response.status_code,
-            # Names as they are written: Pulsar's own clients compare them.
-            [(name, value) for name, value in response.headers.raw if name.lower() not in _HOP_BY_HOP],
+            [(name, value) for name, value in answered if name.lower() not in dropped],
             response.content,
         )
 
@@ -115,15 +150,23 @@ class Admin:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
-        given = httpx.Headers(more.pop("headers", None))
-        given.update(self._authentication.headers())
+    async def _send(
+        self,
+        method: str,
+        target: Target,
+        query: str,
+        authentication: Authentication,
+        headers: dict[str, str] | httpx.Headers,
+        content: bytes | None,
+    ) -> httpx.Response:
+        given = httpx.Headers(headers)
+        given.update(authentication.headers())
         first, count = next(self._first), len(self._roots)
         error: httpx.HTTPError | None = None
         for number in range(count):
             root = self._roots[(first + number) % count]
             try:
-                response = await self._follow(method, root + path, given, more)
+                response = await ask(self._http, method, root, target, query, headers=given, content=content)
             except httpx.ConnectError as failed:
                 error = failed
             except httpx.TimeoutException:
@@ -134,23 +177,15 @@ class Admin:
                 raise _unreachable(root, failed) from None
             else:
                 if response.status_code == 401 and not _reason(response):
-                    raise self._authentication.refused(AuthenticationError(f"{root} answers 401"))
+                    raise authentication.refused(AuthenticationError(f"{root} answers 401"))
                 return response
         raise _unreachable(self._roots[first], error)
 
-    async def _follow(
-        self, method: str, url: str, headers: httpx.Headers, more: dict[str, Any]
-    ) -> httpx.Response:
-        """Redirects are followed here: the credentials go along, as brokers of one cluster take the same."""
-        for _ in range(REDIRECTS_MAX):
-            response = await self._http.request(method, url, headers=headers, **more)
-            if response.status_code not in (301, 302, 303, 307, 308) or "location" not in response.headers:
-                return response
-            url = str(response.url.join(response.headers["location"]))
-            more = {name: value for name, value in more.items() if name != "params"}
-        raise PenstockError(
-            ErrorKind.UNAVAILABLE, f"the cluster answered with more than {REDIRECTS_MAX} redirects"
-        )
+
+def _named_by_connection(headers: Headers) -> set[bytes]:
+    """The headers that are of this connection alone, in lower case."""
+    lists = (value for name, value in headers if name.lower() == b"connection")
+    return {one.strip().lower() for value in lists for one in value.split(b",")}
 
 
 def _unreachable(root: str, error: Exception | None) -> PenstockError:
@@ -175,8 +210,3 @@ def _refusal(response: httpx.Response, missing: ErrorKind) -> PenstockError:
     if status == 412 and _NOT_OWNED in reason:  # no fault of the caller's: a bundle on its way to a broker
         kind = ErrorKind.UNAVAILABLE
     return PenstockError(kind, f"the cluster refuses it with status {status}: {reason}")
-
-
-def admin_path(name: TopicName) -> str:
-    """A topic below `/admin/v2`."""
-    return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"

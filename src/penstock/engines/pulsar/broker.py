@@ -23,9 +23,10 @@ from penstock.engines.shared.remote_requests import RemoteRequests
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .acting import ActingClusters
@@ -68,6 +69,7 @@ class PulsarBroker:
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
+        self.failures = Failures(clock)
         self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
         self.policies = ClusterPolicies(self._in_force)
         self.topics = PulsarTopics(self.cluster, self.namespaces, clock, self._in_force, settings.learned_ms)
@@ -220,6 +222,7 @@ class PulsarBroker:
         options: ConsumerOptions,
         budget: Budget | None,
     ) -> Consumer:
+        check_subscription(subscription)
         made = Consumer(
             self._acting.of(ACTING.get()),
             self.topics,
@@ -231,6 +234,7 @@ class PulsarBroker:
             clock=self.clock,
             tasks=self.tasks,
             bury=self._dead_letters.bury,
+            failures=self.failures,
             name=self.new_name("consumer"),
         )
         made.give_reply = self._replies.reply

@@ -1,26 +1,25 @@
 """Messages of one topic on their way to a dead-letter topic."""
 
+from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Final
 
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadPart
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
-from penstock.model.errors import PenstockError
 from penstock.model.policy import DeadLetter
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .outstanding import Outstanding, Place, Row
 from .subscription import Subscription
 
-AGAIN_MS: Final = 1000  # after a dead-letter topic did not take a message
-
 Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]
 
 
 class Burying:
-    """`bury` publishes a message; `buried` is called with its entry once that is durable."""
+    """`bury` publishes a message; `buried` is called with its entry once that is durable, `again` with messages that
+    are to be delivered again after some ms."""
 
     def __init__(
         self,
@@ -30,44 +29,45 @@ class Burying:
         letter: DeadLetter | None,
         clock: Clock,
         tasks: Tasks,
+        failures: Failures,
+        *,
         buried: Callable[[Place, Row], None],
+        again: Callable[[Place, int, int], None],
     ) -> None:
         self._bury = bury
         self._source = source
         self._out = out
         self._letter = letter
-        self._clock = clock
-        self._tasks = tasks
         self._buried = buried
+        self._again = again
         self._epoch = 0  # a seek makes what was before mean nothing
+        subject = f"{source.topic.name} {source.name}"
+        self._queue = DeadLetterQueue(source.dead_letters, subject, failures, clock, tasks)
 
     def bury(self, row: Row, entry: Entry, bits: int) -> None:
         """Move messages of an entry, which are not out any more."""
-        self._begin(entry, bits, max(0, row.redeliveries), self._epoch)
+        letter = self._letter
+        assert letter is not None
+        place, redeliveries, epoch = (entry.ledger, entry.entry_id), max(0, row.redeliveries), self._epoch
+
+        async def load() -> Entry:
+            return entry
+
+        async def bury(entry: Entry, index: int) -> None:
+            known = self._out.row(place)
+            if known is not None and known.left >> index & 1:  # else it was acknowledged meanwhile
+                await self._bury(self._source, entry, index, letter, redeliveries)
+            if epoch == self._epoch:
+                found = self._out.acknowledge_bits(place, 1 << index)
+                if found is not None:
+                    self._buried(place, found[1])
+
+        def again(part: DeadPart, wait_ms: int) -> None:
+            self._again(place, sum(1 << index for index in part.indexes), wait_ms)
+
+        self._queue.add(DeadPart(deque(bits_of(bits)), load, bury, again, len(entry.data)))
 
     def forget(self) -> None:
         """What is not moved yet stays where it is."""
         self._epoch += 1
-
-    def _begin(self, entry: Entry, bits: int, redeliveries: int, epoch: int) -> None:
-        if epoch == self._epoch:
-            self._tasks.spawn(
-                self._bury_all(entry, bits, redeliveries, epoch), f"dead letters of {self._source.topic.name}"
-            )
-
-    async def _bury_all(self, entry: Entry, bits: int, redeliveries: int, epoch: int) -> None:
-        letter = self._letter
-        assert letter is not None
-        for index in bits_of(bits):
-            try:
-                await self._bury(self._source, entry, index, letter, redeliveries)
-            except PenstockError:
-                left = bits >> index << index
-                self._clock.call_later(AGAIN_MS, partial(self._begin, entry, left, redeliveries, epoch))
-                return
-            if epoch != self._epoch:
-                return
-            place = (entry.ledger, entry.entry_id)
-            found = self._out.acknowledge_bits(place, 1 << index)
-            if found is not None:
-                self._buried(place, found[1])
+        self._queue.forget()

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
-from penstock.broker.cluster import ClusterAnswer, Headers, Owner
+from penstock.broker.acting import Acting
+from penstock.broker.cluster import ClusterAnswer, Headers, Owner, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.client.aio.context import Context
 from penstock.client.aio.lookup import BinaryLookup
@@ -19,9 +19,19 @@ from penstock.client.options import ClientOptions, complete
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
+from penstock.model.target import Target
 
 from .admin import Admin
-from .credentials import CERTIFICATE, ServerAsItself, ServerRefused, advice, credentials_of, tls_of
+from .credentials import (
+    CERTIFICATE,
+    CallersToken,
+    ServerAsItself,
+    ServerForCaller,
+    ServerRefused,
+    advice,
+    credentials_of,
+    tls_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +39,7 @@ START_S: Final = 20.0  # a cluster that starts at the same time may take so long
 LOOK_MS: Final = 5000  # how often it is looked whether the cluster is there
 LOOK_S: Final = 5.0  # for its answer
 _INTERCEPTOR: Final = "AppendIndexMetadataInterceptor"
+_CONFIGURATION: Final = Target.of("admin", "v2", "brokers", "configuration", "runtime")
 _PROBE: Final = "persistent://public/default/penstock-probe"  # asked for, never created
 
 
@@ -64,11 +75,28 @@ class PulsarCluster:
     def acts_for_callers(self) -> bool:
         return self.act_for != "server"
 
+    @property
+    def wants_tokens(self) -> bool:
+        return self.act_for == "token"
+
+    def authentication_for(self, caller: Acting) -> Authentication:
+        """Who asks the cluster when the server acts for a caller. Raises UNAUTHENTICATED for a caller whose own token is
+        not known, if tokens are passed on."""
+        if not self.wants_tokens:
+            return ServerForCaller(self.authentication, caller.role)
+        if not caller.token:
+            raise PenstockError(
+                ErrorKind.UNAUTHENTICATED,
+                f"the cluster behind this server wants the own token of {caller.role!r} (engine.act_for = 'token'):"
+                " neither a password nor the token of a proxy stands for it",
+            )
+        return CallersToken(caller)
+
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
         await self._reach_soon()
         try:
-            found = await self.admin.get("/brokers/configuration/runtime")
+            found = await self.admin.get(_CONFIGURATION)
             self.runtime = found if isinstance(found, dict) else {}
         except PenstockError as error:
             if error.kind is not ErrorKind.FORBIDDEN:
@@ -154,14 +182,23 @@ class PulsarCluster:
     # -- for endpoints
 
     async def request(
-        self, method: str, path: str, query: bytes, headers: Headers, body: bytes
+        self,
+        method: str,
+        target: Target,
+        query: Query = (),
+        headers: Headers = (),
+        body: bytes = b"",
+        *,
+        caller: Acting | None = None,
     ) -> ClusterAnswer:
-        return await self.admin.forward(method, path, query, headers, body)
+        authentication = None
+        if caller is not None and self.acts_for_callers:
+            authentication = self.authentication_for(caller)
+        return await self.admin.forward(method, target, query, headers, body, authentication)
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        path = f"/{log.domain}/{log.tenant}/{log.namespace}/{quote(log.local, safe='')}/stats"
         try:
-            stats = await self.admin.get(path, missing=ErrorKind.TOPIC_NOT_FOUND)
+            stats = await self.admin.get(Target.of_topic(log, "stats"), missing=ErrorKind.TOPIC_NOT_FOUND)
         except PenstockError as error:
             if error.kind is ErrorKind.TOPIC_NOT_FOUND:
                 return []
@@ -173,8 +210,8 @@ class PulsarCluster:
         """Nothing: clients are sent to the brokers."""
 
     async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
-        path = f"{topic.domain}/{topic.tenant}/{topic.namespace}/{quote(topic.local, safe='')}"
-        answer = await self.admin.forward("GET", f"/lookup/v2/topic/{path}", b"", (), b"")
+        names = topic.domain, topic.tenant, topic.namespace, topic.local
+        answer = await self.admin.forward("GET", Target.of("lookup", "v2", "topic", *names))
         if answer.status >= 400:
             kind = ErrorKind.TOPIC_NOT_FOUND if answer.status == 404 else ErrorKind.UNAVAILABLE
             raise PenstockError(

@@ -1,7 +1,6 @@
 """Who the server and its callers are to the cluster, and what is said where the cluster refuses one of them."""
 
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -103,14 +102,14 @@ class ServerForCaller(ActingFor):
 
 
 class CallersToken(AuthenticationToken):
-    """The token of a caller; asked for each time, as it may be renewed."""
+    """The token that a caller showed. One that is renewed is another caller's."""
 
-    def __init__(self, caller: Callable[[], Acting]) -> None:
-        super().__init__(lambda: caller().token.reveal())
+    def __init__(self, caller: Acting) -> None:
+        super().__init__(caller.token.reveal())
         self._caller = caller
 
     def refused(self, error: PulsarException) -> PulsarException:
-        return CallerRefused(f"the cluster refuses the token of {self._caller().role!r}: {error.message}")
+        return CallerRefused(f"the cluster refuses the token of {self._caller.role!r}: {error.message}")
 
 
 def credentials_of(settings: ClusterSettings) -> ServerCredentials:

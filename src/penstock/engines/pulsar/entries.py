@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Final
 
-from penstock.broker.acting import acting_role
+from penstock.broker.acting import acting_key
 from penstock.broker.staging import Published
 from penstock.broker.topic import Topic
 from penstock.engines.shared.unsupported import NoStaging
@@ -60,7 +60,7 @@ class EntryPublishing(NoStaging):
             done.last_sequence_id = producer.last_sequence_id
 
     async def _producer(self, name: TopicName, producer_name: str, *, encrypted: bool) -> Producer:
-        key = name, producer_name, acting_role(), encrypted
+        key = name, producer_name, acting_key(), encrypted
         found = self._producers.pop(key, None)
         if found is None or found.closed:
             options = ProducerOptions(name=producer_name, shared_name=True, encrypted=encrypted)

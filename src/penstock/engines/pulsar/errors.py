@@ -46,6 +46,7 @@ _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] 
         ("Namespace missing", ErrorKind.NAMESPACE_NOT_FOUND),
         ("must be encrypted", ErrorKind.BAD_PARAMETER),
         ("Encryption is required", ErrorKind.BAD_PARAMETER),
+        ("attempting to unsubscribe", ErrorKind.SUBSCRIPTION_SHARED),
     ),
 }
 

@@ -15,6 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ProducerOptions
+from penstock.model.target import Target
 
 from .cluster import PulsarCluster
 from .topic import PulsarTopic
@@ -77,7 +78,7 @@ class PulsarJournals:
 
     async def _make_namespace(self, namespace: NamespaceName) -> None:
         try:
-            await self._cluster.admin.call("PUT", f"/namespaces/{namespace}", body=_POLICIES)
+            await self._cluster.admin.call("PUT", Target.of_namespace(namespace), body=_POLICIES)
         except PenstockError as error:
             if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
                 raise

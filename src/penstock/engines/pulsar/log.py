@@ -13,9 +13,9 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
+from penstock.model.target import Target
 from penstock.runtime.clock import Clock
 
-from .admin import admin_path
 from .cluster import PulsarCluster
 from .ends import LogEnds
 from .positions import BEFORE_ALL, Place, opaque, place_of
@@ -99,8 +99,8 @@ class PulsarLog(LogEnds):
     async def offset_at_time(self, publish_time: int) -> int:
         if publish_time > self.clock.now_ms():
             return self.next_offset
-        path = f"{admin_path(self.name)}/messageid/{max(0, publish_time)}"
-        found = await self._cluster.admin.get(path, missing=ErrorKind.TOPIC_NOT_FOUND)
+        target = Target.of_topic(self.name, "messageid", str(max(0, publish_time)))
+        found = await self._cluster.admin.get(target, missing=ErrorKind.TOPIC_NOT_FOUND)
         place = int(found["ledgerId"]), int(found["entryId"])
         if place > self._last:
             return self.next_offset
@@ -138,8 +138,8 @@ class PulsarLog(LogEnds):
         """What the cluster counts of the log's ledgers, at most STATS_MS old."""
         now = self.clock.monotonic_ms()
         if self._stats is None or now - self._stats_ms >= STATS_MS:
-            path = f"{admin_path(self.name)}/internalStats"
-            self._stats = await self._cluster.admin.get(path, missing=ErrorKind.TOPIC_NOT_FOUND)
+            target = Target.of_topic(self.name, "internalStats")
+            self._stats = await self._cluster.admin.get(target, missing=ErrorKind.TOPIC_NOT_FOUND)
             self._stats_ms = now
         return self._stats
 

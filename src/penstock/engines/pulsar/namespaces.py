@@ -12,6 +12,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName
 from penstock.model.policy import AutoTopics, NamespacePolicies
 from penstock.model.schema import Compatibility
+from penstock.model.target import Target
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
@@ -21,11 +22,10 @@ KNOWN_MAX: Final = 10_000
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What was learned of a namespace, and when; no policies: it is not there."""
+    """What was learned of a namespace, and when; no policies: it does not exist."""
 
     at_ms: int
     policies: NamespacePolicies | None
-    tenant: TenantInfo | None
 
 
 class PulsarNamespaces:
@@ -37,6 +37,7 @@ class PulsarNamespaces:
         self._clock = clock
         self._learned_ms = learned_ms
         self._known: OrderedDict[NamespaceName, _Known] = OrderedDict()
+        self._tenants: OrderedDict[str, TenantInfo | None] = OrderedDict()  # None: it does not exist
         self._locks: Locks[NamespaceName] = Locks()
 
     def fresh(self, name: NamespaceName) -> bool:
@@ -51,21 +52,26 @@ class PulsarNamespaces:
         async with self._locks.hold(name):
             if self.fresh(name):
                 return
-            before = self._known.get(name)  # and it counts until the answers are there
-            policies = await self._ask(f"/namespaces/{name}", _policies, NamespacePolicies())
-            tenant = await self._ask(f"/tenants/{name.tenant}", _tenant, TenantInfo())
-            self._known[name] = _Known(self._clock.monotonic_ms(), policies, tenant)
+            known = self._known.get(name)  # and it counts until the answers are there
+            before = (None if known is None else known.policies, self._tenants.get(name.tenant))
+            policies = await self._ask(Target.of_namespace(name), _policies, NamespacePolicies())
+            tenant = await self._ask(Target.of("admin", "v2", "tenants", name.tenant), _tenant, TenantInfo())
+            self._known[name] = _Known(self._clock.monotonic_ms(), policies)
             self._known.move_to_end(name)
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
-        if before is None or (before.policies, before.tenant) != (policies, tenant):
+            self._tenants[name.tenant] = tenant
+            self._tenants.move_to_end(name.tenant)
+            if len(self._tenants) > KNOWN_MAX:
+                self._tenants.popitem(last=False)
+        if known is None or before != (policies, tenant):
             for listener in list(self.listeners):
                 listener()
 
-    async def _ask(self, path: str, read: Callable[[Any], Any], unseen: Any) -> Any:
-        """What there is at a path, None where there is nothing; `unseen` where the server may not see it."""
+    async def _ask(self, target: Target, read: Callable[[Any], Any], unseen: Any) -> Any:
+        """What there is at a target, None where there is nothing; `unseen` where the server may not see it."""
         try:
-            return read(await self._cluster.admin.get(path))
+            return read(await self._cluster.admin.get(target))
         except PenstockError as error:
             if error.kind is ErrorKind.NOT_FOUND:
                 return None
@@ -77,10 +83,10 @@ class PulsarNamespaces:
 
     @property
     def tenants(self) -> list[str]:
-        return sorted({name.tenant for name, known in self._known.items() if known.tenant is not None})
+        return sorted(name for name, info in self._tenants.items() if info is not None)
 
     def tenant(self, tenant: str) -> TenantInfo:
-        found = self._tenant(tenant)
+        found = self._tenants.get(tenant)
         if found is None:
             raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
         return found
@@ -89,11 +95,8 @@ class PulsarNamespaces:
         self.tenant(tenant)
 
     def administers(self, role: str, tenant: str) -> bool:
-        found = self._tenant(tenant)
+        found = self._tenants.get(tenant)
         return found is not None and role in found.admin_roles
-
-    def _tenant(self, tenant: str) -> TenantInfo | None:
-        return next((known.tenant for name, known in self._known.items() if name.tenant == tenant), None)
 
     async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
         raise _elsewhere()
@@ -159,6 +162,8 @@ def _policies(found: Any) -> NamespacePolicies:
         deduplication=found.get("deduplicationEnabled"),
         auto_topics=None if not auto else _auto(auto),
         permissions=_grants(grants.get("namespace_auth")),
+        subscription_roles=_grants(grants.get("subscription_auth_roles")),
+        subscription_prefix=found.get("subscription_auth_mode") == "Prefix",
         topic_permissions={
             topic: _grants(roles) for topic, roles in (grants.get("destination_auth") or {}).items()
         },

@@ -7,7 +7,6 @@ follow another is the cluster's own decision.
 import asyncio
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -18,6 +17,7 @@ from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
+from penstock.model.target import Target
 from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import CommandGetOrCreateSchema, CommandGetSchema
 
@@ -239,9 +239,9 @@ class Schemas:
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
         base = topic.base
-        path = f"/schemas/{base.tenant}/{base.namespace}/{quote(base.local, safe='')}/schema"
+        target = Target.of_schemas(base, "schema")
         answer = await self._cluster.admin.call(
-            "DELETE", path, missing=ErrorKind.SCHEMA_NOT_FOUND, force=str(force).lower()
+            "DELETE", target, missing=ErrorKind.SCHEMA_NOT_FOUND, force=str(force).lower()
         )
         if force:
             self.forget(topic)

@@ -18,6 +18,7 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury
@@ -25,7 +26,7 @@ from .errors import engine_error
 from .owner import ArrivingSchemas
 from .receiver import Receiver
 from .subscribing import subscription_of
-from .subscription import Admin, Subscription, attached_subscription
+from .subscription import Admin, Subscription, attached_subscription, gone
 from .topic_consumer import TopicConsumer
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Subscriber(Receiver, ABC):
         clock: Clock,
         tasks: Tasks,
         bury: Bury,
+        failures: Failures,
         name: str = "",
     ) -> None:
         super().__init__(options.name or name, subscription, options, budget, clock)
@@ -77,6 +79,7 @@ class Subscriber(Receiver, ABC):
         self._names = tuple(names)
         self._tasks = tasks
         self._bury = bury
+        self._failures = failures
         self._ledgers: dict[int, TopicConsumer] = {}  # whose they are, as far as that was looked for
         self._following: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
@@ -141,6 +144,7 @@ class Subscriber(Receiver, ABC):
             self._clock,
             self._tasks,
             self._bury,
+            self._failures,
             numbered=cluster.numbered,
             by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
         )
@@ -240,6 +244,22 @@ class Subscriber(Receiver, ABC):
         self.close()
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=timeout_s)
+
+    async def unsubscribe(self) -> None:
+        """Delete the subscription of each topic, which the cluster refuses while others consume it; then it is closed.
+
+        Raises SUBSCRIPTION_SHARED, and goes on; if only some topics were refused, it ends.
+        """
+        done = False
+        try:
+            for part in list(self.parts.values()):
+                await part.unsubscribe()
+                done = True
+        except PenstockError as error:
+            if done:
+                self.close(error)
+            raise
+        self.close(gone(self.subscription))
 
     # -- its topics
 

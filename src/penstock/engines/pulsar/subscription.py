@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
-from urllib.parse import quote
 
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
+from penstock.engines.shared.dead_letter_queue import DeadLetterFigures
+from penstock.engines.shared.unsubscribing import not_alone
 from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
+from penstock.model.target import Target
 from penstock.runtime.statistics import Rate
 
 from .answers import NoAnswers
@@ -25,7 +26,7 @@ _LARGEST: Final = 2**63 - 1
 class Admin(Protocol):
     """The cluster's admin REST, below `/admin/v2`."""
 
-    async def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
+    async def call(self, method: str, target: Target, *, body: Any = None, **query: Any) -> Any:
         """One call; returns the answer's JSON."""
 
 
@@ -70,6 +71,7 @@ class Subscription:
         self.unacked = 0
         self.connected = 0  # consumers, of any process
         self.redelivered = 0
+        self.dead_letters = DeadLetterFigures()
         self.active: Receiver | None = None  # where it is a consumer of this process
         self._admin = admin
 
@@ -106,22 +108,29 @@ class Subscription:
 
     # -- the cluster's
 
-    def _path(self, end: str = "") -> str:
-        return f"{topic_path(self.topic.name)}/subscription/{quote(self.name, safe='')}{end}"
+    def _target(self, *more: str) -> Target:
+        return Target.of_subscription(self.topic.name, self.name, *more)
 
     async def refresh(self) -> None:
         """As `broker.Subscription.refresh`; raises SUBSCRIPTION_NOT_FOUND, UNAVAILABLE."""
-        path = topic_path(self.topic.name)
-        stats = await self._admin.call("GET", f"{path}/stats")
-        found = stats.get("subscriptions", {}).get(self.name)
+        self._learn(await self._stats())
+        if self.topic.name.persistent:
+            inner = await self._admin.call("GET", Target.of_topic(self.topic.name, "internalStats"))
+            await self._learn_cursor(inner.get("cursors", {}).get(self.name, {}))
+
+    async def _stats(self) -> Mapping[str, Any]:
+        stats = await self._admin.call("GET", Target.of_topic(self.topic.name, "stats"))
+        found: Mapping[str, Any] | None = stats.get("subscriptions", {}).get(self.name)
         if found is None:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{self.topic.name} has no subscription {self.name}"
             )
-        self._learn(found)
-        if self.topic.name.persistent:
-            inner = await self._admin.call("GET", f"{path}/internalStats")
-            await self._learn_cursor(inner.get("cursors", {}).get(self.name, {}))
+        return found
+
+    async def check_alone(self) -> None:
+        """Raise SUBSCRIPTION_SHARED if it has more than one consumer in the cluster, SUBSCRIPTION_NOT_FOUND."""
+        if len((await self._stats()).get("consumers") or ()) > 1:
+            raise not_alone()
 
     def _learn(self, stats: Mapping[str, Any]) -> None:
         self.backlog = int(stats.get("msgBacklog", 0))
@@ -146,7 +155,7 @@ class Subscription:
 
     async def exists(self) -> bool:
         """Whether the cluster has it."""
-        return self.name in await self._admin.call("GET", f"{topic_path(self.topic.name)}/subscriptions")
+        return self.name in await self._admin.call("GET", Target.of_topic(self.topic.name, "subscriptions"))
 
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
         """As `broker.SubscriptionPosition.seek`."""
@@ -167,14 +176,14 @@ class Subscription:
         self._moved()
 
     async def _reset_cursor(self, body: dict[str, Any]) -> None:
-        await self._admin.call("POST", self._path("/resetcursor"), body=body)
+        await self._admin.call("POST", self._target("resetcursor"), body=body)
 
     async def seek_time(self, publish_time: int) -> None:
         """As `broker.SubscriptionPosition.seek_time`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, publish_time, inclusive=False)
         else:
-            await self._admin.call("POST", self._path(f"/resetcursor/{publish_time}"))
+            await self._admin.call("POST", self._target("resetcursor", str(publish_time)))
         self._moved()
 
     def _moved(self) -> None:
@@ -215,15 +224,17 @@ class Subscription:
             await consumer.flush_in(self)
 
     async def set_properties(self, properties: dict[str, str]) -> None:
-        await self._admin.call("PUT", self._path("/properties"), body=properties)
+        await self._admin.call("PUT", self._target("properties"), body=properties)
         self.properties = dict(properties)
 
-    async def delete(self) -> None:
-        """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
-        reason = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
+    async def delete(self, *, force: bool = True) -> None:
+        """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND.
+
+        Unless `force` the cluster refuses it while it has consumers, of whichever process.
+        """
         for consumer in list(self.consumers):
-            consumer.close(reason)
-        await self._admin.call("DELETE", self._path(), force="true")
+            consumer.close(gone(self.name))
+        await self._admin.call("DELETE", self._target(), force=str(force).lower())
 
     async def reply(
         self,
@@ -276,9 +287,9 @@ class Subscription:
         return self.topic.terminated and self.backlog == 0
 
 
-def topic_path(name: TopicName) -> str:
-    """Where the admin REST has a topic."""
-    return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
+def gone(subscription: str) -> PenstockError:
+    """Why the consumers of a subscription end that was deleted."""
+    return PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription} was deleted")
 
 
 def subscriptions_of(topic: Topic) -> dict[str, Subscription]:

@@ -1,18 +1,20 @@
 """Subscriptions over all partitions of their topics: the cluster has them."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, cast
-from urllib.parse import quote
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
+from penstock.engines.shared.unsubscribing import check_alone
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import TopicName
+from penstock.model.names import TopicName, check_subscription
+from penstock.model.target import Target
 
-from .admin import admin_path
 from .cluster import PulsarCluster
+from .consumer import Consumer
 from .subscription import Subscription, attached_subscription, subscriptions_of
 from .topic import PulsarTopic
 from .topics import PulsarTopics
@@ -49,6 +51,7 @@ class PulsarSubscriptions:
         properties: dict[str, str] | None = None,
     ) -> None:
         """Create a durable subscription; on a partitioned topic at its beginning or end."""
+        check_subscription(subscription)
         await self._topics.all_of(name)
         body: Any = {"ledgerId": start.ledger, "entryId": start.entry, "partitionIndex": start.partition}
         if start == LATEST:
@@ -59,7 +62,7 @@ class PulsarSubscriptions:
             body["properties"] = properties
         await self._cluster.admin.call(
             "PUT",
-            f"{admin_path(name)}/subscription/{_quoted(subscription)}",
+            Target.of_subscription(name, subscription),
             body=body,
             missing=ErrorKind.TOPIC_NOT_FOUND,
         )
@@ -96,26 +99,26 @@ class PulsarSubscriptions:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         await self._cluster.admin.call(
-            "POST", f"{admin_path(name)}/partitions", body=partitions, missing=ErrorKind.TOPIC_NOT_FOUND
+            "POST",
+            Target.of_topic(name, "partitions"),
+            body=partitions,
+            missing=ErrorKind.TOPIC_NOT_FOUND,
         )
         self._topics.appeared(name, partitions)
 
     async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
-        for one in await self.of(name, subscription):
-            if one.consumers and not force:
-                raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has consumers")
-            await one.delete()
+        found = await self.of(name, subscription)
+        if not force and any(one.consumers or one.connected for one in found):
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
+            )
+        for one in found:
+            await one.delete(force=force)
 
-    async def delete_of(self, consumer: Consumer) -> None:
-        """Pulsar's unsubscribe: the cluster refuses it where there are other consumers."""
-        for source in list(consumer.attached):
-            if len(source.consumers) > 1:
-                raise PenstockError(
-                    ErrorKind.SUBSCRIPTION_BUSY, f"subscription {source.name} has other consumers"
-                )
-        for source in list(consumer.attached):
-            await source.delete()
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
+    async def delete_of(self, consumer: AnyConsumer) -> None:
+        """The brokers decide. Of several partitions all are looked at first: a refusal is to change nothing."""
+        attached = cast(Consumer, consumer).attached
+        check_alone(attached)
+        if len(attached) > 1:
+            await asyncio.gather(*(one.check_alone() for one in attached))
+        await cast(Consumer, consumer).unsubscribe()

@@ -12,6 +12,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
@@ -40,6 +41,7 @@ class TopicConsumer:
         clock: Clock,
         tasks: Tasks,
         bury: Bury,
+        failures: Failures,
         *,
         numbered: bool,
         by_index: bool,
@@ -54,9 +56,19 @@ class TopicConsumer:
         self._letter = owner.options.dead_letter
         self._shared = owner.options.type.shared
         self.out = Outstanding(counts_here=not self._shared)
-        self._burying = Burying(bury, source, self.out, self._letter, clock, tasks, self._buried)
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
-        self._unread = Unread(source.topic.name, schemas, clock, tasks, self.arrived)
+        self._burying = Burying(
+            bury,
+            source,
+            self.out,
+            self._letter,
+            clock,
+            tasks,
+            failures,
+            buried=self._buried,
+            again=self._redelivery.later,
+        )
+        self._unread = Unread(source.topic.name, schemas, clock, tasks, failures, self.arrived)
         self._seeking = False
         self._elsewhere = Elsewhere(source, owner, by_index=by_index)
 
@@ -253,6 +265,13 @@ class TopicConsumer:
         finally:
             self._seeking = False
 
+    async def unsubscribe(self) -> None:
+        """Delete the subscription of the topic; raises SUBSCRIPTION_SHARED if it has other consumers in the cluster."""
+        try:
+            await self.entries.unsubscribe()
+        except PulsarException as error:
+            raise engine_error(error) from None
+
     async def flush(self) -> None:
         try:
             await self.entries.flush()
@@ -262,6 +281,7 @@ class TopicConsumer:
     async def close(self) -> None:
         self._redelivery.close()
         self._burying.forget()
+        self._unread.close()
         try:
             await self.entries.close()
         except PulsarException:

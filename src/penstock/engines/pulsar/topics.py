@@ -13,10 +13,10 @@ from penstock.client.errors import PulsarException, TopicNotFound
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
+from penstock.model.target import Target
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
-from .admin import admin_path
 from .cluster import PulsarCluster
 from .errors import own_error
 from .namespaces import PulsarNamespaces
@@ -139,7 +139,7 @@ class PulsarTopics:
             found = await self._cluster.context.lookup.topics(str(namespace), RegexSubscriptionMode.AllTopics)
         except PulsarException as error:
             raise own_error(error) from None
-        names = [TopicName.parse(text) for text in found]
+        names = [name for text in found if (name := TopicName.parse_known(text)) is not None]
         partitions: dict[TopicName, int] = {}
         for name in names:
             count = name.partition + 1 if name.partition >= 0 else 0
@@ -237,12 +237,12 @@ class PulsarTopics:
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        path = admin_path(name)
+        admin = self._cluster.admin
         try:
             if partitions:
-                await self._cluster.admin.call("PUT", f"{path}/partitions", body=partitions)
+                await admin.call("PUT", Target.of_topic(name, "partitions"), body=partitions)
             elif name.persistent:
-                await self._cluster.admin.call("PUT", path, body=properties)
+                await admin.call("PUT", Target.of_topic(name), body=properties)
         except PenstockError as error:
             # Another server, or a client of the cluster, was quicker; or only brokers may: then they do, as it is used.
             if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
@@ -258,8 +258,9 @@ class PulsarTopics:
 
     async def terminate(self, name: TopicName) -> Sequence[PulsarTopic]:
         logs = await self.all_of(name, create=False)
-        path = admin_path(name) + ("/terminate/partitions" if self.partitions(name) else "/terminate")
-        await self._cluster.admin.call("POST", path, missing=ErrorKind.TOPIC_NOT_FOUND)
+        parts = ("partitions",) if self.partitions(name) else ()
+        target = Target.of_topic(name, "terminate", *parts)
+        await self._cluster.admin.call("POST", target, missing=ErrorKind.TOPIC_NOT_FOUND)
         for log in logs:
             log.terminated = True
         return logs

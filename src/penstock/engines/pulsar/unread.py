@@ -1,4 +1,8 @@
-"""Entries that wait until the schemas they name are known: what is delivered can be read at once."""
+"""Entries that wait until the schemas they name are known: what is delivered can be read at once.
+
+A schema that cannot be fetched holds up its topic for a bounded time. Then its entries are delivered without it: endpoints
+that decode give an error in the slots of their messages, all others the bytes. It is still asked for, until it is known.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,16 +11,20 @@ from typing import Final
 from penstock.client.entries.arrived import Arrived
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 
 from .owner import ArrivingSchemas
 
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
+WAIT_MS: Final = 30_000  # for a schema, then its entries are delivered without it
+PASSED_AGAIN_MS: Final = 30_000  # between attempts to fetch such a schema
+PASSED_MAX: Final = 100  # such schemas of one topic; then the oldest is waited for again
 
 
 class Unread:
-    """Of one topic or partition, in order. `arrived` gets those whose schema was fetched, as `sift` does."""
+    """Of one topic or partition, in order. `arrived` gets those that can be delivered, as `sift` does."""
 
     def __init__(
         self,
@@ -24,15 +32,21 @@ class Unread:
         schemas: ArrivingSchemas,
         clock: Clock,
         tasks: Tasks,
+        failures: Failures,
         arrived: Callable[[list[Arrived]], None],
     ) -> None:
         self._name = name.base
         self._schemas = schemas
         self._clock = clock
         self._tasks = tasks
+        self._failures = failures
         self._arrived = arrived
         self._entries: deque[Arrived] = deque()
         self._learning = False
+        self._since_ms: dict[int, int] = {}  # when the first attempt failed, by version
+        self._passed: dict[int, None] = {}  # versions that are not waited for any longer
+        self._timer: Timer | None = None
+        self._closed = False
 
     @property
     def messages(self) -> int:
@@ -40,14 +54,14 @@ class Unread:
         return sum(one.mask.bit_count() for one in self._entries) if self._entries else 0
 
     def sift(self, entries: list[Arrived]) -> list[Arrived]:
-        """The entries that can be read now: up to the first that cannot, which waits with all after it."""
+        """The entries that can be delivered now: up to the first that cannot, which waits with all after it."""
         if self._entries:
             self._entries += entries
             return []
         name, schemas = self._name, self._schemas
         for at, one in enumerate(entries):
             version = one.schema_version
-            if version is not None and not schemas.knows(name, version):
+            if version is not None and version not in self._passed and not schemas.knows(name, version):
                 self._entries += entries[at:]
                 self._learn(version)
                 return entries[:at]
@@ -57,18 +71,62 @@ class Unread:
         """None of them is awaited any more."""
         self._entries.clear()
 
+    def close(self) -> None:
+        """The consumer ends."""
+        self.clear()
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for version in self._since_ms:
+            self._failures.dropped(FailureKind.SCHEMA, self._subject(version))
+
+    def _subject(self, version: int) -> str:
+        return f"{self._name} schema version {version}"
+
     def _learn(self, version: int) -> None:
         if not self._learning:
             self._learning = True
             self._tasks.spawn(self._fetch(version), f"fetch a schema of {self._name}")
 
     async def _fetch(self, version: int) -> None:
+        if not await self._ask(version) and not self._closed:
+            if self._clock.monotonic_ms() - self._since_ms[version] < WAIT_MS:
+                self._clock.call_later(LEARN_AGAIN_MS, self._learned)
+                return
+            self._pass(version)
+        self._learned()
+
+    async def _ask(self, version: int) -> bool:
+        """Ask for a schema; returns whether it is known now, or known not to be there."""
         try:
             await self._schemas.fetch(self._name, version)
-        except PenstockError:
-            self._clock.call_later(LEARN_AGAIN_MS, self._learned)
-            return
-        self._learned()
+        except Exception as error:  # whatever it is: the entries that wait must not wait for ever
+            if not self._closed:
+                self._since_ms.setdefault(version, self._clock.monotonic_ms())
+                message = error.message if isinstance(error, PenstockError) else repr(error)
+                self._failures.failed(FailureKind.SCHEMA, self._subject(version), message)
+            return False
+        if self._since_ms.pop(version, None) is not None:
+            self._failures.recovered(FailureKind.SCHEMA, self._subject(version))
+        return True
+
+    def _pass(self, version: int) -> None:
+        """Wait for a version no longer, and ask for it now and then."""
+        if len(self._passed) >= PASSED_MAX:
+            del self._passed[next(iter(self._passed))]
+        self._passed[version] = None
+        if self._timer is None:
+            self._timer = self._clock.call_later(PASSED_AGAIN_MS, self._look)
+
+    def _look(self) -> None:
+        self._tasks.spawn(self._fetch_passed(), f"fetch schemas of {self._name} again")
+
+    async def _fetch_passed(self) -> None:
+        for version in list(self._passed):
+            if await self._ask(version):
+                self._passed.pop(version, None)
+        again = bool(self._passed) and not self._closed
+        self._timer = self._clock.call_later(PASSED_AGAIN_MS, self._look) if again else None
 
     def _learned(self) -> None:
         self._learning = False

@@ -8,14 +8,19 @@ import msgspec
 
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.topic import MetaStore
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
-from penstock.model.policy import NamespacePolicies
+from penstock.model.policy import NamespacePolicies, Quota, Retention
 
 KIND: Final = "namespace"
 TENANT: Final = "tenant"
 
 ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
+# What holds for a namespace whose document was never read: superusers alone may use it, and all messages are kept.
+_UNREAD: Final = NamespacePolicies(
+    retention=Retention(), message_ttl_s=0, size_quota=Quota(), age_quota=Quota(), compaction_threshold=0
+)
 
 
 class Namespaces:
@@ -26,11 +31,17 @@ class Namespaces:
     """
 
     def __init__(
-        self, store: MetaStore, *, auto_create: bool = False, always: Sequence[NamespaceName] = ALWAYS
+        self,
+        store: MetaStore,
+        *,
+        auto_create: bool = False,
+        always: Sequence[NamespaceName] = ALWAYS,
+        reader: DocumentReader | None = None,
     ) -> None:
         self.auto_create = auto_create
         self._always = always
         self._store = store
+        self._reader = reader or DocumentReader()
         self._policies: dict[NamespaceName, NamespacePolicies] = {}
         self._tenants: dict[str, TenantInfo] = {}
         self._changing = asyncio.Lock()
@@ -39,35 +50,52 @@ class Namespaces:
 
     async def load(self) -> None:
         """Read what is stored."""
-        for key, document in (await self._store.load_meta(KIND)).items():
-            self._policies[NamespaceName.parse(key)] = msgspec.json.decode(document, type=NamespacePolicies)
-        tenants = await self._store.load_meta(TENANT)
-        self._tenants = {name: msgspec.json.decode(info, type=TenantInfo) for name, info in tenants.items()}
+        self._reader.read_all(KIND, await self._store.load_meta(KIND), self._learn)
+        self._reader.read_all(TENANT, await self._store.load_meta(TENANT), self._learn_tenant)
         for always in self._always:
             self._policies.setdefault(always, NamespacePolicies())
         for name in self._policies:
             self._tenants.setdefault(name.tenant, TenantInfo())
 
     def learned(self, key: str, document: bytes | None) -> None:
-        """Another process has stored a namespace, or deleted it (None)."""
+        """Another process has stored a namespace, or deleted it (None). One that cannot be read grants nothing any longer."""
+        name = NamespaceName.parse(key)
+        try:
+            self._learn(key, document)
+        finally:
+            self._permissions_changed()
+            self.changed(name)
+
+    def _learn(self, key: str, document: bytes | None) -> None:
         name = NamespaceName.parse(key)
         if document is not None:
-            self._policies[name] = msgspec.json.decode(document, type=NamespacePolicies)
             self._tenants.setdefault(name.tenant, TenantInfo())
+            before = self._policies.get(name)
+            # Until it is read: permissions that it may have revoked are not kept, nor is anything deleted for want of policies.
+            self._policies[name] = (
+                _UNREAD
+                if before is None
+                else msgspec.structs.replace(before, permissions={}, topic_permissions={})
+            )
+            self._policies[name] = msgspec.json.decode(document, type=NamespacePolicies)
         elif name in self._always:
             self._policies[name] = NamespacePolicies()
         else:
             self._policies.pop(name, None)
-        self._permissions_changed()
-        self.changed(name)
 
     def learned_tenant(self, tenant: str, document: bytes | None) -> None:
-        """Another process has stored a tenant, or deleted it (None)."""
+        """Another process has stored a tenant, or deleted it (None). One that cannot be read has no administrators any longer."""
+        try:
+            self._learn_tenant(tenant, document)
+        finally:
+            self._permissions_changed()
+
+    def _learn_tenant(self, tenant: str, document: bytes | None) -> None:
         if document is None:
             self._tenants.pop(tenant, None)
         else:
+            self._tenants[tenant] = TenantInfo()  # until it is read
             self._tenants[tenant] = msgspec.json.decode(document, type=TenantInfo)
-        self._permissions_changed()
 
     def exists(self, name: NamespaceName) -> bool:
         return name in self._policies

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topic import MetaStore
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce, Quota, QuotaAction, Retention, TopicPolicies
 
@@ -15,13 +16,25 @@ from .namespaces import Namespaces
 
 KIND: Final = "topic-policies"
 _NOTHING: Final = TopicPolicies()
+# What holds for a topic whose policies were never read: nothing is deleted for want of them.
+_KEEP_ALL: Final = TopicPolicies(
+    retention=Retention(), message_ttl_s=0, size_quota=Quota(), age_quota=Quota(), compaction_threshold=0
+)
 
 
 class Policies:
     """The policies that topics have of their own, stored by their base names, and what follows from all."""
 
-    def __init__(self, store: MetaStore, namespaces: Namespaces, settings: BrokerSettings) -> None:
+    def __init__(
+        self,
+        store: MetaStore,
+        namespaces: Namespaces,
+        settings: BrokerSettings,
+        *,
+        reader: DocumentReader | None = None,
+    ) -> None:
         self._store = store
+        self._reader = reader or DocumentReader()
         self._namespaces = namespaces
         self._own: dict[TopicName, TopicPolicies] = {}
         self._changing = asyncio.Lock()
@@ -44,17 +57,24 @@ class Policies:
 
     async def load(self) -> None:
         """Read what is stored."""
-        for key, document in (await self._store.load_meta(KIND)).items():
-            self._own[TopicName.parse(key)] = msgspec.json.decode(document, type=TopicPolicies)
+        self._reader.read_all(KIND, await self._store.load_meta(KIND), self._learn)
 
     def learned(self, key: str, document: bytes | None) -> None:
-        """Another process has stored what a topic has of its own, or removed it (None)."""
-        name = TopicName.parse(key)
+        """Another process has stored what a topic has of its own, or removed it (None). Of one that cannot be read, what
+        was read last holds."""
+        self._learn(key, document)
+        if (name := TopicName.parse_known(key)) is not None:
+            self.changed(name)
+
+    def _learn(self, key: str, document: bytes | None) -> None:
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
         if document is None:
             self._own.pop(name, None)
         else:
+            self._own.setdefault(name, _KEEP_ALL)  # until it is read
             self._own[name] = msgspec.json.decode(document, type=TopicPolicies)
-        self.changed(name)
 
     # -- what holds
 

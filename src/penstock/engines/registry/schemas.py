@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.topic import MetaStore
+from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -39,33 +40,46 @@ class Schemas:
     """`broker.Schemas`: every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
 
     def __init__(
-        self, store: MetaStore, namespaces: Namespaces, clock: Clock, bytes_max: int, *, first: int = 0
+        self,
+        store: MetaStore,
+        namespaces: Namespaces,
+        clock: Clock,
+        bytes_max: int,
+        *,
+        first: int = 0,
+        reader: DocumentReader | None = None,
     ) -> None:
         self._store = store
+        self._reader = reader or DocumentReader()
         self._namespaces = namespaces
         self._clock = clock
         self._bytes_max = bytes_max
         self._first = first  # what is added to the numbers that are stored
         self._versions: dict[str, list[SchemaVersion]] = {}
+        self._unread: dict[str, set[int]] = {}  # numbers of versions that are stored and cannot be read
         self.changes = 0  # of any topic
         self._locks: Locks[str] = Locks()
 
     async def load(self) -> None:
         """Read what is stored."""
-        documents = await self._store.load_meta(KIND)
-        for key in sorted(documents):
-            self.learned(key, documents[key])
+        self._reader.read_all(KIND, await self._store.load_meta(KIND), self.learned)
 
     def learned(self, key: str, document: bytes | None) -> None:
-        """A version of a schema is stored under this key, or was deleted (None)."""
+        """A version of a schema is stored under this key, or was deleted (None). The number of one that cannot be read
+        stays taken."""
         topic, _, text = key.rpartition("\0")
         number = self._first + int(text)
         versions = [one for one in self._versions.get(topic, ()) if one.version != number]
+        unread = self._unread.pop(topic, set()) - {number}
         if document is not None:
+            self._unread[topic] = unread | {number}  # until it is read
             found = msgspec.json.decode(document, type=_Document)
             info = SchemaInfo(SchemaType(found.type), b64decode(found.data), found.name, found.properties)
             versions.append(SchemaVersion(number, info, found.timestamp, found.deleted))
             versions.sort(key=lambda one: one.version)
+        self._unread.pop(topic, None)
+        if unread:
+            self._unread[topic] = unread
         self._versions[topic] = versions
         if not versions:
             del self._versions[topic]
@@ -87,7 +101,9 @@ class Schemas:
         for found in among:
             if found.version == number:
                 return found
-        raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+        unread = number in self._unread.get(schema_id(topic), ())
+        why = ": what is stored of it cannot be read" if unread else ""
+        raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}{why}")
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         if number is not None:
@@ -201,8 +217,8 @@ class Schemas:
                         raise
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
-        versions = self._versions.get(key, [])
-        number = versions[-1].version + 1 if versions else self._first
+        taken = [one.version for one in self._versions.get(key, ())[-1:]] + list(self._unread.get(key, ()))
+        number = max(taken, default=self._first - 1) + 1
         now = self._clock.now_ms()
         content = msgspec.json.encode(
             _Document(
@@ -231,10 +247,11 @@ class Schemas:
     async def forget(self, topic: TopicName) -> None:
         """Forget everything: the topic is deleted."""
         key = schema_id(topic)
-        versions = self._versions.pop(key, [])
+        numbers = [one.version for one in self._versions.pop(key, ())]
+        numbers += sorted(self._unread.pop(key, ()))
         self.changes += 1
-        if versions:
-            await self._store.save_meta([(KIND, self._row(key, v.version), None) for v in versions])
+        if numbers:
+            await self._store.save_meta([(KIND, self._row(key, number), None) for number in numbers])
 
     def _row(self, key: str, number: int) -> str:
         return f"{key}\0{number - self._first:010}"

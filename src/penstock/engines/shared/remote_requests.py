@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.broker.producer import Reply, ReplyOrError
 from penstock.model.errors import PenstockError
+from penstock.model.formats import MESSAGES, REPLIES, VERSION
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import NamespaceName, TopicName
@@ -74,10 +75,11 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def address_of(request: Message, topic: TopicName, addresses: ReplyAddresses) -> Address | None:
-    """Where the reply to a message of `topic` goes; None for one that is no request."""
+    """Where the reply to a message of `topic` goes; None for one that is no request. Raises NEWER_FORMAT."""
     reply_to, correlation_id = (request.properties.get(name, "") for name in (REPLY_TO, CORRELATION_ID))
     if REQUEST_TIMEOUT_PROPERTY not in request.properties or not correlation_id:
         return None
+    MESSAGES.check(request.properties.get(VERSION), f"request {correlation_id}")
     return Address(reply_to, correlation_id) if addresses.accepts(reply_to, topic.namespace_name) else None
 
 
@@ -230,6 +232,12 @@ class RemoteRequests:
 
     def arrived(self, message: Message) -> None:
         """A message came where replies come."""
+        correlation_id = message.properties.get(CORRELATION_ID, "")
+        try:
+            REPLIES.check(message.properties.get(VERSION), correlation_id)
+        except PenstockError as error:
+            self.refuse(correlation_id, error)
+            return
         version = message.properties.get(SCHEMA_VERSION, "")
         reply = Reply(
             EARLIEST,  # the wait knows the request's id
@@ -237,7 +245,14 @@ class RemoteRequests:
             message.properties.get(IS_ERROR) == "true",
             int(version) if version.isascii() and version.isdigit() else None,
         )
-        self.answer(message.properties.get(CORRELATION_ID, ""), reply)
+        self.answer(correlation_id, reply)
+
+    def refuse(self, correlation_id: str, error: PenstockError) -> None:
+        """A reply came that cannot be understood: the wait for it fails."""
+        request = self._waits.get(correlation_id)
+        if request is not None:
+            log.error("a reply cannot be understood", extra={"reason": error.message})
+            request.fail(error)
 
     def answer(self, correlation_id: str, reply: Reply) -> bool:
         """Give a reply to who waits for it; False where nobody does (any more)."""

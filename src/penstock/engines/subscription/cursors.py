@@ -49,6 +49,7 @@ class StoredCursor:
         self._ledger = ledger
         self._tasks = tasks
         self._moved = moved
+        self._failures = 0  # saves that failed, ever
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         """Set the properties, durably before they count."""
@@ -77,20 +78,27 @@ class StoredCursor:
         """Nothing to do: the subscription knows where it stands."""
 
     async def _save(self, properties: bytes | None = None) -> None:
-        if self.cursors is None or self.deleted:
-            return
-        change = self.take_changes()
-        change.properties = properties
-        try:
-            await self.cursors.save_cursors((change,))
-        except PenstockError:
-            self.cursor.touch(change.chunks)
-            self._moved()
-            raise
+        while self.cursors is not None and not self.deleted:
+            change = self.take_changes()
+            change.properties = properties
+            failures = self._failures
+            try:
+                await self.cursors.save_cursors((change,))
+            except PenstockError:
+                self.not_saved(change)
+                raise
+            if failures == self._failures:  # else an earlier save failed, with changes of before
+                return
 
     def take_changes(self) -> CursorChange:
         """What is to be saved now."""
         return CursorChange(self._ledger, self.name, self.cursor.mark, self.cursor.take_changes())
+
+    def not_saved(self, change: CursorChange) -> None:
+        """The changes could not be saved: the next save has them again."""
+        self._failures += 1
+        self.cursor.touch(change.chunks)
+        self._moved()
 
     async def delete_cursor(self) -> None:
         if self.cursors is not None:
@@ -122,18 +130,19 @@ class CursorFlusher:
 
     async def flush(self) -> None:
         """Save now; completes when everything given so far is durable, or could not be saved."""
-        by_store: dict[CursorWriter, list[tuple[StoredCursor, CursorChange]]] = {}
-        for one in self._dirty:
-            if one.cursors is not None and not one.deleted:
-                by_store.setdefault(one.cursors, []).append((one, one.take_changes()))
-        self._dirty.clear()
-        for store, taken in by_store.items():
+        for store in dict.fromkeys(one.cursors for one in self._dirty):
+            changed = [one for one in self._dirty if one.cursors is store]
+            for one in changed:
+                del self._dirty[one]
+            # Taken right before the save: a request that saves a cursor until then saves its changes, too.
+            taken = [(one, one.take_changes()) for one in changed if not one.deleted]
+            if store is None or not taken:
+                continue
             try:
                 await store.save_cursors([change for _, change in taken])
             except PenstockError:
                 for one, change in taken:
-                    one.cursor.touch(change.chunks)
-                    self.dirty(one)
+                    one.not_saved(change)
 
     def close(self) -> None:
         if self._timer is not None:

@@ -7,12 +7,14 @@ again when they came.
 
 import asyncio
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
@@ -32,8 +34,16 @@ SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look
 class Delivering:
     """Deals out the messages of one subscription to its consumers."""
 
-    def __init__(self, subscription: Source, out: Outstanding, compaction: Compaction, tasks: Tasks) -> None:
-        self.reading = Reading(subscription.topic, tasks, self.wake)
+    def __init__(
+        self,
+        subscription: Source,
+        out: Outstanding,
+        compaction: Compaction,
+        tasks: Tasks,
+        failures: Failures,
+        subject: str,
+    ) -> None:
+        self.reading = Reading(subscription.topic, tasks, self.wake, failures, subject)
         self._subscription = subscription
         self._topic = subscription.topic
         self._cursor = subscription.cursor
@@ -121,9 +131,11 @@ class Delivering:
         if self._throttles and self._too_fast():
             return 0
         first = out.replay.first()
+        if first is None and out.delays.ready:
+            first = out.deliver_due(self._budget())
         if first is not None:
             return self._replay_one(first)
-        if out.selection.aside >= ASIDE_MAX:
+        if out.selection.aside >= ASIDE_MAX or out.full:
             return 0
         return self._read_run(min(entries_max, room)) or self._read_one()
 
@@ -172,6 +184,8 @@ class Delivering:
         count = 0
         for entry in reading.held_run(reading.next_entry, entries_max):
             count += entry.count
+            if shared and entry.deliver_at and not run:
+                return self._delay_run()
             if count > RUN_MESSAGES_MAX or len(entry.data) > COUNT_BYTES or (shared and entry.deliver_at):
                 count -= entry.count
                 break
@@ -181,6 +195,22 @@ class Delivering:
         done = selection.deal_run(run, self._deliver_run)
         reading.next_entry += done
         return done
+
+    def _delay_run(self) -> int:
+        """Have the next entries wait for their delivery time, as `_read_one` would each of them; returns how many. It ends before
+        the first that is to be delivered now, or was acknowledged."""
+        reading, now = self.reading, self._topic.clock.now_ms()
+        if reading.next_entry is None:
+            return 0
+        held = reading.held_run(reading.next_entry, RUN_ENTRIES_MAX)
+        run = list(takewhile(lambda entry: entry.deliver_at > now, held))
+        if run and (known := self._cursor.mask(run[0].offset, run[-1].end - run[0].offset)):
+            end = run[0].offset + (known & -known).bit_length() - 1
+            run = [entry for entry in run if entry.end <= end]
+        if run:
+            self._out.delays.add_run(run)
+            reading.next_entry += len(run)
+        return len(run)
 
     def _deliver_run(self, consumer: Receiver, run: Sequence[tuple[Entry, int, Hashes | None]]) -> None:
         """Deliver messages that were never delivered, of entries in their order."""
@@ -269,11 +299,10 @@ class Delivering:
             return
         out = self._out
         # A delivery time is for consumers that share: where one gets everything, order goes first, as in Pulsar.
-        if entry.deliver_at and out.selection.active is None:
-            wait = entry.deliver_at - self._topic.clock.now_ms()
-            if wait > 0:
-                out.later(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
-                return
+        shared = out.selection.active is None
+        if entry.deliver_at and shared and entry.deliver_at > self._topic.clock.now_ms():
+            out.delays.add(entry, mask)
+            return
         rest = out.selection.deal(entry, mask, self._deliver)
         if rest:
             out.replay.add(Slice(entry.entry_id, entry.offset, entry.count, rest))

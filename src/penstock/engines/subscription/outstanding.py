@@ -3,22 +3,25 @@
 A message that came back too often goes to the dead-letter topic instead.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+from penstock.broker.delivery import Budget
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadPart
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
-from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import DeadLetter
 from penstock.runtime.clock import Timers
 from penstock.runtime.tasks import Tasks
 
+from .delayed import DelayedMessages
 from .offsets import OffsetSet
 from .pending import Pending, PendingTable, Replay, Slice
 from .receiver import Receiver, Source, SubscribedLog
 from .selection import Selection
 
-BURY_RETRY_MS: Final = 1000  # after a dead-letter topic did not take a message
+WAITING_MAX: Final = 50_000  # messages given back with a delay before nothing more is read; bounds memory
 
 
 class Outstanding:
@@ -34,6 +37,7 @@ class Outstanding:
         cursor: OffsetSet,
         tasks: Tasks,
         selection: Selection,
+        letters: DeadLetterQueue,
         *,
         wake: Callable[[], None],
         moved: Callable[[], None],
@@ -42,16 +46,17 @@ class Outstanding:
         self.selection = selection
         self.pending = PendingTable()
         self.replay = Replay()
-        self.delayed = 0  # messages that wait for their time
+        self.delays = DelayedMessages(topic, cursor, tasks, wake)
         self.redelivered = 0  # messages that came back, ever
         self._topic = topic
         self._cursor = cursor
-        self._tasks = tasks
+        self._letters = letters
         self._wake = wake
         self._moved = moved
         self._bury = bury
         self._times: dict[int, int] = {}  # how often, by offset, of messages that came back
         self._timers = Timers(topic.clock, _wanted)
+        self._waiting = 0  # messages that were given back and wait
         self._epoch = 0  # a seek makes what was before mean nothing
 
     # -- out
@@ -103,8 +108,11 @@ class Outstanding:
         new = self._cursor.add(offset, mask)
         if new:
             if self._times:
+                full = self.full
                 for index in bits_of(new):
                     self._times.pop(offset + index, None)
+                if full and not self.full:
+                    self._wake()
             self._moved()
 
     def passed(self, start: int, end: int) -> None:
@@ -120,6 +128,7 @@ class Outstanding:
         for offset in [o for o in self._times if o < end]:
             del self._times[offset]
         self._cursor.raise_mark(end)
+        self.delays.drop_below(end)
         self._moved()
 
     # -- coming back
@@ -157,16 +166,31 @@ class Outstanding:
         for part in parts:
             self.replay.add(part)
 
-    def later(self, part: Slice, wait_ms: float) -> None:
-        """Deliver these after `wait_ms`."""
-        self.delayed += part.mask.bit_count()
-        due = self._topic.clock.monotonic_ms() + max(1, int(wait_ms))
+    @property
+    def delayed(self) -> int:
+        """Messages that wait for their time."""
+        return self.delays.messages + self._waiting
+
+    @property
+    def full(self) -> bool:
+        """Whether so many messages wait that were given back that nothing more is to be read."""
+        return self._waiting >= WAITING_MAX and len(self._times) >= WAITING_MAX
+
+    def deliver_due(self, budget: Budget | None) -> Slice | None:
+        """Deliver delayed messages whose time has come; returns the first of them."""
+        self.again(self.delays.release(budget))
+        return self.replay.first()
+
+    def later(self, part: Slice, wait_ms: int) -> None:
+        """Deliver these again after `wait_ms`."""
+        self._waiting += part.mask.bit_count()
+        due = self._topic.clock.monotonic_ms() + wait_ms
         self._timers.at(due, self._due, (self._epoch, part))
 
     def _due(self, waiting: tuple[int, Slice]) -> None:
         epoch, part = waiting
         if epoch == self._epoch:
-            self.delayed -= part.mask.bit_count()
+            self._waiting -= part.mask.bit_count()
             self.replay.add(part)
             self._wake()
 
@@ -182,24 +206,29 @@ class Outstanding:
             else:
                 self._times[offset] = times
         if dead and letter is not None:
-            buried = Slice(part.entry_id, part.offset, part.count, dead)
-            self._tasks.spawn(
-                self._bury_all(buried, letter, self._epoch), f"dead letters of {self._topic.name}"
-            )
             part.mask &= ~dead
+            self._letters.add(
+                self._dead(Slice(part.entry_id, part.offset, part.count, dead), letter, self._epoch)
+            )
 
-    async def _bury_all(self, dead: Slice, letter: DeadLetter, epoch: int) -> None:
-        """Move messages to the dead-letter topic; acknowledged here once they are durable there."""
-        try:
-            entry = await self._topic.entry(dead.entry_id)
-            for index in bits_of(dead.mask):
-                await self._bury(entry, index, letter, self._times.get(dead.offset + index, 0))
-                self.acknowledged(dead.offset, 1 << index)
-        except PenstockError as error:
-            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or epoch != self._epoch:
-                return
-            dead.mask &= ~self._cursor.mask(dead.offset, dead.count)
-            self.later(dead, BURY_RETRY_MS)
+    def _dead(self, dead: Slice, letter: DeadLetter, epoch: int) -> DeadPart:
+        """Messages on their way to the dead-letter topic; each is acknowledged once it is durable there."""
+        offset, cursor = dead.offset, self._cursor
+
+        async def load() -> Entry:
+            return await self._topic.entry(dead.entry_id)
+
+        async def bury(entry: Entry, index: int) -> None:
+            if not cursor.mask(offset + index, 1):
+                await self._bury(entry, index, letter, self._times.get(offset + index, 0))
+            if epoch == self._epoch:  # what was buried before a seek comes again after it
+                self.acknowledged(offset, 1 << index)
+
+        def again(part: DeadPart, wait_ms: int) -> None:
+            mask = sum(1 << index for index in part.indexes)
+            self.later(Slice(dead.entry_id, offset, dead.count, mask), wait_ms)
+
+        return DeadPart(deque(bits_of(dead.mask)), load, bury, again)
 
     # -- the whole
 
@@ -212,13 +241,17 @@ class Outstanding:
             part.consumer.settled(count)
         self.pending.clear()
         self._epoch += 1
+        self._letters.forget()
         self.replay.clear()
         self._times.clear()
         self._timers.close()
-        self.delayed = 0
+        self._waiting = 0
+        self.delays.clear()
 
     def close(self) -> None:
         self._timers.close()
+        self._letters.forget()
+        self.delays.clear()
 
 
 def _wanted(argument: object) -> bool:

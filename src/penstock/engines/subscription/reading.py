@@ -5,7 +5,8 @@ from typing import Final
 
 from penstock.broker.delivery import Budget
 from penstock.model.entry import Entry
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 
 from .receiver import SubscribedLog
@@ -13,6 +14,8 @@ from .store import READ_BYTES
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed
+# A cluster that is away, and a topic that is gone, are reported where that is found out.
+_KNOWN: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT, ErrorKind.TOPIC_NOT_FOUND))
 
 
 async def last_entry(topic: SubscribedLog) -> Entry | None:
@@ -42,19 +45,25 @@ class Reading:
     of the consumer that it is for, until it was delivered.
     """
 
-    def __init__(self, topic: SubscribedLog, tasks: Tasks, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, topic: SubscribedLog, tasks: Tasks, wake: Callable[[], None], failures: Failures, subject: str
+    ) -> None:
         self.next_entry: int | None = None  # None: to be found by `locate`
         self.busy = False
         self._topic = topic
         self._tasks = tasks
         self._wake = wake
+        self._failures = failures
+        self._subject = subject
+        self._failing = False
         self._ahead: list[Entry] = []
         self._ahead_bytes = 0
         self._budget: Budget | None = None  # where they are counted
         self._epoch = 0
 
     def restart(self) -> None:
-        """Forget the position: the cursor moved."""
+        """Forget the position: the cursor moved, or another process has the log."""
+        self.close()
         self._epoch += 1
         self.next_entry = None
         self.drop_ahead()
@@ -125,8 +134,9 @@ class Reading:
             self._ahead = await self._topic.read(entry_id, entries_max, READ_BYTES)
             self._ahead_bytes = size = sum([len(entry.data) for entry in self._ahead])
             self._topic.has_read(size)
-        except PenstockError:
-            self._topic.clock.call_later(RETRY_MS, self._wake)
+            self._works()
+        except PenstockError as error:
+            self._fail(error)
             return
         finally:
             self.busy = False
@@ -149,9 +159,28 @@ class Reading:
             found = await self._topic.entry_at(offset)
             if epoch == self._epoch:
                 self.next_entry = found
-        except PenstockError:
-            self._topic.clock.call_later(RETRY_MS, self._wake)
+            self._works()
+        except PenstockError as error:
+            self._fail(error)
             return
         finally:
             self.busy = False
         self._wake()
+
+    def _fail(self, error: PenstockError) -> None:
+        """A read failed: the next run tries again."""
+        if error.kind not in _KNOWN:
+            self._failing = True
+            self._failures.failed(FailureKind.READ, self._subject, error.message)
+        self._topic.clock.call_later(RETRY_MS, self._wake)
+
+    def _works(self) -> None:
+        if self._failing:
+            self._failing = False
+            self._failures.recovered(FailureKind.READ, self._subject)
+
+    def close(self) -> None:
+        """Nothing is read, so that nothing fails."""
+        if self._failing:
+            self._failing = False
+            self._failures.dropped(FailureKind.READ, self._subject)

@@ -10,10 +10,12 @@ from typing import Protocol
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
+from penstock.engines.shared.dead_letter_queue import DeadLetterFigures, DeadLetterQueue
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
+from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
@@ -32,6 +34,8 @@ from .store import CursorWriter
 
 class Host(Protocol):
     """Whose subscriptions they are: the topic, and the broker behind it."""
+
+    failures: Failures
 
     def check(self, subscription: "Subscription", wanted: SubscriptionType) -> None:
         """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
@@ -97,17 +101,20 @@ class Subscription(StoredCursor):
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
         self.excerpts = Excerpts(cursor)
+        self.dead_letters = DeadLetterFigures()
+        subject = f"{topic.name} {name}"
         self._encoder = encoder
         self._out = Outstanding(
             topic,
             cursor,
             tasks,
             Selection(encoder, topic.partition),
+            DeadLetterQueue(self.dead_letters, subject, host.failures, topic.clock, tasks),
             wake=self.wake,
             moved=self._moved,
             bury=partial(host.bury, self),
         )
-        self._delivering = Delivering(self, self._out, compaction, tasks)
+        self._delivering = Delivering(self, self._out, compaction, tasks, host.failures, subject)
         self.answers = Answers(self, self._out)
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible
@@ -214,6 +221,7 @@ class Subscription(StoredCursor):
         for consumer in list(self.consumers):
             consumer.close()
         self._out.close()
+        self._delivering.reading.close()
 
     # -- the cursor
 

@@ -8,9 +8,10 @@ import json
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from penstock.client.access import Access
+from penstock.client.paths import quoted
 from penstock.model.names import TopicName
 
 from .calls import JSON, Calls
@@ -71,7 +72,7 @@ class Stages:
 
     def stage(self, writer: str, batch: int, stage: str, part: int, body: bytes) -> None:
         """Stage one part (`wire.bulk` makes the body). Raises FORBIDDEN for another role's writer."""
-        self._call("PUT", f"{_batch_path(writer, batch)}/{_quoted(stage)}/{part}", body, MEDIA)
+        self._call("PUT", f"{_batch_path(writer, batch)}/{quoted(stage)}/{part}", body, MEDIA)
 
     def commit(
         self,
@@ -101,18 +102,18 @@ class Stages:
 
     def drop(self, writer: str, batch: int, stage: str) -> None:
         """Drop one stage. Raises STAGE_CONFLICT where it is not there, and its batch is committed."""
-        self._call("DELETE", f"{_batch_path(writer, batch)}/{_quoted(stage)}")
+        self._call("DELETE", f"{_batch_path(writer, batch)}/{quoted(stage)}")
 
     def status(self, writer: str) -> Any:
         """A writer's last commits, and what it has staged."""
-        return self._call("GET", f"/stages/{_quoted(writer)}")
+        return self._call("GET", f"/stages/{quoted(writer)}")
 
     def forget(self, writer: str, topics: Sequence[TopicName] | None = None) -> None:
         """Forget a writer, or its last commit to `topics`. Raises NOT_FOUND, STAGE_CONFLICT."""
         query = (
             "" if topics is None else f"?{urlencode([('topics', str(topic)) for topic in topics or ('',)])}"
         )
-        self._call("DELETE", f"/stages/{_quoted(writer)}{query}")
+        self._call("DELETE", f"/stages/{quoted(writer)}{query}")
 
     def publish(self, body: bytes, *, deduplicate: bool) -> Any:
         """Publish entries at once. With `deduplicate`, those whose ids their producer has stored are passed over."""
@@ -126,8 +127,4 @@ class Stages:
 
 
 def _batch_path(writer: str, batch: int) -> str:
-    return f"/stages/{_quoted(writer)}/{batch}"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
+    return f"/stages/{quoted(writer)}/{batch}"

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
-from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
@@ -277,7 +277,7 @@ def _subscription(text: str) -> str:
     if not text.strip():
         return ""
     try:
-        return check_local("subscription", text.strip())
+        return check_subscription(text.strip())
     except PenstockError as error:
         raise PipelineError(f"option subscription: {error.message}") from None
 

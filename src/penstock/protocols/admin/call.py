@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import NamespaceName, TopicName, check_entity, check_subscription
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import BodyError
 from penstock.protocols.http.params import flag, whole_number
@@ -53,6 +53,11 @@ class Call(msgspec.Struct, frozen=True):
         return self.reached(self.caller.context.https_url)
 
     # -- names
+
+    @property
+    def tenant(self) -> str:
+        """The tenant in the path; no permission is asked for. Raises INVALID_NAME."""
+        return check_entity("tenant", self.path["tenant"])
 
     @property
     def namespace(self) -> NamespaceName:
@@ -102,6 +107,11 @@ class Call(msgspec.Struct, frozen=True):
         path = self.path
         domain = path.get("domain", "persistent")
         return TopicName.of(domain, path["tenant"], path["namespace"], path["topic"])
+
+    @property
+    def subscription(self) -> str:
+        """The subscription in the path; raises INVALID_NAME."""
+        return check_subscription(self.path["subscription"])
 
     # -- parameters
 

@@ -221,7 +221,7 @@ _declare_setting(f"{NAMESPACE}/subscriptionAuthMode", "None", str, NOT_DEMANDED,
 @table.on("GET", f"{SUBSCRIPTION}/replicatedSubscriptionStatus", fixed=True)
 async def replicated(call: Call) -> dict[str, bool]:
     """Say of each partition that the subscription is not replicated."""
-    found = await call.broker.subscriptions.of(call.consumed_topic, call.path["subscription"])
+    found = await call.broker.subscriptions.of(call.consumed_topic, call.subscription)
     return {str(one.topic.name): False for one in found}
 
 

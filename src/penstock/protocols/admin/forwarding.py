@@ -1,30 +1,45 @@
 """Administration and lookups of the cluster behind the server: requests are passed on to it, and its answers back.
 
-The cluster answers the server; whether the caller may ask is decided here: superusers everything, administrators of a
-tenant all that is the tenant's, and whoever may use a topic where it is served, how many partitions it has, and its schemas;
-who may produce registers them.
+Whether the caller may ask is decided here, by `cluster_operations`; where the cluster is reached for callers, it decides
+again. What is sent is made of the segments that were checked: no text of a request becomes a path.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
-from urllib.parse import unquote
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote_to_bytes
 
-from penstock.broker.cluster import Cluster
-from penstock.model.errors import PenstockError
+from penstock.broker.acting import ACTING
+from penstock.broker.cluster import Cluster, ClusterAnswer
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.target import Target, encoded_once, problem_of
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
-from penstock.protocols.http.answers import Dialect, ExactName
+from penstock.protocols.http.answers import JSON_TYPE, Dialect, ExactName, Header, error_body, not_allowed
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.failure import fail
 from penstock.protocols.http.paths import raw_path
 
+from .cluster_operations import LOCAL, TOPICS, TWICE, Asked, Right, asked
+from .error_pages import kind_of, reason_in
+
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
-OWN: Final = ("/admin/v2/proxy-stats",)  # what the server says of itself
-_LOOKUP: Final = "/lookup/v2/topic/"
-# Where a tenant's name stands in a path, by what comes before it.
-_OF_TENANTS: Final = frozenset(("persistent", "non-persistent", "namespaces", "schemas", "tenants"))
+OWN: Final = "/admin/v2/proxy-stats"  # what the server says of itself
+_READING: Final = ("GET", "HEAD")
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_PARAMETERS_MAX: Final = 100
+_SHOWN_MAX: Final = 200  # characters of a path in an error
+
+
+class Requested(NamedTuple):
+    """A request that was checked: what is sent, and what it is about."""
+
+    target: Target
+    asked: Asked
+    query: list[tuple[str, str]]
 
 
 def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpoint:
@@ -32,28 +47,116 @@ def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpo
 
     async def serve(exchange: Exchange) -> None:
         path = raw_path(exchange.scope).decode("ascii", "replace")
-        if path.startswith(OWN):
+        if path == OWN or path.startswith(f"{OWN}/"):
             await own(exchange)
             return
         try:
-            await _forward(context, cluster, path, exchange)
+            await _forward(context, cluster, exchange)
         except Exception as error:
             await fail(exchange, error, context, Dialect.PULSAR)
 
     return serve
 
 
-async def _forward(context: ServerContext, cluster: Cluster, path: str, exchange: Exchange) -> None:
-    caller = await Caller.admit(context, exchange.authorization, exchange.scope)
-    await _check(context, caller, exchange.method, path)
+async def _forward(context: ServerContext, cluster: Cluster, exchange: Exchange) -> None:
+    scope = exchange.scope
+    caller = await Caller.admit(context, exchange.authorization, scope)
+    request = requested(exchange.method, raw_path(scope), scope["query_string"])
+    await _check(context, caller, exchange.method, request)
     body = await exchange.body(context.limits.max_request_bytes)
     answer = await cluster.request(
-        exchange.method, path, exchange.scope["query_string"], exchange.scope["headers"], body
+        exchange.method, request.target, request.query, scope["headers"], body, caller=ACTING.get()
     )
-    if exchange.method not in ("GET", "HEAD"):
-        context.audit.changed(caller.role, exchange.scope, answer.status, proxy=caller.proxy)
-    headers = [(_name(name), value) for name, value in answer.headers]
-    await exchange.whole(answer.status, headers, None if answer.status == 204 else answer.body)
+    if exchange.method not in _READING:
+        context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)
+    headers, content = _answered(answer)
+    await exchange.whole(answer.status, headers, None if answer.status == 204 else content)
+
+
+def requested(method: str, path: bytes, query: bytes) -> Requested:
+    """What a request line asks for; raises BAD_PARAMETER for a path or query that could be read in two ways."""
+    try:
+        text = path.decode("ascii")
+        pairs = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_PARAMETERS_MAX,
+        )
+    except ValueError:
+        raise _bad("the path and the query have to be ASCII, percent-encoded UTF-8") from None
+    if not text.startswith("/"):
+        raise _bad("the path does not begin with a slash")
+    raw = text[1:].split("/")
+    about = asked(method, raw)
+    local = {place for name, place in about.places.items() if name in LOCAL}
+    segments = [_checked(segment, local=place in local) for place, segment in enumerate(raw)]
+    for name, place in about.places.items():
+        if name in LOCAL:
+            meant = about.names[name]
+            if problem := problem_of(meant) or _separator(meant):
+                raise _bad(problem)
+            segments[place] = encoded_once(meant) if name in TWICE else meant
+    # A token is the caller's to this server: brokers would write it to their logs.
+    return Requested(Target.of(*segments), about, [one for one in pairs if one[0].lower() != "token"])
+
+
+def _checked(raw: str, *, local: bool) -> str:
+    """A segment, decoded; raises BAD_PARAMETER."""
+    if _BROKEN_ESCAPE.search(raw):
+        raise _bad(f"the path has a % without two hexadecimal digits: {raw[:_SHOWN_MAX]!r}")
+    try:
+        segment = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise _bad("the path is not UTF-8") from None
+    if problem := problem_of(segment) or _separator(segment):
+        raise _bad(problem)
+    if not local and "/" in segment:
+        raise _bad(f"the path has a slash within a segment: {raw[:_SHOWN_MAX]!r}")
+    if not local and _ESCAPE.search(segment):
+        raise _bad(f"the path has a segment that is encoded twice: {raw[:_SHOWN_MAX]!r}")
+    return segment
+
+
+def _separator(segment: str) -> str:
+    """Why a segment could be taken for several; empty if it could not."""
+    found = next((one for one in ";\\" if one in segment), None)
+    return "" if found is None else f"the path has {found!r} in a segment: {segment[:_SHOWN_MAX]!r}"
+
+
+async def _check(context: ServerContext, caller: Caller, method: str, request: Requested) -> None:
+    """Raise FORBIDDEN unless the caller may ask for what is at a target; METHOD_NOT_ALLOWED, INVALID_NAME."""
+    if request.target.segments[0] == "lookup" and method not in _READING:
+        raise not_allowed(method, _READING)
+    if caller.is_super:
+        return
+    right, names = request.asked.right, request.asked.names
+    if right is Right.SUPER:
+        caller.may_administer()
+        return
+    # A tenant is learned with any of its namespaces, also one that is not there.
+    namespace = NamespaceName.of(names["tenant"], names.get("namespace", "default"))
+    if right is Right.TENANT:
+        await context.broker.topics.learn_names(namespace)
+        caller.may_administer_tenant(namespace.tenant)
+        return
+    local = next(names[name] for name in TOPICS if name in names)
+    topic = TopicName.of(names.get("domain", "persistent"), namespace.tenant, namespace.namespace, local)
+    await context.broker.topics.learn(topic)
+    if right is Right.PRODUCE:
+        caller.may_produce(topic)
+    else:
+        caller.may_look(topic)
+
+
+def _answered(answer: ClusterAnswer) -> tuple[list[Header], bytes]:
+    """The headers and the body of an answer; a refusal that is a page, or has no body, becomes JSON with its reason."""
+    kind = next((value for name, value in answer.headers if name.lower() == b"content-type"), b"")
+    if answer.status >= 400 and not kind.lower().startswith(b"application/json"):
+        body = error_body(kind_of(answer.status), reason_in(answer.status, answer.body), Dialect.PULSAR)
+        kept = [(name, value) for name, value in answer.headers if name.lower() != b"content-type"]
+        return [*((_name(name), value) for name, value in kept), JSON_TYPE], body
+    return [(_name(name), value) for name, value in answer.headers], answer.body
 
 
 def _name(name: bytes) -> bytes:
@@ -61,42 +164,5 @@ def _name(name: bytes) -> bytes:
     return ExactName(name.decode("latin-1")).encode() if name.startswith(b"X-Pulsar-") else name
 
 
-async def _check(context: ServerContext, caller: Caller, method: str, path: str) -> None:
-    """Raise FORBIDDEN unless the caller may ask for what is at a path; INVALID_NAME."""
-    if caller.is_super:
-        return
-    segments = [unquote(part) for part in path.strip("/").split("/")]
-    if path.startswith(_LOOKUP) and len(segments) >= 7:
-        topic = TopicName.of(segments[3], segments[4], segments[5], segments[6])
-        await context.broker.topics.learn(topic)
-        caller.may_look(topic)
-    elif len(segments) > 3 and segments[2] in _OF_TENANTS:
-        if len(segments) > 4:
-            await context.broker.topics.learn_names(NamespaceName.of(segments[3], segments[4]))
-        if _is_users(caller, method, segments):
-            return
-        caller.may_administer_tenant(segments[3])
-    else:
-        caller.may_administer()
-
-
-def _is_users(caller: Caller, method: str, segments: Sequence[str]) -> bool:
-    """Whether a request is one of those for who uses a topic, and the caller does: about its partitions or its schemas
-    (POST registers one, or asks whether it may follow)."""
-    if len(segments) < 7:
-        return False
-    of_schemas = segments[2] == "schemas"
-    if method != "GET" and not (of_schemas and method == "POST"):
-        return False
-    if not of_schemas and segments[6:] != ["partitions"]:
-        return False
-    domain = "persistent" if of_schemas else segments[2]
-    try:
-        topic = TopicName.of(domain, segments[3], segments[4], segments[5])
-        if method == "POST":
-            caller.may_produce(topic)
-        else:
-            caller.may_look(topic)
-    except PenstockError:
-        return False  # administrators of the tenant may all the same
-    return True
+def _bad(what: str) -> PenstockError:
+    return PenstockError(ErrorKind.BAD_PARAMETER, what)

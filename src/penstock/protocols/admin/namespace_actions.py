@@ -56,7 +56,7 @@ async def unload(call: Call) -> None:
 )
 async def clear_backlog(call: Call) -> None:
     """Count the whole backlog of every topic as acknowledged, on one subscription or on all."""
-    wanted = call.path.get("subscription")
+    wanted = call.subscription if "subscription" in call.path else None
     for log in await _logs(call):
         for subscription in list(log.subscriptions.values()):
             if wanted in (None, subscription.name):
@@ -71,7 +71,7 @@ async def clear_backlog(call: Call) -> None:
 )
 async def unsubscribe(call: Call) -> None:
     """Delete a subscription of every topic; 409 while one of them has consumers of it."""
-    name = call.path["subscription"]
+    name = call.subscription
     logs = [log for log in await _logs(call) if name in log.subscriptions]
     busy = next((log for log in logs if log.subscriptions[name].consumers), None)
     if busy is not None:

@@ -6,7 +6,6 @@ import msgspec
 
 from penstock.broker.namespaces import TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import check_entity
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import Compatibility
 
@@ -45,8 +44,8 @@ async def tenants(call: Call) -> list[str]:
 @table.on("GET", "/admin/v2/tenants/{tenant}")
 async def tenant(call: Call) -> dict[str, Any]:
     """Describe a tenant."""
-    call.caller.may_administer_tenant(call.path["tenant"])
-    found = call.broker.namespaces.tenant(call.path["tenant"])
+    call.caller.may_administer_tenant(call.tenant)
+    found = call.broker.namespaces.tenant(call.tenant)
     return {"adminRoles": found.admin_roles, "allowedClusters": [CLUSTER]}
 
 
@@ -65,7 +64,7 @@ def _info(call: Call) -> TenantInfo:
 async def create_tenant(call: Call) -> None:
     """Create a tenant; its adminRoles may do everything in it."""
     call.caller.may_administer()
-    name = check_entity("tenant", call.path["tenant"])
+    name = call.tenant
     await call.broker.namespaces.create_tenant(name, _info(call))
 
 
@@ -73,20 +72,20 @@ async def create_tenant(call: Call) -> None:
 async def update_tenant(call: Call) -> None:
     """Say which roles administer a tenant."""
     call.caller.may_administer()
-    await call.broker.namespaces.update_tenant(call.path["tenant"], _info(call))
+    await call.broker.namespaces.update_tenant(call.tenant, _info(call))
 
 
 @table.on("DELETE", "/admin/v2/tenants/{tenant}", query=("force",))
 async def delete_tenant(call: Call) -> None:
     """Delete a tenant; with `force` also its namespaces and their topics."""
     call.caller.may_administer()
-    await call.broker.administration.delete_tenant(call.path["tenant"], force=call.flag("force"))
+    await call.broker.administration.delete_tenant(call.tenant, force=call.flag("force"))
 
 
 @table.on("GET", "/admin/v2/namespaces/{tenant}")
 async def of_tenant(call: Call) -> list[str]:
     """List a tenant's namespaces."""
-    tenant = call.path["tenant"]
+    tenant = call.tenant
     found = [name for name in call.broker.namespaces.all() if name.tenant == tenant]
     seen = [str(name) for name in found if call.caller.knows(name)]
     if not seen:

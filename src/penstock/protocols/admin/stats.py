@@ -90,6 +90,7 @@ _OUT = ("msgRateOut", "msgThroughputOut", "bytesOutCounter", "msgOutCounter")
 def subscription_stats(subscription: Subscription) -> dict[str, Any]:
     """One subscription's figures on one log."""
     topic, active = subscription.topic, subscription.active
+    letters = subscription.dead_letters
     messages = topic.next_offset - topic.first_offset
     share = subscription.backlog / messages if messages else 0.0
     return {
@@ -111,6 +112,9 @@ def subscription_stats(subscription: Subscription) -> dict[str, Any]:
         "blockedSubscriptionOnUnackedMsgs": False,
         "nonContiguousDeletedMessagesRanges": sum(1 for _ in subscription.cursor.ranges()),
         "subscriptionProperties": subscription.properties,
+        "deadLettersWaiting": letters.waiting,
+        "deadLettersFailed": letters.failed,
+        "deadLetterError": letters.error,
         **_key_shared(subscription),
     }
 

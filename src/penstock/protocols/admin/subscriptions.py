@@ -9,7 +9,6 @@ from penstock.broker.log import Log
 from penstock.broker.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import check_local
 
 from .call import Call
 from .operations import SUBSCRIPTION, TOPIC, Table
@@ -79,7 +78,7 @@ def offset_in_backlog(subscription: Subscription, count: int) -> int:
 
 async def _found(call: Call) -> Sequence[Subscription]:
     """The subscription on every partition; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
-    return await call.broker.subscriptions.of(call.consumed_topic, call.path["subscription"])
+    return await call.broker.subscriptions.of(call.consumed_topic, call.subscription)
 
 
 async def of_one_partition(call: Call, what: str) -> Subscription:
@@ -110,7 +109,7 @@ async def subscriptions(call: Call) -> list[str]:
 async def create(call: Call) -> None:
     """Create a durable subscription at a position: `"earliest"`, `"latest"` (the default) or a message id."""
     position, name = read_position(call.content), call.consumed_topic
-    subscription = check_local("subscription", call.path["subscription"])
+    subscription = call.subscription
     if not position.special:
         # An id is of no topic that is not there: none is made for it.
         _check_place(position, await call.broker.topics.all_of(name, create=False))
@@ -126,9 +125,7 @@ async def create(call: Call) -> None:
 @table.on("DELETE", SUBSCRIPTION, query=("force",))
 async def delete(call: Call) -> None:
     """Delete a subscription; with `force` its consumers are disconnected."""
-    await call.broker.subscriptions.delete(
-        call.consumed_topic, call.path["subscription"], force=call.flag("force")
-    )
+    await call.broker.subscriptions.delete(call.consumed_topic, call.subscription, force=call.flag("force"))
 
 
 @table.on("POST", f"{SUBSCRIPTION}/skip/{{count}}")

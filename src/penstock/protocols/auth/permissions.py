@@ -102,6 +102,19 @@ class Permissions:
             return True
         return _grants(self._in(role, namespace), action)
 
+    def may_use(self, role: str, subscription: str, namespace: NamespaceName) -> bool:
+        """Whether a role that may consume may do so by a subscription of that name. A cluster's namespaces may leave some
+        to a few roles, or each role those that begin with its own name; the tenant's administrators may use all."""
+        policies = self._namespaces.find(namespace)
+        if policies is None or not (policies.subscription_roles or policies.subscription_prefix):
+            return True
+        if self.administers(role, namespace.tenant):
+            return True
+        roles = policies.subscription_roles.get(subscription)
+        if roles and role not in roles:
+            return False
+        return not policies.subscription_prefix or subscription.startswith(role)
+
     def administers(self, role: str, tenant: str) -> bool:
         """Whether a role administers a tenant: everything in it."""
         return role in self._super_users or self._namespaces.administers(role, tenant)

@@ -4,7 +4,7 @@ from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import TopicName
+from penstock.model.names import TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.contents import batch_size
@@ -38,7 +38,7 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     """Create a consumer, and its subscription where there is none."""
     broker, number = session.broker, command.consumer_id
     name = TopicName.parse(command.topic)
-    session.admitted.may_consume(name, command.subscription)
+    session.admitted.may_consume(name, check_subscription(command.subscription))
     session.check_served()
     if number in session.consumers:  # the client did not get the answer
         session.send(pb.CommandSuccess(request_id=command.request_id))
@@ -136,13 +136,13 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
     handler = _handler_of(session, command.consumer_id)
     if command.force:
         await session.broker.subscriptions.delete(handler.source.topic.name, handler.source.name, force=True)
-    elif len(handler.source.consumers) > 1:
-        raise PenstockError(
-            ErrorKind.SUBSCRIPTION_SHARED, "Unconnected or shared consumer attempting to unsubscribe"
-        )
     else:
-        session.consumers.pop(command.consumer_id, None)
-        await session.broker.subscriptions.delete_of(handler.consumer)
+        session.consumers.pop(command.consumer_id, None)  # its end is not news to the client
+        try:
+            await session.broker.subscriptions.delete_of(handler.consumer)
+        except PenstockError:
+            session.consumers[command.consumer_id] = handler
+            raise
         await handler.close()
     session.send(pb.CommandSuccess(request_id=command.request_id))
 

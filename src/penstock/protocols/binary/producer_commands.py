@@ -5,7 +5,7 @@ import asyncio
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
-from penstock.model.names import TopicName
+from penstock.model.names import TopicName, check_subscription
 from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
@@ -42,7 +42,7 @@ async def _create(session: Session, command: pb.CommandProducer) -> None:
     session.admitted.may_produce(name)
     session.check_served()
     if command.initial_subscription_name:
-        session.admitted.may_consume(name, command.initial_subscription_name)
+        session.admitted.may_consume(name, check_subscription(command.initial_subscription_name))
     existing = session.producers.get(number)
     if existing is not None:  # the client did not get the answer, or asks again
         _succeed(session, command, existing.producer, None)

@@ -19,6 +19,7 @@ ALWAYS: Final = (
     ErrorKind.UNAUTHENTICATED,
     ErrorKind.FORBIDDEN,
     ErrorKind.UNAVAILABLE,
+    ErrorKind.NEWER_FORMAT,
 )
 
 

@@ -4,6 +4,9 @@ A record says how many records had counted when it was written, and counts itsel
 order the records of several processes come in, everyone who reads them finds the same ones, and one process alone
 decides what cannot be computed from the log: where positions begin, and where they go on behind messages that were
 trimmed before anyone had read them.
+
+A record names its version. A process that meets one that it does not know cannot tell what counts from there on: it gives
+no positions of the log any more.
 """
 
 import logging
@@ -13,6 +16,8 @@ from typing import Final
 import msgspec
 
 from penstock.broker.journal import Journal
+from penstock.model.errors import PenstockError
+from penstock.model.formats import POSITIONS
 
 log = logging.getLogger(__name__)
 
@@ -38,21 +43,35 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     last: Seen | None = None  # the entry that ends at the last point, where it was read
     steps: bool = False
     anew: bool = False
+    version: int = 0  # 0: it names none
+
+
+class _Named(msgspec.Struct):
+    """What every version of a record has."""
+
+    version: int | str | None = None
 
 
 class Checkpoints:
     """The checkpoints of one log, as far as this process has read them."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, log: str = "") -> None:
         self.number = 0  # how many counted
         self._journal = journal
+        self._log = log  # its name
+        self._newer: PenstockError | None = None  # why nothing counts any more
+        self._versions = msgspec.json.Decoder(_Named)
         self._decoder = msgspec.json.Decoder(Checkpoint)
 
     async def read_on(self) -> Sequence[Checkpoint]:
-        """Those that count since the last call. Raises as `Journal.read_on`."""
+        """Those that count since the last call. Raises as `Journal.read_on`, and NEWER_FORMAT from the first record on whose
+        version is not known."""
+        if self._newer is not None:
+            raise PenstockError(self._newer.kind, self._newer.message)
         found: list[Checkpoint] = []
         for record in await self._journal.read_on():
             try:
+                self._check(self._versions.decode(record).version)
                 one = self._decoder.decode(record)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 log.warning("a record of a journal of positions cannot be understood, and does not count")
@@ -62,9 +81,18 @@ class Checkpoints:
                 found.append(one)
         return found
 
+    def _check(self, version: int | str | None) -> None:
+        try:
+            POSITIONS.check(version, self._log)
+        except PenstockError as error:
+            log.error("positions cannot be given", extra={"log": self._log, "reason": error.message})
+            self._newer = error
+            raise
+
     async def propose(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint durably. `read_on` says whether it counts. Raises as `Journal.append`."""
-        await self._journal.append(msgspec.json.encode(checkpoint))
+        named = msgspec.structs.replace(checkpoint, version=POSITIONS.written)
+        await self._journal.append(msgspec.json.encode(named))
 
 
 def _is_sound(one: Checkpoint) -> bool:

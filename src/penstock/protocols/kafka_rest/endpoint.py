@@ -62,7 +62,12 @@ def _header(name: str, description: str) -> Parameter:
     return Parameter(name, description, {"type": "string"}, "header")
 
 
-_ALWAYS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN, ErrorKind.UNAVAILABLE)
+_ALWAYS: Final = (
+    ErrorKind.UNAUTHENTICATED,
+    ErrorKind.FORBIDDEN,
+    ErrorKind.UNAVAILABLE,
+    ErrorKind.NEWER_FORMAT,
+)
 _NAMED: Final = (*_ALWAYS, ErrorKind.INVALID_NAME, ErrorKind.TOPIC_NOT_FOUND)
 
 _READING: Final[dict[str, Any]] = {

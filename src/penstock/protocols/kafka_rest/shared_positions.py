@@ -49,7 +49,7 @@ class SharedPositions(LogPositions):
     def __init__(self, topic: Topic, blocks: Blocks, open_journal: Callable[[], Journal]) -> None:
         super().__init__(topic, blocks, -next(_KEYS))
         self._open_journal = open_journal
-        self._checkpoints = Checkpoints(open_journal())
+        self._checkpoints = Checkpoints(open_journal(), str(topic.name))
         self._loaded = False
         self._looked_ms = 0
         self._kept = Point(0, 0)  # the last one of the checkpoints
@@ -131,7 +131,7 @@ class SharedPositions(LogPositions):
         if losses > LOSSES_MAX:
             raise PenstockError(ErrorKind.UNAVAILABLE, f"the checkpoints of {name} cannot be read") from None
         log.warning("checkpoints are lost: what is there is read again", extra={"topic": name})
-        self._checkpoints = Checkpoints(self._open_journal())
+        self._checkpoints = Checkpoints(self._open_journal(), name)
         self._loaded = False
 
     async def _prepare(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.acting import acting_key
 from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
@@ -30,7 +31,10 @@ _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
 
 
 class Instance(msgspec.Struct, eq=False):
-    """A consumer with a name to ask for it, of the role that made it. `turn` lets one fetch at a time have it."""
+    """A consumer with a name to ask for it, of the role that made it. `turn` lets one fetch at a time have it.
+
+    `acting`: the key of the caller that it reaches a cluster for; empty if all callers are alike to the cluster.
+    """
 
     id: str
     topic: TopicName
@@ -38,6 +42,7 @@ class Instance(msgspec.Struct, eq=False):
     reader: SchemaInfo | None
     timeout_ms: int
     expires_ms: int
+    acting: str = msgspec.field(default_factory=acting_key)
     turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     requests: int = 0  # that use it now; it cannot expire meanwhile
     prepared: Prepared | None = None  # for its next fetch
@@ -91,12 +96,18 @@ class Instances:
         return made
 
     def find(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance | None:
-        """The role's instance of that id in that subscription, its time beginning again."""
+        """The role's instance of that id in that subscription, its time beginning again; raises FORBIDDEN if it reaches the
+        cluster by another token of the role."""
         found = self._instances.get(id)
         if found is None or found.topic != topic or found.consumer.subscription != subscription:
             return None
         if found.consumer.owner != role:
             return None
+        if found.acting != acting_key():
+            raise PenstockError(
+                ErrorKind.FORBIDDEN,
+                f"consumer instance {id[:80]!r} was made with another token, which it has at the cluster: make another",
+            )
         if found.consumer.closed:
             self._instances.pop(id, None)
             self._end_prepared(found)
@@ -105,7 +116,7 @@ class Instances:
         return found
 
     def get(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance:
-        """As `find`; raises CONSUMER_NOT_FOUND, or why its subscription is no more."""
+        """As `find`; also raises CONSUMER_NOT_FOUND, or why its subscription is no more."""
         known = self._instances.get(id)
         found = self.find(id, topic, subscription, role)
         if found is None:
@@ -125,6 +136,7 @@ class Instances:
             if one.consumer.subscription == subscription
             and one.topic == topic
             and one.consumer.owner == role
+            and one.acting == acting_key()
             and not one.consumer.closed
         ]
 

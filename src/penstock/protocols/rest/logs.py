@@ -15,7 +15,7 @@ from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
@@ -252,7 +252,7 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
     """What it answers is durable."""
     require(rest.broker, Capability.OFFSETS)
     wanted = await exchange.json(_marks_request, rest.limits.max_request_bytes)
-    check_local("subscription", wanted.subscription)
+    check_subscription(wanted.subscription)
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]
     for name in set(names):
         caller.may_consume(name, wanted.subscription)

@@ -7,7 +7,7 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Meta
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName, check_local
+from penstock.model.names import TopicName, check_subscription
 from penstock.protocols.http import operations
 from penstock.protocols.http.operations import Operation, Router
 from penstock.protocols.http.params import Parameter
@@ -119,8 +119,8 @@ def declared_path(operation: str, *, shipped: bool) -> str:
 def _target(whole: Target, given: Mapping[str, str]) -> Target:
     partition, subscription = given.get("partition"), given.get("subscription")
     consumer = given.get("consumer_id")
-    if subscription is not None and consumer is None:
-        check_local("subscription", subscription)
+    if subscription is not None:
+        check_subscription(subscription)
     return whole._replace(
         partition=None if partition is None else _partition(partition),
         subscription=subscription or "",

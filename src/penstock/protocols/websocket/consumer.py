@@ -12,7 +12,7 @@ from msgspec import UNSET
 from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.broker.producer import Reply
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import WS_CLOSE_BASE, ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.protocols.proxied import Meter
 from penstock.protocols.values import check_reply
@@ -147,6 +147,10 @@ class ConsumerHandler:
             result = error.message
             if context is None and error.kind is ErrorKind.TOO_LARGE:
                 self._socket.stop(TOO_BIG, result)
+            elif context is None and isinstance(
+                command, Unsubscribe
+            ):  # as Pulsar's: else it would pass for done
+                self._socket.stop(WS_CLOSE_BASE + error.kind.codes.ws_result, result)
         except Exception:
             log.exception("a command over a WebSocket failed")
             result = "Unknown error"

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName
+from penstock.model.names import TopicName, check_subscription
 
 E = TypeVar("E", bound=Enum)
 
@@ -95,7 +95,7 @@ def _subscription(raw: bytes) -> str:
     name = decode_segment(raw)
     if not name.strip():
         raise PenstockError(ErrorKind.BAD_PARAMETER, "Empty subscription name")
-    return name
+    return check_subscription(name)
 
 
 def bad(text: str) -> PenstockError:

@@ -22,11 +22,24 @@ from .history import History
 
 table = Table("console", topics.BASE)
 
+FAILURES_MAX: Final = 100  # that are shown
+
+
+class FailureAnswer(msgspec.Struct):
+    """Background work that fails: why, since when (ms since the epoch), and how many attempts failed since then."""
+
+    kind: str
+    subject: str
+    message: str
+    since_ms: int
+    count: int
+
 
 class ServerAnswer(msgspec.Struct):
     """What the server is, and what the caller is to it. `engine`: `embedded`, `pulsar` or `kafka`.
 
-    `cluster` is its URL, for superusers. `administered`: the namespaces that the caller may make topics in.
+    `cluster` is its URL, and `failures` the background work that fails now: both for superusers.
+    `administered`: the namespaces that the caller may make topics in.
     """
 
     version: str
@@ -43,6 +56,7 @@ class ServerAnswer(msgspec.Struct):
     storage: dict[str, Any]
     limits: dict[str, Any]
     problem: str | None
+    failures: list[FailureAnswer]
 
 
 class PipelinesAnswer(msgspec.Struct):
@@ -87,6 +101,7 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
         storage=_storage(caller) if caller.is_super else {},
         limits=_limits(caller) if caller.is_super else {},
         problem=None if cluster is None else cluster.problem,
+        failures=_failures(caller) if caller.is_super else [],
     )
 
 
@@ -101,6 +116,13 @@ def _storage(caller: Caller) -> dict[str, Any]:
     if storage.files is not None:
         shown |= msgspec.structs.asdict(storage.files())
     return shown
+
+
+def _failures(caller: Caller) -> list[FailureAnswer]:
+    ongoing = caller.context.broker.failures.ongoing[:FAILURES_MAX]
+    return [
+        FailureAnswer(one.kind.value, one.subject, one.message, one.since_ms, one.count) for one in ongoing
+    ]
 
 
 def _limits(caller: Caller) -> dict[str, Any]:

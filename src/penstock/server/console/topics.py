@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -10,6 +9,7 @@ from penstock.broker.cluster import Cluster
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.target import Target
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.operations import ALWAYS, Table
 from penstock.protocols.http.params import Parameter, Params
@@ -150,12 +150,11 @@ class _Rates(msgspec.Struct):
 
 async def _ask_cluster(cluster: Cluster, name: TopicName, row: TopicRow) -> bool:
     """Fill in what a cluster of Pulsar says of a topic over all its brokers; False where it is not there."""
-    local = quote(name.local, safe="")
-    path = f"/admin/v2/{name.domain}/{name.tenant}/{name.namespace}/{local}"
     if row.partitions:
-        answer = await cluster.request("GET", f"{path}/partitioned-stats", b"perPartition=false", (), b"")
+        target = Target.of_topic(name, "partitioned-stats")
+        answer = await cluster.request("GET", target, [("perPartition", "false")])
     else:
-        answer = await cluster.request("GET", f"{path}/stats", b"", (), b"")
+        answer = await cluster.request("GET", Target.of_topic(name, "stats"))
     if answer.status == 404:
         return False
     if answer.status != 200:

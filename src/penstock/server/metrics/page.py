@@ -81,6 +81,7 @@ class MetricsPage:
         if writes is not None:
             whole.of_writes(families, writes)
         whole.of_storage(families, broker.storage)
+        whole.of_failures(families, broker.failures)
         whole.of_broker(families, broker)
         if broker.cluster is not None:
             whole.of_cluster(families, broker.cluster)

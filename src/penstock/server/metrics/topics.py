@@ -109,6 +109,8 @@ def _figures(subscription: Subscription) -> dict[str, float]:
         "msg_out": subscription.rate_out.messages,
         "bytes_out": subscription.rate_out.bytes,
         "msg_redeliver": subscription.redelivered,
+        "dead_letters_waiting": subscription.dead_letters.waiting,
+        "dead_letters_failed": subscription.dead_letters.failed,
     }
 
 
@@ -139,6 +141,14 @@ _MEANINGS: Final[dict[str, tuple[Kind, str]]] = {
     "pulsar_subscription_acks_left_out": (
         "gauge",
         "Acknowledged messages that the last commit has no room for",
+    ),
+    "pulsar_subscription_dead_letters_waiting": (
+        "gauge",
+        "Messages that their dead-letter topic does not take, and that are tried again",
+    ),
+    "pulsar_subscription_dead_letters_failed": (
+        "counter",
+        "Attempts to store a dead letter that failed since the server started",
     ),
     "pulsar_subscription_msg_redeliver": ("counter", "Messages delivered again since the server started"),
 }

@@ -7,6 +7,7 @@ from penstock.broker.cluster import Cluster
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.statistics import Writes
 
 from .requests import RequestMetrics
@@ -122,6 +123,16 @@ def of_cluster(families: Families, cluster: Cluster) -> None:
             count,
             client=client,
             error=error,
+        )
+
+
+def of_failures(families: Families, failures: Failures) -> None:
+    """Background work that fails."""
+    ongoing = failures.counts()
+    for kind in FailureKind:
+        families.gauge("penstock_failing", "What fails now, by kind", ongoing[kind], kind=kind.value)
+        families.counter(
+            "penstock_failures", "Failed attempts of background work", failures.total[kind], kind=kind.value
         )
 
 

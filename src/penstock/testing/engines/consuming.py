@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.model.errors import ErrorKind
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import LATEST
 from penstock.model.policy import SubscriptionType
@@ -178,3 +178,19 @@ class ConsumingTests(EngineTests):
         later = await bench.consume(start=LATEST)
         await bench.publish("d")
         assert await later.come(1) == ["d"]
+
+    @pytest.mark.parametrize("type", [SHARED, FAILOVER, KEY_SHARED])
+    async def test_one_of_several_cannot_unsubscribe(self, bench: Bench, type: SubscriptionType) -> None:
+        one, other = await bench.consume(type, name="a"), await bench.consume(type, name="b")
+        for client in (one, other):
+            with pytest.raises(PenstockError, match="shared consumer attempting to unsubscribe") as caught:
+                await bench.broker.subscriptions.delete_of(client.consumer)
+            assert caught.value.kind is ErrorKind.SUBSCRIPTION_SHARED
+        await one.leave()
+        await bench.publish(*"abc")
+        assert sorted(await other.come(3)) == list("abc")  # all of them: the subscription is still there
+        await other.acknowledge()
+
+        await bench.broker.subscriptions.delete_of(other.consumer)
+        assert other.consumer.closed
+        assert (await (await bench.consume(type)).come(3))[:1] == ["a"]  # a new one

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.engines.kafka import calls as module
 from penstock.engines.kafka.calls import ANSWERS, CALLS, Answer, Call, Calls
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
@@ -21,6 +22,7 @@ class Documents:
     """`kafka.documents.Documents`; processes that are cut off hear of nothing until `catch_up`."""
 
     def __init__(self) -> None:
+        self.reader = DocumentReader()
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self.stored: dict[tuple[str, str], bytes] = {}
 

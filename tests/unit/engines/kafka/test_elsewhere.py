@@ -12,6 +12,7 @@ from penstock.engines.kafka import elsewhere
 from penstock.engines.kafka.driver.groups import Group, Member
 from penstock.engines.kafka.elsewhere import KIND, ShownConsumers
 from penstock.engines.kafka.naming import Naming
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.names import TopicName
 
 TOPIC = TopicName.parse("orders")
@@ -22,6 +23,7 @@ class Documents:
     """`kafka.documents.Documents` of several processes, which hear of each other at once."""
 
     def __init__(self) -> None:
+        self.reader = DocumentReader()
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self.stored: dict[str, bytes] = {}
 

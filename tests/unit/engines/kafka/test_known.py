@@ -10,6 +10,7 @@ from penstock.engines.kafka.known import KnownTopics
 from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.properties import TopicProperties
 from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.model.policy import AutoTopics
@@ -68,7 +69,7 @@ class Bench:
             admin,
             Naming({}),
             namespaces,
-            TopicProperties(store),
+            TopicProperties(store, DocumentReader()),
             self.clock,
             lambda _: AutoTopics(True),
             LEARNED_MS,

@@ -13,6 +13,7 @@ from penstock.engines.kafka.versions import BY_ID
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
 
@@ -65,7 +66,9 @@ class Registry:
 
 def learning(registry: Registry) -> Learning:
     names = SubjectNames("topic", lambda topic: topic.local)
-    return Learning(cast(RegistryClient, cast(Any, registry)), names, ManualClock(), Tasks())
+    return Learning(
+        cast(RegistryClient, cast(Any, registry)), names, ManualClock(), Tasks(), Failures(ManualClock())
+    )
 
 
 async def test_a_version_is_asked_for_once() -> None:

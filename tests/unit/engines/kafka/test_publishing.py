@@ -71,7 +71,14 @@ async def publish(
 ) -> Placement | list[Result]:
     nothing = cast(Any, None)
     framings = None if framing is None else cast(Framings, SimpleNamespace(framing=lambda _: framing))
-    publishing = Publishing(cast(Any, records), nothing, nothing, framings, bytes_max=100)
+    publishing = Publishing(
+        cast(Any, records),
+        nothing,
+        nothing,
+        framings,
+        cast(Any, SimpleNamespace(check_delay=None)),
+        bytes_max=100,
+    )
     return await publishing.plain(NAME.base, cast(Any, topic), payloads, version)
 
 

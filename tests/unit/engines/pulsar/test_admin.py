@@ -1,84 +1,135 @@
 """The cluster's admin REST as the engine asks it: redirects, refusals, and what is passed on."""
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from tests.support.admin_stub import CREDENTIALS, AdminStub, Given, Sent, admin_stub
 
-from penstock.client.authentication import AuthenticationToken
+from penstock.client.admin_requests import REDIRECTS_MAX, ask
+from penstock.client.errors import ConnectError
 from penstock.engines.pulsar.admin import Admin, _refusal
-from penstock.engines.pulsar.credentials import ServerCredentials
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.target import Target
 
-CREDENTIALS = ServerCredentials(AuthenticationToken("secret"), "engine.token")
-
-
-class Broker(BaseHTTPRequestHandler):
-    """Sends to the owner what begins with /admin/v2/elsewhere, and answers what it was asked."""
-
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path.startswith("/admin/v2/elsewhere"):
-            self.send_response(307)
-            self.send_header("Location", self.path.replace("elsewhere", "here"))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        status = int(self.path.rpartition("/")[2]) if self.path.startswith("/admin/v2/status") else 200
-        answer = b"<html>no</html>" if self.path.startswith("/admin/v2/status/html") else b'{"reason": "r"}'
-        if status == 200:
-            said = f"{self.command} {self.path} {self.headers['authorization']} ".encode()
-            answer = said + body
-        self.send_response(status)
-        self.send_header("X-Pulsar-PROPERTY", '{"a":"b"}')
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  # the names that the base class calls
-
-    def log_message(self, *_: Any) -> None:
-        pass
+HERE = Target.of("admin", "v2", "here", "a b+c/d")
+PATH = "/admin/v2/here/a%20b%2Bc%2Fd"
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Broker) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+@pytest.fixture
+def stub() -> Iterator[AdminStub]:
+    with admin_stub() as made:
+        yield made
+
+
+@pytest.fixture
+def owner() -> Iterator[AdminStub]:
+    with admin_stub() as made:
+        yield made
+
+
+def redirecting(location: Callable[[Sent], str]) -> Callable[[Sent], Given]:
+    return lambda sent: Given(307, b"", [("Location", location(sent))])
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-async def test_a_redirect_keeps_method_body_query_and_credentials(url: str, method: str) -> None:
-    admin = Admin(url, CREDENTIALS, False, 30)
+@pytest.mark.parametrize("path", [PATH, "/admin/v2/here/a+b%2Bc%2Fd"])
+async def test_a_redirect_keeps_method_body_and_credentials(
+    stub: AdminStub, owner: AdminStub, method: str, path: str
+) -> None:
+    stub.answer = redirecting(lambda _: f"{owner.url}{path}?a=b%2F&authoritative=true")
+    owner.answer = lambda _: Given(200, b"x", [("X-Pulsar-PROPERTY", '{"a":"b"}')])
+    admin = Admin(stub.url, CREDENTIALS, False, 30)
     sent = [(b"authorization", b"Bearer of the caller"), (b"content-type", b"application/json")]
-    answer = await admin.forward(method, "/admin/v2/elsewhere/t", b"a=b%2F", sent, b"\x00body")
+    answer = await admin.forward(method, HERE, [("a", "b/")], sent, b"\x00body")
     await admin.close()
-    assert answer.status == 200
-    assert answer.body == f"{method} /admin/v2/here/t?a=b%2F Bearer secret ".encode() + b"\x00body"
+    assert (answer.status, answer.body) == (200, b"x")
     assert (b"X-Pulsar-PROPERTY", b'{"a":"b"}') in answer.headers
+    (first,), (second,) = stub.sent, owner.sent
+    assert first.target == f"{PATH}?a=b%2F"
+    assert second.target == f"{PATH}?a=b%2F&authoritative=true"
+    for one in (first, second):
+        assert (one.method, one.headers["authorization"], one.body) == (method, "Bearer secret", b"\x00body")
 
 
 @pytest.mark.parametrize(
-    ("path", "kind", "text"),
+    "location",
     [
-        ("/status/401", ErrorKind.FORBIDDEN, "does not allow it to this server: r"),
-        ("/status/403", ErrorKind.FORBIDDEN, "does not allow it to this server: r"),
-        ("/status/html/401", ErrorKind.UNAVAILABLE, "the credentials of this server (engine.token)"),
-        ("/status/404", ErrorKind.NOT_FOUND, "r"),
-        ("/status/412", ErrorKind.BAD_PARAMETER, "r"),
-        ("/status/500", ErrorKind.INTERNAL, "r"),
+        "/admin/v2/elsewhere",
+        f"{PATH}/more",
+        f"/x/..{PATH}/../..",
+        "/admin/v2/here/a%20b+c%2Fd",
+        "/admin/v2/here/a%20b%2Bc/d",
+        "ftp://127.0.0.1/",
+        "http://[",
     ],
 )
-async def test_refusals(url: str, path: str, kind: ErrorKind, text: str) -> None:
-    admin = Admin(url, CREDENTIALS, False, 30)
+async def test_a_redirect_to_another_path_is_not_followed(stub: AdminStub, location: str) -> None:
+    stub.answer = redirecting(lambda _: location)
+    admin = Admin(stub.url, CREDENTIALS, False, 30)
     with pytest.raises(PenstockError) as refused:
-        await admin.get(path)
+        await admin.call("DELETE", HERE)
+    await admin.close()
+    assert refused.value.kind is ErrorKind.UNAVAILABLE
+    assert len(stub.sent) == 1
+
+
+async def test_redirects_come_to_an_end(stub: AdminStub) -> None:
+    stub.answer = redirecting(lambda sent: sent.target)
+    admin = Admin(stub.url, CREDENTIALS, False, 30)
+    with pytest.raises(ConnectError, match="redirects"):
+        await admin.get(HERE)
+    await admin.close()
+    assert len(stub.sent) == REDIRECTS_MAX
+
+
+@pytest.mark.parametrize(("first", "second", "followed"), [("https", "http", False), ("http", "https", True)])
+async def test_credentials_do_not_leave_tls(first: str, second: str, followed: bool) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def broker(request: httpx.Request) -> httpx.Response:
+        asked.append((str(request.url), request.headers["authorization"]))
+        if request.url.scheme == first:
+            return httpx.Response(307, headers={"location": f"{second}://other:8443{PATH}"})
+        return httpx.Response(200)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(broker)) as http:
+        asking = ask(http, "GET", f"{first}://one:1", HERE, headers={"authorization": "secret"})
+        if followed:
+            assert (await asking).status_code == 200
+        else:
+            with pytest.raises(ConnectError, match=f"from {first} to {second}"):
+                await asking
+    urls = [f"{first}://one:1{PATH}", *([f"{second}://other:8443{PATH}"] if followed else [])]
+    assert asked == [(url, "secret") for url in urls]
+
+
+async def test_a_path_that_the_client_would_change_is_not_sent() -> None:
+    def broker(_: httpx.Request) -> httpx.Response:
+        raise AssertionError("it was sent")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(broker)) as http:
+        for segments in (("a", "..", "b"), ("a", ".")):
+            with pytest.raises(ConnectError, match="would be changed"):
+                await ask(http, "GET", "http://one:1", Target(segments), headers={})
+
+
+STATUS: list[tuple[int, bytes, ErrorKind, str]] = [
+    (401, b'{"reason": "r"}', ErrorKind.FORBIDDEN, "does not allow it to this server: r"),
+    (403, b'{"reason": "r"}', ErrorKind.FORBIDDEN, "does not allow it to this server: r"),
+    (401, b"<html>no</html>", ErrorKind.UNAVAILABLE, "the credentials of this server (engine.token)"),
+    (404, b'{"reason": "r"}', ErrorKind.NOT_FOUND, "r"),
+    (412, b'{"reason": "r"}', ErrorKind.BAD_PARAMETER, "r"),
+    (500, b'{"reason": "r"}', ErrorKind.UNAVAILABLE, "r"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "text"), STATUS)
+async def test_refusals(stub: AdminStub, status: int, body: bytes, kind: ErrorKind, text: str) -> None:
+    stub.answer = lambda _: Given(status, body)
+    admin = Admin(stub.url, CREDENTIALS, False, 30)
+    with pytest.raises(PenstockError) as refused:
+        await admin.get(HERE)
     await admin.close()
     assert (refused.value.kind, text in refused.value.message) == (kind, True)
 
@@ -91,7 +142,7 @@ async def test_refusals(url: str, path: str, kind: ErrorKind, text: str) -> None
         (412, "Topic name is not valid", ErrorKind.BAD_PARAMETER),
         (412, "Failed to find ownership for topic:persistent://a/b/c", ErrorKind.UNAVAILABLE),
         (503, "Service Unavailable", ErrorKind.UNAVAILABLE),
-        (500, "Server error", ErrorKind.INTERNAL),
+        (500, "Not enough non-faulty bookies available", ErrorKind.UNAVAILABLE),
     ],
 )
 def test_kinds_of_refusals(status: int, reason: str, kind: ErrorKind) -> None:

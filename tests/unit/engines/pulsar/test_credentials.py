@@ -55,7 +55,7 @@ def test_a_refusal_says_whose_credentials_they_are() -> None:
         AuthenticationError("no"),
         AuthorizationError("Invalid"),
     )
-    caller = CallersToken(lambda: Acting("app", Secret("t")))
+    caller = CallersToken(Acting("app", Secret("t")))
     found = [
         engine_error(one)
         for one in (
@@ -75,7 +75,7 @@ def test_a_refusal_says_whose_credentials_they_are() -> None:
 def test_the_server_tries_again_and_a_caller_does_not() -> None:
     error = AuthenticationError("no")
     assert credentials(token=Secret("a")).refused(error).passing
-    assert not CallersToken(lambda: Acting("app")).refused(error).passing
+    assert not CallersToken(Acting("app")).refused(error).passing
 
 
 def test_a_token_file_that_is_not_there_is_named() -> None:

@@ -13,6 +13,7 @@ from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
+from penstock.model.target import Target
 from penstock.wire.entry import WireFormat
 
 LOG = TopicName.parse("public/default/foo-partition-3")
@@ -35,8 +36,8 @@ class Cluster:
 
     # -- its administration, topics and log
 
-    async def call(self, method: str, path: str, *, body: object) -> None:
-        self.made.append((method, path, body))
+    async def call(self, method: str, target: Target, *, body: object) -> None:
+        self.made.append((method, target.path, body))
         raise PenstockError(ErrorKind.ALREADY_EXISTS, "it is there")
 
     async def learn(self, name: TopicName) -> None: ...
@@ -89,7 +90,7 @@ async def test_a_journal_is_a_topic_of_its_own_in_a_namespace_that_keeps_everyth
     await journal.append(b"a")
     await journal.append(b"b")
     (method, path, body), (name, partitions) = cluster.made  # type: ignore[misc]
-    assert (method, path) == ("PUT", "/namespaces/public/penstock")
+    assert (method, path) == ("PUT", "/admin/v2/namespaces/public/penstock")
     assert body["retention_policies"] == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
     assert str(name) == "persistent://public/penstock/default~foo-partition-3.test"
     assert (name.partition, partitions) == (-1, 0)

@@ -94,7 +94,7 @@ def test_a_writer_is_what_its_log_says() -> None:
     ]
     for number, record in enumerate(records):
         data = packed(record, producer="p", sequence_id=number, at=1)
-        found = record_of(Entry(1, number, 0, 1, 1, 0, data))
+        found = record_of(Entry(1, number, 0, 1, 1, 0, data), "w")
         assert found == record
         state.apply(found)
         assert state.open == ((1, 2) if number == 2 else None)

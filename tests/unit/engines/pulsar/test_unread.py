@@ -3,9 +3,10 @@
 import pytest
 
 from penstock.client.entries.arrived import Arrived
-from penstock.engines.pulsar.unread import LEARN_AGAIN_MS, Unread
+from penstock.engines.pulsar.unread import LEARN_AGAIN_MS, PASSED_AGAIN_MS, WAIT_MS, Unread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
 
@@ -35,7 +36,10 @@ class Arriving:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.schemas = Schemas()
-        self.unread = Unread(TopicName.parse("t"), self.schemas, self.clock, Tasks(), self.arrived)
+        self.tasks, self.fails = Tasks(), Failures(self.clock)
+        self.unread = Unread(
+            TopicName.parse("t"), self.schemas, self.clock, self.tasks, self.fails, self.arrived
+        )
         self.read: list[int] = []
 
     def arrived(self, entries: list[Arrived]) -> None:
@@ -98,3 +102,40 @@ async def test_what_is_cleared_does_not_come(arriving: Arriving) -> None:
     arriving.unread.clear()
     await settle()
     assert (arriving.read, arriving.unread.messages) == ([], 0)
+
+
+async def test_a_schema_that_cannot_be_fetched_holds_up_nothing_for_ever(
+    arriving: Arriving, caplog: pytest.LogCaptureFixture
+) -> None:
+    arriving.schemas.failures = 10**6
+    arriving.arrived([entry(0, 1), entry(1)])
+    await settle()
+    for _ in range(WAIT_MS // LEARN_AGAIN_MS - 1):
+        await arriving.clock.advance(LEARN_AGAIN_MS)
+    assert arriving.read == []
+    await arriving.clock.advance(LEARN_AGAIN_MS)
+    assert arriving.read == [0, 1]  # without the schema
+    arriving.arrived([entry(2, 1)])
+    assert arriving.read == [0, 1, 2]
+    assert [one.subject for one in arriving.fails.ongoing] == [
+        "persistent://public/default/t schema version 1"
+    ]
+    arriving.schemas.failures = 0
+    await arriving.clock.advance(PASSED_AGAIN_MS)
+    assert arriving.schemas.known == {1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "a schema cannot be fetched",
+        "the schema was fetched",
+    ]
+    assert not arriving.fails.ongoing
+
+
+async def test_what_a_consumer_cannot_fetch_is_not_listed_after_it(arriving: Arriving) -> None:
+    arriving.schemas.failures = 10**6
+    arriving.arrived([entry(0, 1)])
+    await settle()
+    assert arriving.fails.ongoing
+    arriving.unread.close()
+    await arriving.clock.advance(10 * WAIT_MS)
+    assert not arriving.fails.ongoing
+    assert len(arriving.clock._timers) == 0

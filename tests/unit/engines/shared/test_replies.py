@@ -87,7 +87,7 @@ async def test_a_reply_goes_to_the_process_that_asked(
     request, entry = await asking.ask()
     assert request is not None
     assert await replying.replies.reply(entry, TOPIC, reply) is Outcome.DELIVERED
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await request.reply() == reply
     assert (network.sent, asking.requests.answered) == (1, 1)
 

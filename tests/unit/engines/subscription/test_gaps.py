@@ -18,6 +18,7 @@ from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
 from penstock.wire.entry import WireFormat
@@ -109,6 +110,8 @@ class Saved:
 
 class Host:
     """Nobody's."""
+
+    failures = Failures(ManualClock())
 
     def check(self, *_: object) -> None: ...
     def moved(self, *_: object) -> None: ...

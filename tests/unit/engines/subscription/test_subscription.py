@@ -7,13 +7,14 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.subscription import Consumer
+from penstock.engines.subscription import Consumer, outstanding
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import STRING_SCHEMA
+from penstock.runtime.failures import FailureKind
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 
@@ -84,6 +85,100 @@ async def test_a_dead_letter_keeps_its_schema() -> None:
         assert b.broker.schemas.version(letters, 0).schema == STRING_SCHEMA
 
 
+@pytest.mark.parametrize("batch", [True, False])
+async def test_a_dead_letter_topic_that_takes_nothing_is_seen_and_holds_up_nothing(
+    batch: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    letters = TopicName.parse("t-s-DLQ")
+    async with bench() as b:
+        await b.publish(b"first", topic=letters)
+        await b.broker.topics.terminate(letters)
+        await b.publish(b"good", b"bad", batch=batch)
+        consumer = await b.consumer(dead_letter=DeadLetter(0), nack_delay_ms=0)
+
+        async def answer() -> list[bytes]:
+            seen = []
+            for message_id, message, _ in await b.taken(consumer):
+                seen.append(message.payload)
+                if message.payload.startswith(b"good"):
+                    await consumer.acknowledge(message_id)
+                else:
+                    consumer.negative(message_id)
+            await settle()
+            return seen
+
+        assert await answer() == [b"good", b"bad"]
+        subscription = b.broker.topics.open_topics[-1].subscriptions["s"]
+        figures = subscription.dead_letters
+        assert (figures.waiting, figures.failed) == (1, 1)
+        assert figures.error is not None
+        assert "terminated" in figures.error
+        assert subscription.backlog == 1
+        for _ in range(5):
+            await b.publish(b"good too")
+            assert await answer() == [b"good too"]
+            await b.clock.advance(60_000)
+        assert figures.failed > 3
+        assert [one.subject for one in b.broker.failures.ongoing] == [f"{TOPIC} s"]
+        await b.broker.topics.delete(letters, force=True)
+        await b.clock.advance(60_000)
+        assert await b.payloads(await b.consumer(topic=letters)) == [b"bad"]
+        assert (figures.waiting, figures.error, subscription.backlog) == (0, None, 0)
+        assert not b.broker.failures.ongoing
+        assert len(caplog.records) == 2
+
+
+async def test_a_log_that_cannot_be_read_is_said_once_and_holds_up_no_other_topic(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        await b.publish(b"x")
+        await b.publish(b"y", topic=TopicName.parse("other"))
+        topic = next(one for one in b.broker.topics.open_topics if one.name == TOPIC)
+        read, broken = type(topic).read, True
+
+        async def reads(self: object, *given: object) -> object:
+            if broken and self is topic:
+                raise PenstockError(ErrorKind.STORAGE_FAILED, "a damaged page")
+            return await read(self, *given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(topic), "read", reads)
+        monkeypatch.setattr(type(topic), "peek", lambda *_: None)
+        monkeypatch.setattr(type(topic), "peek_all", lambda *_: [])
+        consumer = await b.consumer()
+        for _ in range(3):
+            await b.clock.advance(1000)
+        (failure,) = b.broker.failures.ongoing
+        assert (failure.kind, failure.message) == (FailureKind.READ, "a damaged page")
+        assert failure.count >= 3
+        assert await b.payloads(await b.consumer(topic=TopicName.parse("other"))) == [b"y"]
+        broken = False
+        await b.clock.advance(1000)
+        assert await b.payloads(consumer) == [b"x"]
+        assert not b.broker.failures.ongoing
+        assert [record.getMessage() for record in caplog.records] == [
+            "messages cannot be read",
+            "messages can be read again",
+        ]
+
+
+async def test_a_seek_while_dead_letters_wait_delivers_them_again() -> None:
+    letters = TopicName.parse("t-s-DLQ")
+    async with bench() as b:
+        await b.publish(b"first", topic=letters)
+        await b.broker.topics.terminate(letters)
+        await b.publish(b"bad")
+        consumer = await b.consumer(dead_letter=DeadLetter(0), nack_delay_ms=0)
+        ((message_id, _, _),) = await b.taken(consumer)
+        consumer.negative(message_id)
+        await settle()
+        subscription = b.broker.topics.open_topics[-1].subscriptions["s"]
+        await subscription.seek(EARLIEST)
+        assert await b.payloads(consumer) == [b"bad"]
+        assert subscription.dead_letters.waiting == 0
+        assert not b.broker.failures.ongoing
+
+
 async def test_a_delayed_message_waits_also_over_a_restart() -> None:
     async with bench() as b:
         await b.consumer(SHARED)
@@ -99,6 +194,25 @@ async def test_a_delayed_message_waits_also_over_a_restart() -> None:
         assert await b.payloads(consumer) == []
         await b.clock.advance(1)
         assert await b.payloads(consumer) == [b"later"]
+
+
+async def test_little_is_read_while_many_messages_wait_that_were_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outstanding, "WAITING_MAX", 3)
+    async with bench() as b:
+        consumer = await b.consumer(SHARED, nack_delay_ms=10_000)
+        await b.publish(b"0", b"1", b"2", batch=False)
+        given = [message_id for message_id, _, _ in await b.taken(consumer)]
+        assert len(given) == 3
+        for message_id in given:
+            assert consumer.negative(message_id)
+        await b.publish(b"3")
+        assert await b.payloads(consumer) == []
+        await consumer.acknowledge(given[0])
+        assert await b.payloads(consumer) == [b"3"]
+        await b.clock.advance(10_000)
+        assert await b.payloads(consumer) == [b"1", b"2"]
 
 
 async def test_exclusive_ignores_delays_as_pulsar_does() -> None:

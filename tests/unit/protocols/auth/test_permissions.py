@@ -1,6 +1,7 @@
 """Permissions: what is granted and nothing else."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -131,3 +132,25 @@ def test_a_partition_is_administered_with_its_topic() -> None:
     partly = Permissions(Namespaces(MemoryStore()), (), {place: {"alice": (CONSUME,)}})
     assert partly.may("alice", CONSUME, TopicName.parse(place))
     assert not partly.may("alice", CONSUME, ORDERS)
+
+
+async def test_a_subscription_may_be_left_to_a_few_roles_or_to_those_whose_name_begins_its_own() -> None:
+    """The rules are those of Pulsar's brokers."""
+    namespaces = Namespaces(MemoryStore())
+    permissions = Permissions(namespaces, ["root"])
+    await namespaces.create_tenant("acme", TenantInfo(("boss",)))
+
+    async def users(subscription: str, **policies: Any) -> set[str]:
+        await namespaces.update(SHOP, NamespacePolicies(**policies))
+        names = ("alice", "bob", "boss", "root")
+        return {role for role in names if permissions.may_use(role, subscription, SHOP)}
+
+    all_of_them, bosses = {"alice", "bob", "boss", "root"}, {"boss", "root"}
+    assert await users("s") == all_of_them
+    assert await users("s", subscription_roles={"s": ("alice",)}) == {"alice", *bosses}
+    assert await users("t", subscription_roles={"s": ("alice",)}) == all_of_them
+    assert await users("s", subscription_roles={"s": ()}) == all_of_them
+    assert await users("bob-1", subscription_prefix=True) == {"bob", *bosses}
+    assert await users("s", subscription_prefix=True) == bosses
+    listed = {"bob-1": ("alice",)}
+    assert await users("bob-1", subscription_prefix=True, subscription_roles=listed) == bosses

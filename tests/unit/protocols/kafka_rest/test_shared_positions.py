@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 from tests.support.cluster_log import JournalOfProcess, Processes
+from tests.support.cluster_vectors import VERSIONS, messages, records
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -391,6 +392,43 @@ async def test_records_that_do_not_count(record: bytes) -> None:
     found = Checkpoints(journal)
     assert await found.read_on() == [sound]
     assert found.number == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_records_of_every_version_count(version: int) -> None:
+    stored = [
+        [one.value() or b"" for one in records(version, "journals")],
+        [one.payload for one in messages(version, "journals")],
+    ]
+    for journal in stored:
+        assert {msgspec.json.decode(one).get("version") for one in journal} == {version or None}
+        found = await Checkpoints(JournalOfProcess(journal)).read_on()
+        assert [one.number for one in found] == list(range(len(journal)))
+        assert (found[0].points, found[0].anew) == ([(0, 0)], True)
+
+
+async def test_a_record_names_its_version() -> None:
+    processes = Processes()
+    processes.log.append(b"0000")
+    await processes.look(0)
+    assert [msgspec.json.decode(one)["version"] for one in processes.records] == [1]
+
+
+@pytest.mark.parametrize("version", [2, "two"])
+async def test_no_position_is_given_behind_a_record_of_a_newer_version(version: object) -> None:
+    processes = Processes()
+    processes.log.append(b"0000")
+    assert await processes.look(0) == {0: b"0000"}
+    # Such a record may say anything in its fields.
+    processes.records.append(msgspec.json.encode({"version": version, "number": 1, "points": "none"}))
+    count = len(processes.records)
+    processes.log.append(b"0001")
+    processes.clock.turn(JOURNAL_MS)
+    for number in (0, 1, 0):
+        with pytest.raises(PenstockError, match=f"has version {version}, .* reads 1 to 1") as caught:
+            await processes.positions[number].extend()
+        assert caught.value.kind is ErrorKind.NEWER_FORMAT
+    assert len(processes.records) == count, "nothing is written behind it"
 
 
 async def test_writers_that_race_agree() -> None:

@@ -15,6 +15,7 @@ from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters
+from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher
@@ -23,6 +24,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
@@ -59,10 +61,12 @@ class Broker:
         self.encoder = encoder
         self.store = store
         self.storage = StorageHealth.of(store)
+        self.failures = Failures(clock)
         self.tasks = Tasks()
-        self.namespaces = Namespaces(store, auto_create=self.settings.auto_create_namespaces)
-        self.policies = Policies(store, self.namespaces, self.settings)
-        self.schemas = Schemas(store, self.namespaces, clock, self.settings.max_schema_bytes)
+        reader = DocumentReader(self.failures)
+        self.namespaces = Namespaces(store, auto_create=self.settings.auto_create_namespaces, reader=reader)
+        self.policies = Policies(store, self.namespaces, self.settings, reader=reader)
+        self.schemas = Schemas(store, self.namespaces, clock, self.settings.max_schema_bytes, reader=reader)
         self.topics = Topics(
             store,
             transient,
@@ -73,6 +77,7 @@ class Broker:
             appeared=self._appeared,
             logs_max=self.policies.max_topics,
             auto=self.policies.auto_topics,
+            reader=reader,
         )
         self.retention = RetentionTask(
             self.policies,
@@ -87,8 +92,8 @@ class Broker:
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
-        self._epochs = Epochs(store)
-        self.compactions = Compactions(store, encoder, self.tasks)
+        self._epochs = Epochs(store, reader)
+        self.compactions = Compactions(store, encoder, self.tasks, reader)
         self.administration = Administration(
             self.topics, self.namespaces, self.schemas, self.retention, self.compactions, clock
         )
@@ -195,7 +200,9 @@ class Broker:
             tasks=self.tasks,
             cursors=topic.store,
             compaction=topic.compaction,
-            host=_Host(topic, self._flusher, self.retention, self._dead_letters, self.requests),
+            host=_Host(
+                topic, self._flusher, self.retention, self._dead_letters, self.requests, self.failures
+            ),
             properties=properties,
         )
         topic.bound(made)
@@ -240,10 +247,12 @@ class _Host:
         retention: RetentionTask,
         dead_letters: DeadLetters,
         requests: Requests,
+        failures: Failures,
     ) -> None:
         self._topic = topic
         self._flusher = flusher
         self._retention = retention
+        self.failures = failures
         self.bury = dead_letters.bury
         self.reply = requests.reply
         self.reply_all = requests.reply_all

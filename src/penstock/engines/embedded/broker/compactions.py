@@ -6,6 +6,7 @@ from typing import Final
 from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.ports import MetaStore
 from penstock.engines.embedded.topic import Topic
+from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.subscription.compaction import Compaction, Kept
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -19,23 +20,26 @@ _HORIZON: Final = "horizon"
 class Compactions:
     """The compaction of every topic, durable with the topics."""
 
-    def __init__(self, store: MetaStore, encoder: EntryFormat, tasks: Tasks) -> None:
+    def __init__(self, store: MetaStore, encoder: EntryFormat, tasks: Tasks, reader: DocumentReader) -> None:
         self._store = store
         self._encoder = encoder
         self._tasks = tasks
+        self._reader = reader
         self._kept: dict[str, Kept] = {}
         self._stored: dict[str, set[str]] = {}
 
     async def load(self) -> None:
         """Read what is stored."""
-        for key, document in (await self._store.load_meta(_KIND)).items():
-            name, _, part = key.rpartition("\0")
-            kept = self._kept.setdefault(name, Kept(0))
-            self._stored.setdefault(name, set()).add(key)
-            if part == _HORIZON:
-                kept.horizon = int(document)
-            else:
-                kept.blocks[int(part)] = bytearray(document)
+        self._reader.read_all(_KIND, await self._store.load_meta(_KIND), self._learn)
+
+    def _learn(self, key: str, document: bytes | None) -> None:
+        name, _, part = key.rpartition("\0")
+        kept = self._kept.setdefault(name, Kept(0))
+        self._stored.setdefault(name, set()).add(key)
+        if part == _HORIZON:
+            kept.horizon = int(document or b"")
+        else:
+            kept.blocks[int(part)] = bytearray(document or b"")
 
     def of(self, name: TopicName) -> Compaction:
         """What is known of a topic that is being opened."""

@@ -1,5 +1,6 @@
 """The subscriptions of a broker's topics: made, read back, moved and deleted. Who takes part is `consumers`'."""
 
+import logging
 from collections.abc import Callable
 from typing import cast
 
@@ -9,13 +10,16 @@ from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.shared.unsubscribing import check_alone
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.names import TopicName, check_local
+from penstock.model.names import TopicName, check_subscription
 
 from .topics import Topics
+
+log = logging.getLogger(__name__)
 
 Build = Callable[[Topic, str, OffsetSet, bool, dict[str, str] | None], Subscription]
 
@@ -32,6 +36,11 @@ class Subscriptions:
     async def restore(self, topic: Topic) -> None:
         """Read the durable subscriptions of a topic that is being opened."""
         for saved in await topic.store.load_cursors(topic.ledger):
+            try:
+                check_subscription(saved.subscription)
+            except PenstockError as error:
+                log.warning("a subscription of %s is kept in the store and not served: %s", topic.name, error)
+                continue
             cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
             self._add(topic, saved.subscription, cursor, True, properties)
@@ -94,7 +103,7 @@ class Subscriptions:
         inclusive: bool = False,
         properties: dict[str, str] | None = None,
     ) -> None:
-        check_local("subscription", subscription)
+        check_subscription(subscription)
         topics = await self._topics.all_of(name)
         if any(subscription in topic.subscriptions for topic in topics):
             raise PenstockError(
@@ -140,9 +149,6 @@ class Subscriptions:
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         attached = cast(Consumer, consumer).attached
-        if any(len(s.consumers) > 1 for s in attached):
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
-            )
+        check_alone(attached)
         for one in attached:
             await one.delete()

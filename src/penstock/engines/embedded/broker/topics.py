@@ -1,5 +1,6 @@
 """Which topics there are, and those that are open."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -12,12 +13,15 @@ from penstock.broker.topics import TopicDocument, TopicObserver
 from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.shared.tail import TailCache
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
+
+log = logging.getLogger(__name__)
 
 _KIND: Final = "topic"
 NO_TOPICS: Final = AutoTopics(False)
@@ -45,6 +49,7 @@ class Topics:
         appeared: Callable[[TopicName], None],
         logs_max: Callable[[NamespaceName], int],
         auto: Callable[[NamespaceName], AutoTopics],
+        reader: DocumentReader,
     ) -> None:
         self._store = store
         self._storage = StorageHealth.of(store)
@@ -56,6 +61,8 @@ class Topics:
         self._told_appeared = appeared
         self._logs_max = logs_max
         self._auto = auto
+        self._reader = reader
+        self._unread: set[TopicName] = set()  # that are stored in a way that cannot be read
         self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
@@ -77,8 +84,16 @@ class Topics:
 
     async def load(self) -> None:
         """Read which topics there are."""
-        for key, document in (await self._store.load_meta(_KIND)).items():
-            self._put(TopicName.parse(key), msgspec.json.decode(document, type=TopicDocument))
+        self._reader.read_all(_KIND, await self._store.load_meta(_KIND), self._learn)
+
+    def _learn(self, key: str, document: bytes | None) -> None:
+        name = TopicName.parse_known(key)
+        if name is None:
+            log.warning("topic %s has a name that is refused: it is kept in the store and not served", key)
+            return
+        self._unread.add(name)
+        self._put(name, msgspec.json.decode(document or b"", type=TopicDocument))
+        self._unread.remove(name)
 
     async def learn(self, name: TopicName) -> None:
         """Nothing to do: what is asked of topics is known."""
@@ -198,11 +213,17 @@ class Topics:
         allowed = self.auto(name).allowed if create is None else create
         if not allowed or name.partition >= 0:
             raise self.missing(name)
+        self._check_readable(name)
         document = TopicDocument(partitions=self._auto(name.namespace_name).partitions)
         self._check_room(name, _logs(document))
         await self._namespaces.ensure(name.namespace_name)
         await self._keep(name, document)
         self._appeared(name)
+
+    def _check_readable(self, name: TopicName) -> None:
+        """Raise UNAVAILABLE for a topic that is there, and whose document cannot be read: it must not be made again."""
+        if name in self._unread:
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"what is stored of topic {name} cannot be read")
 
     async def _keep(self, name: TopicName, document: TopicDocument) -> None:
         if name.persistent:
@@ -239,6 +260,7 @@ class Topics:
         async with self._locks.hold(name.base):
             if name in self._documents:
                 raise PenstockError(ErrorKind.ALREADY_EXISTS, f"topic {name} already exists")
+            self._check_readable(name)
             self._namespaces.check(name.namespace_name)
             document = TopicDocument(partitions=partitions, properties=properties or {})
             self._check_room(name, _logs(document))

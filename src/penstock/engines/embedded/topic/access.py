@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.broker.topic import Publisher
 from penstock.engines.embedded.ports import MetaStore
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode
@@ -21,13 +22,17 @@ _KIND: Final = "epoch"
 class Epochs:
     """The epochs of all topics; those of non-persistent topics are in memory only."""
 
-    def __init__(self, store: MetaStore) -> None:
+    def __init__(self, store: MetaStore, reader: DocumentReader) -> None:
         self._store = store
+        self._reader = reader
         self._epochs: dict[str, int] = {}
 
     async def load(self) -> None:
         """Read what is stored."""
-        self._epochs = {key: int(text) for key, text in (await self._store.load_meta(_KIND)).items()}
+        self._reader.read_all(_KIND, await self._store.load_meta(_KIND), self._learn)
+
+    def _learn(self, key: str, document: bytes | None) -> None:
+        self._epochs[key] = int(document or b"")
 
     def of(self, topic: TopicName) -> int:
         """A topic's epoch, -1 before any producer had it alone."""

@@ -5,22 +5,22 @@ processes see all changes in one order.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from penstock.engines.shared.versions import Withheld
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import Format, version_of
 
 from .clients import Clients
 from .errors import engine_error
 from .threads import in_thread
 
-log = logging.getLogger(__name__)
-
-Row = tuple[str, bytes | None]  # a key and its value; None: it is deleted
+# A key and its value; None: it is deleted, `Withheld`: its version is not known here.
+Row = tuple[str, bytes | None]
 
 POLL_S: Final = 0.2  # how soon the thread sees that it is to end
 AT_ONCE: Final = 1000
@@ -28,7 +28,11 @@ AGAIN_S: Final = 1.0  # until reading is tried again, as after the topic was mad
 
 
 class CompactedTopic:
-    """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order."""
+    """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order;
+    `failing` with the reason while nothing can be read, and with None once it can again.
+
+    `format_of` is that of a row's value, by its key: what is written names its version.
+    """
 
     def __init__(
         self,
@@ -36,13 +40,17 @@ class CompactedTopic:
         topic: str,
         timeout_s: float,
         changed: Callable[[list[Row]], None],
+        format_of: Callable[[str], Format],
         wait_ms: int = 500,
+        failing: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
         self._clients = clients
         self._topic = topic
         self._timeout_s = timeout_s
         self._changed = changed
+        self._format_of = format_of
         self._wait_ms = wait_ms
+        self._failing = failing
         self._ending = Event()
         self._thread: Thread | None = None
         self._producer: Any = None
@@ -88,7 +96,10 @@ class CompactedTopic:
 
         try:
             for key, value in rows:
-                producer.produce(self._topic, value, key.encode(), partition=0, on_delivery=delivered)
+                headers = None if value is None else self._format_of(key).headers()
+                producer.produce(
+                    self._topic, value, key.encode(), partition=0, on_delivery=delivered, headers=headers
+                )
         except (KafkaException, BufferError) as error:
             if isinstance(error, BufferError):
                 raise PenstockError(
@@ -124,34 +135,33 @@ class CompactedTopic:
     # -- the thread
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        generation, consumer = self._clients.generation, self._consumer(0)
         try:
-            read = 0
             while not self._ending.is_set():
-                if generation != self._clients.generation:
-                    generation, old = self._clients.generation, consumer
-                    try:
-                        consumer = self._consumer(read)
-                    except PenstockError as error:
-                        log.warning("reading %s goes on with the old certificates: %s", self._topic, error)
-                    else:
-                        old.close()
+                try:
+                    self._read_on(loop)
+                except (KafkaException, PenstockError) as error:  # with a new consumer, from where it ended
+                    loop.call_soon_threadsafe(self._failing, str(error))
+                    self._ending.wait(AGAIN_S)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _read_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read until the end, or until other credentials are there."""
+        generation, consumer = self._clients.generation, self._consumer(self._position)
+        try:
+            while not self._ending.is_set() and generation == self._clients.generation:
                 first = consumer.poll(POLL_S)
                 if first is None:
                     continue
                 records = [first, *consumer.consume(AT_ONCE, 0)]
-                rows, position = _rows(records)
+                rows, position = rows_of(records, self._format_of)
                 if position >= 0:
-                    read = position
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
                     for one in records:
                         self._clients.errors.heard("documents", one.error())
+                    loop.call_soon_threadsafe(self._failing, records[0].error().str())
                     self._ending.wait(AGAIN_S)
-        except RuntimeError:
-            pass  # the loop is closed
-        except KafkaException:
-            log.exception("reading %s ended", self._topic)
         finally:
             consumer.close()
 
@@ -170,6 +180,7 @@ class CompactedTopic:
         return consumer
 
     def _arrived(self, rows: list[Row], position: int) -> None:
+        self._failing(None)
         if rows:
             self._changed(rows)
         self._position = max(self._position, position)
@@ -187,7 +198,7 @@ class CompactedTopic:
         self._producer = None
 
 
-def _rows(records: Sequence[Any]) -> tuple[list[Row], int]:
+def rows_of(records: Sequence[Any], format_of: Callable[[str], Format]) -> tuple[list[Row], int]:
     """What records say, and the offset after them; -1 where nothing was read."""
     rows: list[Row] = []
     position = -1
@@ -195,9 +206,18 @@ def _rows(records: Sequence[Any]) -> tuple[list[Row], int]:
         error = record.error()
         if error is None:
             position = record.offset() + 1
-            key = record.key()
-            if key is not None:
-                rows.append((key.decode(errors="replace"), record.value()))
+            if record.key() is not None:
+                key, value = record.key().decode(errors="replace"), record.value()
+                rows.append((key, value if value is None else _known(key, value, record, format_of(key))))
         elif error.code() == KafkaError._PARTITION_EOF:
             position = max(position, record.offset())  # past what compaction left out at the end
     return rows, position
+
+
+def _known(key: str, value: bytes, record: Any, format: Format) -> bytes:
+    """The value of a row, unless its version is not known."""
+    try:
+        format.check(version_of(record.headers()), key.replace("\0", " "))
+    except PenstockError as error:
+        return Withheld(error)
+    return value

@@ -1,7 +1,6 @@
 """What a registry knows of topics' schemas, learned before it is asked for at once."""
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 
 from .client import Definition, Registered, RegistryClient
@@ -26,18 +26,27 @@ TOPICS_MAX: Final = 10_000  # whose schemas are remembered
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 IDS_AT_ONCE: Final = 16  # that the registry is asked for
 AWAY_MS: Final = 5_000  # so long a registry that did not answer is not waited for
+REGISTRY: Final = "schema registry"  # as a failure names it
 
 
 class Learning:
     """`changed` is called with each topic that has another newest schema."""
 
-    def __init__(self, client: RegistryClient, names: SubjectNames, clock: Clock, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        client: RegistryClient,
+        names: SubjectNames,
+        clock: Clock,
+        tasks: Tasks,
+        failures: Failures,
+    ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self.references = References(client)
         self._client = client
         self._names = names
         self._clock = clock
         self._tasks = tasks
+        self._failures = failures
         self._topics: OrderedDict[TopicName, TopicSchemas] = OrderedDict()
         self.away = False  # the registry did not answer when it was asked last: it is waited for elsewhere
         self._later: dict[tuple[TopicName, bytes], None] = {}  # ids to be learned when the registry is back
@@ -54,14 +63,17 @@ class Learning:
 
     def forget(self, topic: TopicName) -> None:
         """A topic is deleted."""
+        self._failures.dropped(FailureKind.SCHEMA, _subject(topic))
         if self._topics.pop(topic.base, None) is not None:
             self.changed()
 
-    def _note(self, error: PenstockError) -> None:
+    def _note(self, topic: TopicName, error: PenstockError) -> None:
+        """A registry that does not answer is one failure, whoever asked; one that refuses is one of the topic."""
         if error.kind is not ErrorKind.UNAVAILABLE:
-            log.warning("schemas cannot be learned", extra={"reason": error.message})
-        elif not self.away:
-            log.warning("the schema registry is away", extra={"reason": error.message})
+            self._failures.failed(FailureKind.SCHEMA, _subject(topic), error.message)
+            return
+        self._failures.failed(FailureKind.SCHEMA, REGISTRY, error.message)
+        if not self.away:
             self.away = True
             self._tasks.spawn(self._until_back(), "wait for the schema registry")
 
@@ -69,10 +81,13 @@ class Learning:
         """Ask until the registry answers, so that nobody else waits for it; then learn what was left."""
         while self.away:
             await asyncio.sleep(AWAY_MS / 1000)
-            with contextlib.suppress(PenstockError):
+            try:
                 await self._client.answers()
+            except PenstockError as error:
+                self._failures.failed(FailureKind.SCHEMA, REGISTRY, error.message)
+            else:
                 self.away = False
-        log.info("the schema registry is back")
+        self._failures.recovered(FailureKind.SCHEMA, REGISTRY)
         await self._learn_left()
 
     async def _learn_left(self) -> None:
@@ -91,7 +106,9 @@ class Learning:
         try:
             await self.ask(self.topic(topic))
         except PenstockError as error:
-            self._note(error)
+            self._note(topic, error)
+        else:
+            self._failures.recovered(FailureKind.SCHEMA, _subject(topic))
 
     async def ask(self, topic: TopicSchemas) -> None:
         """Learn a topic's schemas; raises as the client."""
@@ -226,7 +243,7 @@ class Learning:
             try:
                 return await self._ask_id(topic, number, head)
             except PenstockError as error:
-                self._note(error)
+                self._note(topic.topic, error)
         topic.framing.guess(head, BY_ID + number, AWAY_MS)
         if self.away and len(self._later) < TOPICS_MAX:
             self._later[topic.topic, head] = None
@@ -254,8 +271,12 @@ class Learning:
                 if found is not None:
                     await self.add(topic, "key", found)
             except PenstockError as error:
-                self._note(error)
+                self._note(topic.topic, error)
         if topic.framing.knows_key(head):
             return True
         topic.framing.guess_key(head, AWAY_MS if self.away else None)
         return self.away
+
+
+def _subject(topic: TopicName) -> str:
+    return f"{topic.base} schemas"

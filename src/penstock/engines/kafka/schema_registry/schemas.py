@@ -12,6 +12,7 @@ from penstock.engines.kafka.framing import Framing, UnknownSchemas
 from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
@@ -37,8 +38,9 @@ class RegistrySchemas(Schemas):
         client: RegistryClient,
         names: SubjectNames,
         learning: Learning,
+        reader: DocumentReader,
     ) -> None:
-        super().__init__(store, namespaces, clock, bytes_max, first=DOCUMENTS)
+        super().__init__(store, namespaces, clock, bytes_max, first=DOCUMENTS, reader=reader)
         self._client = client
         self._names = names
         self._learning = learning

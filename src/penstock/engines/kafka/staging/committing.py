@@ -185,6 +185,8 @@ class _Copying:
         messages = size = 0
         for entry in entries:
             entry.publish_time = self._at
+            if entry.deliver_at:
+                await self._publishing.check_delay(topic.place.topic, entry.deliver_at, self._at)
             made = await self._publishing.records_of(topic.name, entry, numbered=False)
             records += made
             messages += entry.count

@@ -1,9 +1,10 @@
 """What is staged: the entries of a part as records of one topic, and a row of a table that says where they lie.
 
 A part may come more than once, by different processes: each attempt to store it has a row of its own, written when its entries
-are stored, and the first one counts.
+are stored, and the first one counts. A row names the version of all that it stands for: of itself, and of the records of the part.
 """
 
+import logging
 import secrets
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -19,13 +20,17 @@ from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
 from penstock.engines.shared.staged import StagedParts
+from penstock.engines.shared.versions import Withheld
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import PARTS
 from penstock.model.stage import StageKey
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import finished
 
 from .space import PARTITIONS, Space
+
+log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 1 << 20
 SETTLED_MS: Final = 600_000  # after its entries a part has its row, or never: its process was stopped
@@ -91,12 +96,13 @@ class Parts:
         self._fetcher = fetcher
         self._clock = clock
         self._batches: defaultdict[str, dict[int, Staged]] = defaultdict(dict)
+        self._newer: dict[str, Withheld] = {}  # rows of versions that are not known here
         self._table: CompactedTopic | None = None
         self._ends: deque[tuple[int, dict[At, int]]] = deque()  # where the partitions ended, by time
 
     async def start(self) -> None:
         """Read the table; raises UNAVAILABLE."""
-        table = self._space.table(self._space.parts, self._changed)
+        table = self._space.table(self._space.parts, self._changed, PARTS)
         self._table = table
         await table.start(
             (await self._space.cluster.admin.ends([(self._space.parts, 0)]))[self._space.parts, 0]
@@ -119,6 +125,13 @@ class Parts:
     def _changed(self, rows: list[Row]) -> None:
         again: set[tuple[str, int]] = set()
         for row, value in rows:
+            if isinstance(value, Withheld):
+                if not self._newer:  # the others say the same
+                    log.error("a staged part is not understood", extra={"reason": value.error.message})
+                self._newer[row] = value
+                continue
+            if self._newer.pop(row, None) is not None and value is None:
+                continue  # a process that knows it has deleted it
             writer, batch, stage, number, _ = _keys.decode(row)
             batches = self._batches[writer]
             if value is not None:
@@ -146,8 +159,16 @@ class Parts:
         """What a writer has staged, by batch."""
         return self._batches.get(writer, {})
 
+    def check(self, writer: str, batch: int | None = None) -> None:
+        """Raise NEWER_FORMAT where something is staged for a batch, or any of a writer, that is not understood here."""
+        for row, withheld in self._newer.items():
+            of, number = _batch_of(row)
+            if of == writer and batch in (None, number):
+                raise withheld.new_error()
+
     def batch(self, writer: str, batch: int) -> Staged:
-        """What is staged for a batch."""
+        """What is staged for a batch. Raises NEWER_FORMAT."""
+        self.check(writer, batch)
         return self.batches(writer).get(batch) or Staged((writer, batch))
 
     def size_of(self, writer: str) -> int:
@@ -195,12 +216,15 @@ class Parts:
         """Drop the parts of batches to which nothing came since `before` (ms since the epoch)."""
         for writer, batches in list(self._batches.items()):
             for batch, staged in list(batches.items()):
-                if staged.at < before:
+                newer = (writer, batch) in map(_batch_of, self._newer)
+                if staged.at < before and not newer:
                     await self.drop(writer, batch, staged.stages)
 
     async def trim(self) -> None:
-        """Have Kafka delete the entries that no part has any more."""
+        """Have Kafka delete the entries that no part has any more; none while there are rows that may refer to some."""
         await self.catch_up()
+        if self._newer:
+            return
         now, admin = self._clock.monotonic_ms(), self._space.cluster.admin
         places: list[At] = [(self._space.entries, number) for number in range(PARTITIONS)]
         self._ends.append((now, await admin.ends(places)))
@@ -244,6 +268,14 @@ class Parts:
                     del left[0], runs[0]
         if left:
             raise PenstockError(ErrorKind.STAGE_NOT_FOUND, "a part of what was staged is gone")
+
+
+def _batch_of(row: str) -> tuple[str, int]:
+    """The writer and batch of a row; "" and -1 if its key is not understood."""
+    try:
+        return _keys.decode(row)[:2]
+    except msgspec.DecodeError:
+        return "", -1
 
 
 def _stored(entry: NewEntry) -> bytes:

@@ -8,6 +8,7 @@ from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.internal import COMMITS, PARTS, STAGED
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import Format
 
 PARTITIONS: Final = 8  # of what is staged
 WAIT_MS: Final = 50  # until it is known that a table ends with the marker of a transaction
@@ -58,9 +59,10 @@ class Space:
                 raise
         await admin.created(topic, self.cluster.timeout_s)
 
-    def table(self, topic: str, changed: Callable[[list[Row]], None]) -> CompactedTopic:
+    def table(self, topic: str, changed: Callable[[list[Row]], None], format: Format) -> CompactedTopic:
         """One of the two tables; to be started."""
-        return CompactedTopic(self.cluster.clients, topic, self.cluster.timeout_s, changed, WAIT_MS)
+        cluster = self.cluster
+        return CompactedTopic(cluster.clients, topic, cluster.timeout_s, changed, lambda _: format, WAIT_MS)
 
     async def catch_up(self, table: CompactedTopic, topic: str) -> None:
         """Know all that is in a table now. What lies behind an open transaction is waited for. Raises UNAVAILABLE."""

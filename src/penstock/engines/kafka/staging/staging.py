@@ -102,6 +102,8 @@ class Staging:
             await self._parts.trim()
             for name in self._writers.names:
                 known = self._writers.known(name)
+                if name in self._writers.newer:
+                    continue
                 if known is not None and expired(known.writer, min(before, self._clock.now_ms() - FORGET_MS)):
                     async with self._writers.hold(name):
                         await self._writers.forget(name)
@@ -121,6 +123,8 @@ class Staging:
 
     async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
         await self._catch_up()
+        self._writers.check(name)
+        self._parts.check(name)
         known = self._writers.known(name)
         if known is None:
             return None
@@ -131,6 +135,8 @@ class Staging:
         self, caller: Caller, after: str, writers_max: int
     ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
         await self._catch_up()
+        for newer in self._writers.newer:
+            self._writers.check(newer)
         found: list[tuple[Writer, list[Target]]] = []
         for name in self._writers.names:
             known = self._writers.known(name)
@@ -233,6 +239,7 @@ class Staging:
             await self._writers.alone(writer, forget)
 
     async def _drop_all(self, writer: str, *, force: bool) -> None:
+        self._parts.check(writer)
         batches = dict(self._parts.batches(writer))
         if batches and not force:
             raise still_staging(writer, len(batches), self._parts.size_of(writer))

@@ -6,6 +6,7 @@ first. If it commits, no other producer of the writer was opened meanwhile: what
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, Final, TypeVar
@@ -16,7 +17,9 @@ from penstock.broker.staging import Caller
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.record import At, NewRecord
 from penstock.engines.kafka.driver.transactions import Interrupted, Transaction, Transactions
+from penstock.engines.shared.versions import Withheld
 from penstock.engines.shared.writers import Claimed, KnownWriter
+from penstock.model.formats import COMMITS
 from penstock.model.stage import Commit, Targets, Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
@@ -24,6 +27,8 @@ from penstock.runtime.tasks import Locks
 from .space import Space
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 # While a transaction is open, readers of its topics see nothing behind its first record: it is as short as its size allows, in
 # steps, as a producer that is kept has the time that it was opened with.
@@ -49,11 +54,12 @@ class Writers:
         self._random = Random()
         self._locks: Locks[str] = Locks()
         self._known: dict[str, KnownWriter] = {}
+        self._newer: dict[str, dict[str, Withheld]] = {}  # by writer: rows of unknown versions
         self._table: CompactedTopic | None = None
 
     async def start(self) -> None:
         """Read the table; raises UNAVAILABLE."""
-        table = self._space.table(self._space.commits, self._changed)
+        table = self._space.table(self._space.commits, self._changed, COMMITS)
         self._table = table
         place: At = (self._space.commits, 0)
         await table.start((await self._space.cluster.admin.ends([place]))[place])
@@ -65,11 +71,28 @@ class Writers:
 
     def _changed(self, rows: list[Row]) -> None:
         for row, value in rows:
+            if isinstance(value, Withheld):
+                self._withhold(row, value)
+                continue
             name, targets = _keys.decode(row)
+            newer = self._newer.get(name, {})
+            newer.pop(row, None)
+            if not newer:
+                self._newer.pop(name, None)
             if value is None:
                 self._apply(name, targets, None)
             else:
                 self._apply(name, targets, (_claims if targets is None else _commits).decode(value))
+
+    def _withhold(self, row: str, value: Withheld) -> None:
+        """A row is of a version that is not known here."""
+        try:
+            name, _ = _keys.decode(row)
+        except msgspec.DecodeError:
+            name = ""  # no writer of this version has it
+        if name not in self._newer:
+            log.error("what a writer committed is not understood", extra={"reason": value.error.message})
+        self._newer.setdefault(name, {})[row] = value
 
     def _apply(self, name: str, targets: Targets | None, value: Any) -> None:
         known = self._known.get(name)
@@ -93,6 +116,16 @@ class Writers:
         """The names of all writers, in their order."""
         return sorted(self._known)
 
+    @property
+    def newer(self) -> list[str]:
+        """The writers of which something is stored that is not understood here."""
+        return sorted(self._newer)
+
+    def check(self, name: str) -> None:
+        """Raise NEWER_FORMAT for one of these."""
+        for withheld in self._newer.get(name, {}).values():
+            raise withheld.new_error()
+
     def known(self, name: str) -> KnownWriter | None:
         """A writer; None where there is none."""
         return self._known.get(name)
@@ -109,7 +142,9 @@ class Writers:
         return self._locks.hold(writer)
 
     async def alone(self, writer: str, work: Callable[[Transaction], Awaitable[T]], size_bytes: int = 0) -> T:
-        """Do something that no other process does meanwhile, for one who holds the lock; where one does, it is done again."""
+        """Do something that no other process does meanwhile, for one who holds the lock; where one does, it is done again.
+        Raises NEWER_FORMAT."""
+        self.check(writer)  # before the process that may know it is fenced off
         timeout_ms = STEP_MS * (1 + size_bytes // STEP_BYTES)
         for left in reversed(range(ATTEMPTS)):
             try:
@@ -127,6 +162,7 @@ class Writers:
         own_id = self._space.transactional_prefix + writer
         async with Transaction(self._transactions, own_id, timeout_ms) as transaction:
             await self.catch_up()
+            self.check(writer)
             yield transaction
 
     async def commit(
@@ -135,7 +171,9 @@ class Writers:
         """Change a writer's rows with the end of a transaction, and commit it; None: a row counts no more."""
         rows = [
             NewRecord(
-                None if value is None else msgspec.json.encode(value), msgspec.json.encode((writer, targets))
+                None if value is None else msgspec.json.encode(value),
+                msgspec.json.encode((writer, targets)),
+                None if value is None else COMMITS.headers(),
             )
             for targets, value in changes.items()
         ]
@@ -159,7 +197,8 @@ class Writers:
                 await self.alone(writer, claim)
 
     def unclaimed(self, writer: str, caller: Caller) -> bool:
-        """Whether a writer is nobody's yet whom the caller knows. Raises FORBIDDEN for another role's."""
+        """Whether a writer is nobody's yet whom the caller knows. Raises FORBIDDEN for another role's, NEWER_FORMAT."""
+        self.check(writer)
         known = self._known.get(writer)
         if known is None:
             return True

@@ -46,7 +46,8 @@ class WriterLog:
         self._producer: EntryProducer | None = None
 
     async def open(self) -> None:
-        """Have the log alone, and know all that is in it. Raises UNAVAILABLE where a transaction does not end."""
+        """Have the log alone, and know all that is in it. Raises UNAVAILABLE where a transaction does not end, and
+        NEWER_FORMAT."""
         await self._space.create(self.topic)
         how = Publication(
             topic=str(self.topic), access_mode=ProducerAccessMode.ExclusiveWithFencing, transactions=True
@@ -115,7 +116,7 @@ class WriterLog:
                 entry = reader.take()
                 if entry is None:
                     continue
-                self.state.apply(record_of(entry))
+                self.state.apply(record_of(entry, self.state.name))
                 if (entry.ledger, entry.entry_id) >= until:
                     return
         finally:
@@ -139,7 +140,7 @@ class WriterLog:
 
 
 async def read_log(space: StagingSpace, writer: str) -> WriterState | None:
-    """A writer as its log shows it now, None where there is none. What is being committed is not seen."""
+    """A writer as its log shows it now, None where there is none. What is being committed is not seen. Raises NEWER_FORMAT."""
     state = WriterState(writer)
     reader = _reader(space, space.log_of(writer))
     try:
@@ -159,7 +160,7 @@ async def read_log(space: StagingSpace, writer: str) -> WriterState | None:
             entry = reader.take()
             if entry is not None:
                 place = entry.ledger, entry.entry_id
-                state.apply(record_of(entry))
+                state.apply(record_of(entry, writer))
         return state
     finally:
         await reader.close()

@@ -22,6 +22,7 @@ from penstock.engines.pulsar.reader import Reader
 from penstock.engines.shared.staged import StagedParts
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import PARTS, VERSION
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
@@ -128,7 +129,8 @@ class PartWriter:
     async def _send(self, piece: Piece, data: bytes) -> "asyncio.Future[object]":
         await self._producer.room()
         number, self._sequence_id = self._sequence_id, self._sequence_id + 1
-        message = OutMessage(payload=data, properties={_PIECE: msgspec.json.encode(piece).decode()})
+        properties = {_PIECE: msgspec.json.encode(piece).decode(), **PARTS.properties()}
+        message = OutMessage(payload=data, properties=properties)
         entry = FORMAT.encode(
             [message],
             producer=self._producer.name,
@@ -161,7 +163,7 @@ async def read_batch(space: StagingSpace, writer: str, batch: int) -> Staged:
 
 
 async def pieces_of(space: StagingSpace, topic: TopicName) -> AsyncGenerator[tuple[Piece, Entry, bytes]]:
-    """The messages that a batch's topic has now, with the entries in them."""
+    """The messages that a batch's topic has now, with the entries in them. Raises NEWER_FORMAT."""
     reader = Reader(space.cluster.context, topic, EARLIEST, inclusive=True, numbered=False)
     try:
         await reader.open()
@@ -180,6 +182,7 @@ async def pieces_of(space: StagingSpace, topic: TopicName) -> AsyncGenerator[tup
                 continue
             place = entry.ledger, entry.entry_id
             message = FORMAT.decode(entry)[0]
+            PARTS.check(message.properties.get(VERSION), topic.local)
             yield _pieces.decode(message.properties[_PIECE]), entry, message.payload
     finally:
         await reader.close()

@@ -7,6 +7,7 @@ import msgspec
 from penstock.client.entries.transactions import TransactionId
 from penstock.engines.shared.writers import Claimed, KnownWriter
 from penstock.model.entry import Entry
+from penstock.model.formats import VERSION, WRITERS
 from penstock.model.message import OutMessage
 from penstock.model.stage import Commit, Targets
 from penstock.wire.entry import WireFormat
@@ -44,16 +45,18 @@ _decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
 
 def packed(record: Record, *, producer: str, sequence_id: int, at: int) -> bytes:
     """The entry of a record."""
-    message = OutMessage(payload=msgspec.json.encode(record))
+    message = OutMessage(payload=msgspec.json.encode(record), properties=WRITERS.properties())
     entry = FORMAT.encode(
         [message], producer=producer, sequence_id=sequence_id, publish_time=at, schema_version=None
     )
     return entry.data
 
 
-def record_of(entry: Entry) -> Record:
-    """The record in an entry."""
-    return _decoder.decode(FORMAT.decode(entry)[0].payload)
+def record_of(entry: Entry, writer: str) -> Record:
+    """The record in an entry of a writer's log. Raises NEWER_FORMAT."""
+    message = FORMAT.decode(entry)[0]
+    WRITERS.check(message.properties.get(VERSION), writer)
+    return _decoder.decode(message.payload)
 
 
 class WriterState(KnownWriter):

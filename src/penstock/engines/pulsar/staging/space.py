@@ -6,11 +6,11 @@ from urllib.parse import quote, unquote
 
 from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import PulsarException
-from penstock.engines.pulsar.admin import admin_path
 from penstock.engines.pulsar.cluster import PulsarCluster
 from penstock.engines.pulsar.errors import engine_error
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.target import Target
 
 READ_S: Final = 30.0  # without a message that is there: then the read fails
 _KEPT: Final = "penstock"  # the subscription that keeps a log
@@ -65,7 +65,7 @@ class StagingSpace:
         """About how many bytes a topic has."""
         try:
             stats = await self.cluster.admin.get(
-                f"{admin_path(topic)}/stats", missing=ErrorKind.TOPIC_NOT_FOUND
+                Target.of_topic(topic, "stats"), missing=ErrorKind.TOPIC_NOT_FOUND
             )
         except PenstockError as error:
             if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
@@ -87,7 +87,9 @@ class StagingSpace:
 
     async def _put(self, topic: TopicName) -> None:
         try:
-            await self.cluster.admin.call("PUT", admin_path(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND)
+            await self.cluster.admin.call(
+                "PUT", Target.of_topic(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND
+            )
         except PenstockError as error:
             if error.kind is not ErrorKind.ALREADY_EXISTS:
                 raise self._refused(error) from None
@@ -107,7 +109,7 @@ class StagingSpace:
             "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
         }  # fmt: skip
         try:
-            await self.cluster.admin.call("PUT", f"/namespaces/{self.name}", body=policies)
+            await self.cluster.admin.call("PUT", Target.of_namespace(self.name), body=policies)
         except PenstockError as error:
             if error.kind is not ErrorKind.ALREADY_EXISTS:
                 raise self._refused(error) from None
@@ -124,7 +126,7 @@ class StagingSpace:
         """Have the cluster keep a log, whatever its age; harmless when repeated."""
         first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
         try:
-            await self.cluster.admin.call("PUT", f"{admin_path(log)}/subscription/{_KEPT}", body=first)
+            await self.cluster.admin.call("PUT", Target.of_subscription(log, _KEPT), body=first)
         except PenstockError as error:
             if error.kind is not ErrorKind.ALREADY_EXISTS:
                 raise
@@ -132,14 +134,12 @@ class StagingSpace:
     async def trim(self, log: TopicName, ledger: int, entry: int) -> None:
         """Let a kept log begin at an entry: the cluster may delete what comes before it."""
         place = {"ledgerId": ledger, "entryId": entry, "partitionIndex": -1}
-        await self.cluster.admin.call(
-            "POST", f"{admin_path(log)}/subscription/{_KEPT}/resetcursor", body=place
-        )
+        await self.cluster.admin.call("POST", Target.of_subscription(log, _KEPT, "resetcursor"), body=place)
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> bool:
         """Delete a topic; False: it is in use, which `force` does not mind. One that is not there is deleted."""
         try:
-            await self.cluster.admin.call("DELETE", admin_path(topic), force=str(force).lower())
+            await self.cluster.admin.call("DELETE", Target.of_topic(topic), force=str(force).lower())
         except PenstockError as error:
             if error.kind is ErrorKind.BAD_PARAMETER and not force:  # 412
                 return False

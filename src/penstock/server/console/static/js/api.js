@@ -30,8 +30,15 @@ export function query(values) {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
+// `.` and `..` are names in no path: browsers take them out, and the call would be for another resource.
+export function checkPath(path) {
+  const name = path.split("/").find((part) => part === "." || part === "..");
+  if (name) throw new ApiError(412, 41201, `'${name}' is not a name.`);
+}
+
 // The answer to a call, as it came. Throws an ApiError for one that is no success.
 export async function respond(method, path, { values, body, signal, headers } = {}) {
+  checkPath(path);
   let response;
   try {
     response = await fetch(path + query(values), {

@@ -1,11 +1,11 @@
 // The server at a glance: what goes through it, how fast, what it holds, and how near it is to its bounds.
 import { get } from "../api.js";
 import { Chart } from "../chart.js";
-import { bytes, compact, count, ms, rate } from "../format.js";
+import { ago, bytes, compact, count, ms, rate } from "../format.js";
 import { useLoad } from "../hooks.js";
 import { html, useMemo, useState } from "../lib.js";
 import { link, topicLink } from "../router.js";
-import { Command, Empty, Figure, Loaded, Problem } from "../ui.js";
+import { Command, Empty, Figure, Loaded, Problem, Table } from "../ui.js";
 
 const SPANS = [[1, "1 h"], [3, "3 h"], [24, "all"]];
 
@@ -64,7 +64,22 @@ function Bounds({ server }) {
       ${size != null && html`<${Figure} label="Storage" value=${most ? `${bytes(size)} of ${bytes(most)}` : bytes(size)} />`}
       ${free != null && html`<${Figure} label="Disk free" value=${bytes(free)} />`}
     </div>
-    ${near.map((text) => html`<p class="problem" role="alert">${text}</p>`)}`;
+    ${near.map((text) => html`<p class="problem" role="alert">${text}</p>`)}
+    <${Failures} failures=${server.failures} />`;
+}
+
+// What fails in the background: dead letters that are not stored, schemas and documents that cannot be read.
+function Failures({ failures }) {
+  if (!failures?.length) return null;
+  return html`
+    <h2>Failing now</h2>
+    <${Table} caption="What fails now" rows=${failures} rowKey=${(each) => `${each.kind} ${each.subject}`} columns=${[
+      { title: "What", cell: (each) => html`<span class="tag">${each.kind.replace("_", " ")}</span>` },
+      { title: "Of", cell: (each) => html`<span class="wrap">${each.subject}</span>` },
+      { title: "Reason", cell: (each) => each.message },
+      { title: "Since", cell: (each) => ago(each.since_ms) },
+      { title: "Attempts", number: true, cell: (each) => count(each.count) },
+    ]} />`;
 }
 
 function Charts({ columns }) {

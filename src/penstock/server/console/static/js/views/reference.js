@@ -1,5 +1,5 @@
 // The HTTP interface from its OpenAPI document: searched, read, and tried under the person's own credentials.
-import { curl, errorOf, get, headersOf, query } from "../api.js";
+import { checkPath, curl, errorOf, get, headersOf, query } from "../api.js";
 import { pretty } from "../format.js";
 import { useLoad } from "../hooks.js";
 import { html, useMemo, useState } from "../lib.js";
@@ -90,6 +90,7 @@ function Try({ document, about }) {
   };
   const send = async (values) => {
     const request = filled(values);
+    checkPath(request.url);
     const started = performance.now();
     const controller = new AbortController();
     const timer = setTimeout(() => controller.abort(), 30000);

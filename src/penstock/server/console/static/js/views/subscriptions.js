@@ -91,6 +91,7 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
     <p class="crumbs"><a href=${topicLink(name, "subscriptions")}>Subscriptions</a> /</p>
     <h2 class="wrap">${subscription}</h2>
     <p>${one.type ? html`<span class="tag">${one.type}</span>` : "No consumer is connected."} ${count(one.msgBacklog)} messages wait, ${count(one.unackedMessages)} are out unacknowledged, ${count(one.msgRedeliverCounter)} were redelivered.</p>
+    ${one.deadLettersWaiting > 0 && html`<p class="problem" role="alert">Dead letters that cannot be stored: ${count(one.deadLettersWaiting)}, after ${count(one.deadLettersFailed)} failed attempts. ${one.deadLetterError}</p>`}
     <${Chart} title="Messages not acknowledged, while this page is open" series=${lag.labels} data=${lag.data} format=${compact} />
     <h3>Consumers</h3>
     ${one.consumers.length === 0 ? html`<p class="dim">None is connected.</p>` : html`<${Table} caption="Consumers" rows=${one.consumers} rowKey=${(each) => each.consumerName + each.address} columns=${[

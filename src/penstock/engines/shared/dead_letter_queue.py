@@ -1,0 +1,173 @@
+"""Dead letters of one subscription on their way to their topic.
+
+Each message is published by itself, at once. One that its topic does not take (terminated, beyond a quota, too large, a
+schema refused, no permission) waits, and is tried again from time to time; it holds up no other message. Messages that are
+durable in the dead-letter topic are never published again.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.failures import FailureKind, Failures
+from penstock.runtime.tasks import Tasks
+
+RETRY_MS: Final = 1000  # from the first failure to the next attempt; it doubles with each that fails
+RETRY_MAX_MS: Final = 60_000
+FAILED_MAX: Final = (
+    20  # attempts of one round that may fail in a row: a topic that takes nothing is not asked for all
+)
+WAITING_MAX: Final = 10_000  # messages; further ones are delivered again instead
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries that are held for them, likewise
+
+
+class DeadPart(msgspec.Struct):
+    """Dead messages of one entry.
+
+    `load` returns the entry; raises MESSAGE_NOT_FOUND if it was deleted. `bury` publishes the message of an index and
+    acknowledges it; returns when it is durable, or was acknowledged already. `again` has the messages that are left
+    delivered again after some ms.
+    """
+
+    indexes: deque[int]
+    load: Callable[[], Awaitable[Entry]]
+    bury: Callable[[Entry, int], Awaitable[None]]
+    again: Callable[["DeadPart", int], None]
+    bytes: int = 0  # that are held in memory for it
+    waits: int = 0  # messages that are counted as waiting
+
+
+class DeadLetterFigures:
+    """What became of a subscription's dead letters, over all its consumers in this process."""
+
+    def __init__(self) -> None:
+        self.waiting = 0  # messages that their topic did not take, and that are tried again
+        self.failed = 0  # attempts that failed, since the start
+        self.error: str | None = None  # why the last attempt failed, while messages wait
+
+
+class DeadLetterQueue:
+    """`figures` are those of its subscription, which may have several queues; `subject` names it."""
+
+    def __init__(
+        self, figures: DeadLetterFigures, subject: str, failures: Failures, clock: Clock, tasks: Tasks
+    ) -> None:
+        self._figures = figures
+        self._subject = subject
+        self._failures = failures
+        self._clock = clock
+        self._tasks = tasks
+        self._parts: deque[DeadPart] = deque()  # that failed
+        self._bytes = 0
+        self._delay_ms = RETRY_MS
+        self._timer: Timer | None = None
+        self._epoch = 0  # what was begun in an earlier one is not gone on with
+
+    def add(self, part: DeadPart) -> None:
+        """Publish messages that are dead now."""
+        self._tasks.spawn(self._first(part, self._epoch), f"dead letters of {self._subject}")
+
+    def forget(self) -> None:
+        """The cursor moved, or the subscription ends: none of them is dead any longer."""
+        self._epoch += 1
+        for part in self._parts:
+            self._figures.waiting -= part.waits
+        self._parts.clear()
+        self._bytes = 0
+        self._delay_ms = RETRY_MS
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._figures.waiting:
+            self._figures.error = None
+            self._failures.dropped(FailureKind.DEAD_LETTER, self._subject)
+
+    async def _first(self, part: DeadPart, epoch: int) -> None:
+        await self._send(part)
+        if part.indexes and epoch == self._epoch:
+            self._keep(part)
+
+    def _keep(self, part: DeadPart) -> None:
+        """Have a part tried again later."""
+        left = len(part.indexes)
+        full = self._figures.waiting + left > WAITING_MAX or self._bytes + part.bytes > WAITING_BYTES_MAX
+        if full and self._parts:
+            part.again(part, self._delay_ms)
+            return
+        part.waits = left
+        self._figures.waiting += left
+        self._bytes += part.bytes
+        self._parts.append(part)
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._delay_ms, self._due)
+
+    def _due(self) -> None:
+        self._tasks.spawn(self._retry(self._epoch), f"dead letters of {self._subject}, again")
+
+    async def _retry(self, epoch: int) -> None:
+        """Try what waits, in turn: a round that ends early goes on where it ended."""
+        failed = 0
+        for _ in range(len(self._parts)):
+            part = self._parts.popleft()
+            before = part.waits
+            self._bytes -= part.bytes
+            failed = await self._send(part, failed)
+            if epoch != self._epoch:  # `forget` saw those of the queue
+                self._figures.waiting -= before
+                return
+            self._figures.waiting -= before - len(part.indexes)
+            part.waits = len(part.indexes)
+            if part.indexes:
+                self._bytes += part.bytes
+                self._parts.append(part)
+            if failed >= FAILED_MAX:
+                break
+        self._timer = None
+        if self._parts:
+            self._delay_ms = min(2 * self._delay_ms, RETRY_MAX_MS)
+            self._timer = self._clock.call_later(self._delay_ms, self._due)
+            return
+        self._delay_ms = RETRY_MS
+        if not self._figures.waiting:
+            self._figures.error = None
+            self._failures.recovered(FailureKind.DEAD_LETTER, self._subject)
+
+    async def _send(self, part: DeadPart, failed: int = 0) -> int:
+        """Try each message of a part, until too many fail in a row; those that fail stay in it, the last to be tried
+        next time. `failed`: attempts that failed just before; returns their number now."""
+        epoch = self._epoch
+        try:
+            entry = await part.load()
+        except Exception as error:
+            if isinstance(error, PenstockError) and error.kind is ErrorKind.MESSAGE_NOT_FOUND:
+                part.indexes.clear()
+                return failed
+            self._fail(error, epoch)
+            return failed + 1
+        for _ in range(len(part.indexes)):
+            index = part.indexes.popleft()
+            try:
+                await part.bury(entry, index)
+            except Exception as error:  # whatever it is, it ends no other message's way
+                part.indexes.append(index)
+                failed += 1
+                self._fail(error, epoch)
+                if failed >= FAILED_MAX:
+                    break
+            else:
+                failed = 0
+            if epoch != self._epoch:
+                break
+        return failed
+
+    def _fail(self, error: Exception, epoch: int) -> None:
+        message = error.message if isinstance(error, PenstockError) else repr(error)
+        self._figures.failed += 1
+        if epoch == self._epoch:
+            self._figures.error = message
+            self._failures.failed(FailureKind.DEAD_LETTER, self._subject, message)

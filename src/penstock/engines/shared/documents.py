@@ -1,0 +1,50 @@
+"""Documents that are stored one by one: one that cannot be read is passed over, and all others count."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.runtime.clock import LoopClock
+from penstock.runtime.failures import FailureKind, Failures
+
+from .versions import Withheld
+
+# What decoding bytes and parsing names raise, also for a version of a document that is not known here.
+UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError, PenstockError)
+
+
+class DocumentReader:
+    """Hands documents to the functions that decode them, and reports those that cannot be read.
+
+    The function decides what holds instead: it raises one of `UNREADABLE` after it has seen to that.
+    """
+
+    def __init__(self, failures: Failures | None = None) -> None:
+        self._failures = failures or Failures(LoopClock())
+
+    def read(
+        self, kind: str, key: str, document: bytes | None, learn: Callable[[str, bytes | None], object]
+    ) -> bool:
+        """Call `learn` with a document, or with None as it was deleted; returns False if it could not be read."""
+        subject = f"{kind} {key}".replace("\0", " ")
+        try:
+            learn(key, document)
+        except UNREADABLE as error:
+            why = document.error if isinstance(document, Withheld) else error
+            message = why.message if isinstance(why, PenstockError) else f"{why}"
+            self._failures.failed(FailureKind.DOCUMENT, subject, message or type(error).__name__)
+            return False
+        if document is None:
+            self._failures.dropped(FailureKind.DOCUMENT, subject)
+        else:
+            self._failures.recovered(FailureKind.DOCUMENT, subject)
+        return True
+
+    def read_all(
+        self, kind: str, documents: Mapping[str, bytes], learn: Callable[[str, bytes | None], object]
+    ) -> None:
+        """The same for all documents of a kind, sorted by key."""
+        for key in sorted(documents):
+            self.read(kind, key, documents[key], learn)

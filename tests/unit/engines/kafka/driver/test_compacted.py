@@ -1,0 +1,85 @@
+"""Reading a compacted topic: an error is said, and the rows after it count."""
+
+import asyncio
+from collections import deque
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.engines.kafka.driver import compacted
+from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
+from penstock.model.formats import Format
+
+
+class _Record:
+    def __init__(self, offset: int, key: bytes = b"", code: int | None = None) -> None:
+        self._offset, self._key, self._code = offset, key, code
+
+    def error(self) -> KafkaError | None:
+        return None if self._code is None else KafkaError(self._code)
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes:
+        return b"value"
+
+    def headers(self) -> None:
+        """It has none."""
+
+
+class _Consumer:
+    """A client that gives what the test wants; an exception is raised."""
+
+    given: ClassVar[deque[Any]] = deque()
+    begun: ClassVar[list[int]] = []
+
+    def __init__(self, properties: object) -> None:
+        """Nothing is configured."""
+
+    def assign(self, places: list[Any]) -> None:
+        self.begun.append(places[0].offset)
+
+    def poll(self, timeout_s: float) -> Any:
+        if not self.given:
+            return None
+        one = self.given.popleft()
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def consume(self, count: int, timeout_s: float) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacted, "Consumer", _Consumer)
+    monkeypatch.setattr(compacted, "Producer", lambda properties: None)
+    monkeypatch.setattr(compacted, "AGAIN_S", 0.001)
+    rows: list[Row] = []
+    said: list[str | None] = []
+    _Consumer.begun.clear()
+    _Consumer.given = deque(
+        [
+            _Record(0, b"a"),
+            _Record(0, code=KafkaError.TOPIC_AUTHORIZATION_FAILED),
+            _Record(1, b"b"),
+            KafkaException(KafkaError(KafkaError._FATAL)),
+            _Record(2, b"c"),
+        ]
+    )
+    topic = CompactedTopic({}, "t", 30.0, rows.extend, Format, failing=said.append)
+    await topic.start(3)
+    await topic.close()
+    await asyncio.sleep(0)
+    assert [key for key, _ in rows] == ["a", "b", "c"]
+    assert [one is None for one in said] == [True, False, True, False, True]
+    assert "authorization" in str(said[1]).lower()
+    assert _Consumer.begun == [0, 2]  # a new client goes on where the first ended
