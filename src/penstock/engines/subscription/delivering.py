@@ -183,10 +183,12 @@ class Delivering:
         run: list[Entry] = []
         count = 0
         for entry in reading.held_run(reading.next_entry, entries_max):
+            if shared and entry.deliver_at:
+                if not run:
+                    return self._delay_run()
+                break
             count += entry.count
-            if shared and entry.deliver_at and not run:
-                return self._delay_run()
-            if count > RUN_MESSAGES_MAX or len(entry.data) > COUNT_BYTES or (shared and entry.deliver_at):
+            if count > RUN_MESSAGES_MAX or len(entry.data) > COUNT_BYTES:
                 count -= entry.count
                 break
             run.append(entry)
