@@ -233,16 +233,24 @@ def test_permissions_of_subscriptions_and_the_prefix_mode(tenant: Tenant) -> Non
                 assert "use the subscription" in made.json()["message"]
             return made.status_code == 200
 
+        def sees(role: str, subscription: str) -> bool:
+            cursor = f"{topic}/subscription/{quote(subscription, safe='')}/cursor"
+            return rest.get(cursor, headers=cluster.issuer.headers(role)).status_code == 200
+
         assert subscribes("app", "billing/1")
         assert subscribes("other", "billing/1")
+        assert subscribes("other", "another")
         administer("POST", "permissions/subscription/billing%2F1", json=["app"])
-        until(lambda: not subscribes("other", "billing/1"))
+        until(lambda: not sees("other", "billing/1"))
+        assert not subscribes("other", "billing/1")
         assert subscribes("app", "billing/1")
         assert subscribes("other", "another")
         administer("DELETE", "permissions/billing%2F1/app")
-        until(lambda: subscribes("other", "billing/1"))
+        until(lambda: sees("other", "billing/1"))
+        assert subscribes("other", "billing/1")
         administer("POST", "subscriptionAuthMode", json="Prefix")
-        until(lambda: not subscribes("other", "another"))
+        until(lambda: not sees("other", "another"))
+        assert not subscribes("other", "another")
         assert subscribes("other", "other-1")
         assert not subscribes("app", "other-1")
 

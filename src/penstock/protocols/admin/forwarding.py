@@ -28,6 +28,7 @@ Endpoint = Callable[[Exchange], Awaitable[None]]
 
 OWN: Final = "/admin/v2/proxy-stats"  # what the server says of itself
 _READING: Final = ("GET", "HEAD")
+_MISSING: Final = (ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NOT_FOUND)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _PARAMETERS_MAX: Final = 100
@@ -134,10 +135,14 @@ async def _check(context: ServerContext, caller: Caller, method: str, request: R
     if right is Right.SUPER:
         caller.may_administer()
         return
-    # A tenant is learned with any of its namespaces, also one that is not there.
+    # A tenant is learned with any of its namespaces, also one that does not exist.
     namespace = NamespaceName.of(names["tenant"], names.get("namespace", "default"))
     if right is Right.TENANT:
-        await context.broker.topics.learn_names(namespace)
+        try:
+            await context.broker.topics.learn_names(namespace)
+        except PenstockError as error:
+            if error.kind not in _MISSING:
+                raise
         caller.may_administer_tenant(namespace.tenant)
         return
     local = next(names[name] for name in TOPICS if name in names)
