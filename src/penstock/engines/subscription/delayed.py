@@ -19,6 +19,7 @@ from penstock.runtime.tasks import Tasks
 
 from .offsets import CHUNK, OffsetSet
 from .pending import Slice
+from .reading import ReadFailures
 from .receiver import SubscribedLog
 
 HELD_MAX: Final = 50_000  # entries that are held by their times: 64 bytes each
@@ -35,7 +36,12 @@ class DelayedMessages:
     """The delayed messages of one subscription. `due` is called when some may be released."""
 
     def __init__(
-        self, topic: SubscribedLog, cursor: OffsetSet, tasks: Tasks, due: Callable[[], None]
+        self,
+        topic: SubscribedLog,
+        cursor: OffsetSet,
+        tasks: Tasks,
+        due: Callable[[], None],
+        failures: ReadFailures,
     ) -> None:
         self.messages = 0  # includes messages acknowledged before their time, until it comes
         self.ready = False  # whether `release` has something to do
@@ -43,6 +49,7 @@ class DelayedMessages:
         self._cursor = cursor
         self._tasks = tasks
         self._due = due
+        self._failures = failures
         self._held: list[int] = []  # a heap of `_packed`
         self._parts: dict[
             int, int
@@ -175,8 +182,11 @@ class DelayedMessages:
                 if epoch != self._epoch:
                     return
             self._incomplete = False
-        except PenstockError:
-            self._topic.clock.call_later(RETRY_MS, lambda: self._again(epoch))
+            self._failures.recovered()
+        except PenstockError as error:
+            if epoch == self._epoch:
+                self._failures.failed(error)
+                self._topic.clock.call_later(RETRY_MS, lambda: self._again(epoch))
             return
         finally:
             if budget is not None:
@@ -272,6 +282,7 @@ class DelayedMessages:
 
     def clear(self) -> None:
         """Forget all."""
+        self._failures.dropped()
         self._epoch += 1
         self._disarm()
         self._held.clear()

@@ -14,7 +14,6 @@ from penstock.broker.delivery import Budget, Delivery
 from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
-from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
@@ -22,7 +21,7 @@ from .compaction import Compaction
 from .offsets import CHUNK
 from .outstanding import Outstanding
 from .pending import Pending, Slice
-from .reading import AHEAD_ENTRIES_MAX, Reading, last_entry
+from .reading import AHEAD_ENTRIES_MAX, ReadFailures, Reading, last_entry
 from .receiver import Receiver, Source
 from .selection import ASIDE_MAX, Hashes
 
@@ -40,10 +39,9 @@ class Delivering:
         out: Outstanding,
         compaction: Compaction,
         tasks: Tasks,
-        failures: Failures,
-        subject: str,
+        failures: ReadFailures,
     ) -> None:
-        self.reading = Reading(subscription.topic, tasks, self.wake, failures, subject)
+        self.reading = Reading(subscription.topic, tasks, self.wake, failures)
         self._subscription = subscription
         self._topic = subscription.topic
         self._cursor = subscription.cursor

@@ -18,6 +18,7 @@ from penstock.runtime.tasks import Tasks
 from .delayed import DelayedMessages
 from .offsets import OffsetSet
 from .pending import Pending, PendingTable, Replay, Slice
+from .reading import ReadFailures
 from .receiver import Receiver, Source, SubscribedLog
 from .selection import Selection
 
@@ -38,6 +39,7 @@ class Outstanding:
         tasks: Tasks,
         selection: Selection,
         letters: DeadLetterQueue,
+        delayed_reads: ReadFailures,
         *,
         wake: Callable[[], None],
         moved: Callable[[], None],
@@ -46,7 +48,7 @@ class Outstanding:
         self.selection = selection
         self.pending = PendingTable()
         self.replay = Replay()
-        self.delays = DelayedMessages(topic, cursor, tasks, wake)
+        self.delays = DelayedMessages(topic, cursor, tasks, wake, delayed_reads)
         self.redelivered = 0  # messages that came back, ever
         self._topic = topic
         self._cursor = cursor

@@ -18,6 +18,33 @@ RETRY_MS: Final = 1000  # after the store failed
 _KNOWN: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT, ErrorKind.TOPIC_NOT_FOUND))
 
 
+class ReadFailures:
+    """Reports that a log cannot be read for a subscription (`subject`), and that it can be read again."""
+
+    def __init__(self, failures: Failures, subject: str) -> None:
+        self._failures = failures
+        self._subject = subject
+        self._ongoing = False
+
+    def failed(self, error: PenstockError) -> None:
+        """A read failed."""
+        if error.kind not in _KNOWN:
+            self._ongoing = True
+            self._failures.failed(FailureKind.READ, self._subject, error.message)
+
+    def recovered(self) -> None:
+        """A read worked."""
+        if self._ongoing:
+            self._ongoing = False
+            self._failures.recovered(FailureKind.READ, self._subject)
+
+    def dropped(self) -> None:
+        """Nothing is left to read."""
+        if self._ongoing:
+            self._ongoing = False
+            self._failures.dropped(FailureKind.READ, self._subject)
+
+
 async def last_entry(topic: SubscribedLog) -> Entry | None:
     """The last entry of a log; ids at its end may be of none."""
     back = 1
@@ -46,7 +73,7 @@ class Reading:
     """
 
     def __init__(
-        self, topic: SubscribedLog, tasks: Tasks, wake: Callable[[], None], failures: Failures, subject: str
+        self, topic: SubscribedLog, tasks: Tasks, wake: Callable[[], None], failures: ReadFailures
     ) -> None:
         self.next_entry: int | None = None  # None: to be found by `locate`
         self.busy = False
@@ -54,8 +81,6 @@ class Reading:
         self._tasks = tasks
         self._wake = wake
         self._failures = failures
-        self._subject = subject
-        self._failing = False
         self._ahead: list[Entry] = []
         self._ahead_bytes = 0
         self._budget: Budget | None = None  # where they are counted
@@ -134,7 +159,7 @@ class Reading:
             self._ahead = await self._topic.read(entry_id, entries_max, READ_BYTES)
             self._ahead_bytes = size = sum([len(entry.data) for entry in self._ahead])
             self._topic.has_read(size)
-            self._works()
+            self._failures.recovered()
         except PenstockError as error:
             self._fail(error)
             return
@@ -159,7 +184,7 @@ class Reading:
             found = await self._topic.entry_at(offset)
             if epoch == self._epoch:
                 self.next_entry = found
-            self._works()
+            self._failures.recovered()
         except PenstockError as error:
             self._fail(error)
             return
@@ -169,18 +194,9 @@ class Reading:
 
     def _fail(self, error: PenstockError) -> None:
         """A read failed: the next run tries again."""
-        if error.kind not in _KNOWN:
-            self._failing = True
-            self._failures.failed(FailureKind.READ, self._subject, error.message)
+        self._failures.failed(error)
         self._topic.clock.call_later(RETRY_MS, self._wake)
-
-    def _works(self) -> None:
-        if self._failing:
-            self._failing = False
-            self._failures.recovered(FailureKind.READ, self._subject)
 
     def close(self) -> None:
         """Nothing is read, so that nothing fails."""
-        if self._failing:
-            self._failing = False
-            self._failures.dropped(FailureKind.READ, self._subject)
+        self._failures.dropped()

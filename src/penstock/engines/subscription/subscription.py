@@ -26,6 +26,7 @@ from .cursors import StoredCursor
 from .delivering import Delivering
 from .offsets import OffsetSet
 from .outstanding import Outstanding
+from .reading import ReadFailures
 from .receiver import Receiver, SubscribedLog
 from .rules import RULES
 from .selection import Selection
@@ -110,11 +111,14 @@ class Subscription(StoredCursor):
             tasks,
             Selection(encoder, topic.partition),
             DeadLetterQueue(self.dead_letters, subject, host.failures, topic.clock, tasks),
+            ReadFailures(host.failures, f"{subject} (delayed)"),
             wake=self.wake,
             moved=self._moved,
             bury=partial(host.bury, self),
         )
-        self._delivering = Delivering(self, self._out, compaction, tasks, host.failures, subject)
+        self._delivering = Delivering(
+            self, self._out, compaction, tasks, ReadFailures(host.failures, subject)
+        )
         self.answers = Answers(self, self._out)
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible

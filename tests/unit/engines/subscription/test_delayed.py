@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from penstock.engines.subscription import delayed
 from penstock.engines.subscription.delayed import DelayedMessages
 from penstock.engines.subscription.offsets import OffsetSet
+from penstock.engines.subscription.reading import ReadFailures
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
 
@@ -89,7 +91,10 @@ class Story:
         self.budget: Any = Budget()
         log: Any = self.log
         self.calls = 0
-        self.delays = DelayedMessages(log, self.cursor, Tasks(), self._called)
+        self.failures = Failures(self.clock)
+        self.delays = DelayedMessages(
+            log, self.cursor, Tasks(), self._called, ReadFailures(self.failures, "t s (delayed)")
+        )
         self.waiting: dict[int, int] = {}  # by offset, when it is due
         self.released: list[int] = []
 
@@ -233,6 +238,20 @@ async def test_entries_that_retention_deleted_are_passed_over() -> None:
     await told.advance(50)
     assert told.waiting == {}
     assert told.delays.messages == 0
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_log_that_cannot_be_read_is_reported_until_it_can() -> None:
+    told = Story()
+    for _ in range(100):
+        told.add(1, 50, 0)
+    told.log.failing = True
+    await told.advance(50)
+    assert [(one.subject, one.message) for one in told.failures.ongoing] == [("t s (delayed)", "not now")]
+    told.log.failing = False
+    await told.advance(delayed.RETRY_MS)
+    assert told.failures.ongoing == []
+    assert told.waiting == {}
 
 
 @pytest.mark.usefixtures("small")
