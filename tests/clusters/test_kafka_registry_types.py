@@ -215,6 +215,7 @@ def test_keys_with_a_schema_choose_partitions_with_their_framing(
     endpoints: Endpoints, foreign: Foreign
 ) -> None:
     """As serializers of Kafka's producers do, which partition what they serialized; Spark's sink is told what to hash."""
+    endpoints = Endpoints(endpoints.server, endpoints.http, name=f"{endpoints.name}-of-5")
     topic = endpoints.name
     path = f"/admin/v2/persistent/public/default/{topic}/partitions"
     assert endpoints.http.put(path, json=5).status_code == 204
