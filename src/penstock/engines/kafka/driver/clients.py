@@ -1,7 +1,7 @@
 """librdkafka's clients of a process, made in one place: their credentials, what they report, and when they are made again.
 
-A password is given to clients that are there. librdkafka cannot be given certificates: `generation` rises, and each owner
-of a client makes another one when nothing of it is in the way.
+After a password or a certificate changed, `generation` rises, and each owner of a client makes another one when nothing of it
+is in the way. Until then existing clients use a new password; librdkafka cannot be given certificates.
 """
 
 import asyncio
@@ -154,9 +154,9 @@ class Clients:
                 alive = list(self._alive)
             for client in alive:
                 self._tell_password(client)
-            log.info("Kafka is told the new password", extra={"clients": len(alive)})
-            # Tried with Kafka 4.1 and SCRAM: consumers of librdkafka 2.16 that were refused may go on with the old one.
+            # Consumers of librdkafka 2.16 that were refused may keep the old one (seen with Kafka 4.1 and SCRAM).
             self.generation += 1
+            log.info("Kafka's clients are made again with the new password", extra={"clients": len(alive)})
         if self.credentials.certificates_changed():
             self.generation += 1
             log.info("Kafka's clients are made again with the new certificates")

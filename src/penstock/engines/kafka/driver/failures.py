@@ -30,6 +30,14 @@ class _Series(msgspec.Struct):
     logged_s: float | None = None
 
 
+class _Failing(msgspec.Struct):
+    """A kind of client that fails now."""
+
+    first_s: float
+    last_s: float
+    logged: bool = False  # whether a line says so: else its recovery is not logged either
+
+
 class ClientErrors:
     """Used by any thread: librdkafka calls back on the one that polls a client."""
 
@@ -37,7 +45,7 @@ class ClientErrors:
         self._now = now
         self._lock = Lock()
         self._series: dict[tuple[str, str], _Series] = {}
-        self._failing: dict[str, tuple[float, float]] = {}  # by kind: the first and the last error (s)
+        self._failing: dict[str, _Failing] = {}  # by kind
         self._refusal: tuple[KafkaError, float] | None = None
 
     def heard(self, kind: str, error: KafkaError) -> None:
@@ -48,7 +56,8 @@ class ClientErrors:
             if refusal:
                 since = now if self._refusal is None else self._refusal[1]
                 self._refusal = error, since
-            self._failing[kind] = self._failing.get(kind, (now, now))[0], now
+            failing = self._failing.setdefault(kind, _Failing(now, now))
+            failing.last_s = now
             key = kind, error.name()
             if key not in self._series and len(self._series) >= SERIES_MAX:
                 key = OTHERS
@@ -58,6 +67,7 @@ class ClientErrors:
             if found.logged_s is not None and now - found.logged_s < LOG_S:
                 return
             found.logged_s, times, found.unlogged = now, found.unlogged, 0
+            failing.logged = True
         log.log(
             logging.WARNING if refusal or error.fatal() else logging.INFO,
             "a client of Kafka reports an error",
@@ -70,18 +80,22 @@ class ClientErrors:
             now = self._now()
             if authenticated:
                 self._refusal = None
-            again = [
-                (kind, last - first)
-                for kind, (first, last) in self._failing.items()
-                if authenticated or (self._refusal is None and now - last > QUIET_S)
-            ]
-            for kind, _ in again:
+            again = {
+                kind: one
+                for kind, one in self._failing.items()
+                if authenticated or (self._refusal is None and now - one.last_s > QUIET_S)
+            }
+            for kind in again:
                 del self._failing[kind]
-            for key, series in self._series.items():
-                if key[0] not in self._failing:
-                    series.logged_s = None  # the next error is news
-        for kind, failed_s in again:
-            log.info("a client of Kafka works again", extra={"client": kind, "failed_s": round(failed_s, 1)})
+            for (kind, _), series in self._series.items():
+                # The next error is news, but not if the cluster lets in one client and refuses another.
+                logged_s = series.logged_s
+                if kind not in self._failing and logged_s is not None and now - logged_s > QUIET_S:
+                    series.logged_s = None
+        for kind, one in again.items():
+            if one.logged:
+                failed_s = round(one.last_s - one.first_s, 1)
+                log.info("a client of Kafka works again", extra={"client": kind, "failed_s": failed_s})
 
     def refusal(self, after_s: float = 0.0) -> KafkaError | None:
         """Why the cluster refuses this server, if it has done so for that long; None if it does not."""

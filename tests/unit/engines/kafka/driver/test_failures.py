@@ -58,6 +58,21 @@ def test_a_client_works_again_once_it_is_quiet_and_the_cluster_answers(
     assert len(logged(caplog)) == 1
 
 
+def test_a_cluster_that_lets_in_one_client_and_refuses_another_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    errors = ClientErrors(clock)
+    for _ in range(100):
+        for _ in range(20):
+            errors.heard("member", REFUSED)
+        errors.works(authenticated=True)
+        clock.now += 3
+    assert len(logged(caplog)) <= 2 * (300 // module.QUIET_S + 1)
+    assert errors.counts() == {("member", "_AUTHENTICATION"): 2000}
+
+
 def test_a_refusal_lasts_until_a_new_connection_is_let_in() -> None:
     clock = Clock()
     errors = ClientErrors(clock)
