@@ -1,7 +1,8 @@
 """librdkafka's clients of a process, made in one place: their credentials, what they report, and when they are made again.
 
 After a password or a certificate changed, `generation` rises, and each owner of a client makes another one when nothing of it
-is in the way. Until then existing clients use a new password; librdkafka cannot be given certificates.
+is in the way. librdkafka cannot be given certificates, and giving it a password (`set_sasl_credentials`) blocks for minutes on
+a client that the brokers refuse.
 """
 
 import asyncio
@@ -69,7 +70,6 @@ class Clients:
         self.generation = 0
         self.renewed: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
         self._lock = RLock()  # what is polled may have a client made
-        self._alive: WeakSet[Client] = WeakSet()
         self._polled: WeakSet[Client] = WeakSet()
 
     # -- making them. `kind` is a name for logs and metrics; `heard` is also called with each error, by the thread that polls.
@@ -96,20 +96,9 @@ class Clients:
 
     def _make(self, kind: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) -> Any:
         try:
-            made = kind(properties)
+            return kind(properties)
         except KafkaException as error:  # such as a file of certificates that cannot be read
             raise engine_error(error) from None
-        with self._lock:
-            self._alive.add(made)
-        if properties.get("sasl.password", "") != self.credentials.password and self.credentials.username:
-            self._tell_password(made)  # it changed meanwhile
-        return made
-
-    def _tell_password(self, client: Any) -> None:
-        try:
-            client.set_sasl_credentials(self.credentials.username, self.credentials.password)
-        except (KafkaException, RuntimeError):
-            log.debug("a client was closed before it got the new password", exc_info=True)
 
     def poll_too(self, client: Any) -> Any:
         """Have a client polled on the loop that nothing else polls, so that it reports its errors."""
@@ -149,17 +138,10 @@ class Clients:
 
     def look(self) -> None:
         """Use the credentials that are there now; blocks."""
-        if self.credentials.password_changed():
-            with self._lock:
-                alive = list(self._alive)
-            for client in alive:
-                self._tell_password(client)
-            # Consumers of librdkafka 2.16 that were refused may keep the old one (seen with Kafka 4.1 and SCRAM).
+        changed = [self.credentials.password_changed(), self.credentials.certificates_changed()]
+        if any(changed):
             self.generation += 1
-            log.info("Kafka's clients are made again with the new password", extra={"clients": len(alive)})
-        if self.credentials.certificates_changed():
-            self.generation += 1
-            log.info("Kafka's clients are made again with the new certificates")
+            log.info("Kafka's clients are made again with the new credentials")
 
     async def unless_refused(self, waiting: "asyncio.Future[T]") -> T:
         """Wait for an answer of the cluster; raises UNAVAILABLE once the cluster refuses the credentials of this server."""

@@ -47,10 +47,6 @@ class Credentials:
         return found
 
     @property
-    def username(self) -> str:
-        return self._settings.username
-
-    @property
     def password(self) -> str:
         """The password as it was read last; raises UNAVAILABLE."""
         if self._password is None:
