@@ -219,6 +219,15 @@ def test_who_uses_a_topic_is_refused_what_is_not_of_its_lookup(
     assert stub.sent == []
 
 
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PROPFIND"])
+def test_methods_that_are_no_operations_are_refused(
+    server: ForwardingServer, stub: AdminStub, method: str
+) -> None:
+    answer = ask(server, "root", method, "/admin/v2/clusters")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS")
+    assert stub.sent == []
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [
