@@ -261,7 +261,9 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
     check_subscription(wanted.subscription)
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]
     at_once = _at_once(rest.broker)
-    await each(rest.broker.topics.learn, sorted(set(names)), at_once)  # a cluster's grants, before they are asked
+    await each(
+        rest.broker.topics.learn, sorted(set(names)), at_once
+    )  # a cluster's grants, before they are asked
     for name in set(names):
         caller.may_consume(name, wanted.subscription)
     moved: set[Subscription] = set()
