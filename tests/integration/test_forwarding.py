@@ -493,6 +493,8 @@ PAGE: Final = b"""<html>
             "the cluster answers: Bad Request",
         ),
         (503, b"<p>upstream <b>away</b></p>", 50301, "the cluster answers: upstream away"),
+        (503, b"<title>" + b" " * 65_000, 50301, "the cluster answers: Service Unavailable"),
+        (503, b"<pre>" + b" " * 65_000 + b"x", 50301, "the cluster answers: x"),
         (405, b"", 40501, "the cluster answers: Method Not Allowed"),
         (418, b"x" * 100_000, 40001, "the cluster answers: " + "x" * 500),
     ],
