@@ -40,7 +40,7 @@ def server() -> Iterator[ThreadedServer]:
             await namespaces.change(SHOP, granted)
 
         server.run(prepare())
-        topics.learn = topics.learn_names = learn
+        topics.learn = topics.learn_names = topics.learn_whole = learn
         yield server
 
 
@@ -66,6 +66,20 @@ MARK = {"subscription": "s", "marks": [{"topic": NAME, "partition": -1, "ledger"
 def test_what_is_granted_in_the_cluster_counts_at_once(server: ThreadedServer, path: str, body: Any) -> None:
     answer = post(server, "user", path, body)
     assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("path", ["topics?namespace=acme/shop", f"topic?topic={NAME}"])
+def test_the_console_shows_it_at_once(server: ThreadedServer, path: str) -> None:
+    headers = {"Authorization": f"Bearer {ISSUER.token('user')}"}
+    answer = httpx.get(f"{server.url}/console/api/{path}", headers=headers, trust_env=False)
+    assert answer.status_code == 200, answer.text
+
+
+def test_the_console_says_at_once_what_is_allowed(server: ThreadedServer) -> None:
+    headers = {"Authorization": f"Bearer {ISSUER.token('user')}"}
+    path = f"{server.url}/console/api/permissions?topic={NAME}"
+    answer = httpx.get(path, headers=headers, trust_env=False)
+    assert answer.json() == {"produce": True, "consume": True, "admin": False}
 
 
 def test_a_subscription_is_left_to_its_roles_at_once(server: ThreadedServer) -> None:
