@@ -219,6 +219,15 @@ def test_who_uses_a_topic_is_refused_what_is_not_of_its_lookup(
     assert stub.sent == []
 
 
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PROPFIND"])
+def test_methods_that_are_no_operations_are_refused(
+    server: ForwardingServer, stub: AdminStub, method: str
+) -> None:
+    answer = ask(server, "root", method, "/admin/v2/clusters")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS")
+    assert stub.sent == []
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [
@@ -484,6 +493,8 @@ PAGE: Final = b"""<html>
             "the cluster answers: Bad Request",
         ),
         (503, b"<p>upstream <b>away</b></p>", 50301, "the cluster answers: upstream away"),
+        (503, b"<title>" + b" " * 65_000, 50301, "the cluster answers: Service Unavailable"),
+        (503, b"<pre>" + b" " * 65_000 + b"x", 50301, "the cluster answers: x"),
         (405, b"", 40501, "the cluster answers: Method Not Allowed"),
         (418, b"x" * 100_000, 40001, "the cluster answers: " + "x" * 500),
     ],

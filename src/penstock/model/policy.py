@@ -9,6 +9,9 @@ from .message_id import LATEST, MessageId
 from .partitioning import Partitioner
 from .schema import Compatibility
 
+OWN_PROPERTIES: Final = (
+    "penstock-"  # how the names of a consumer's properties begin that processes set for one another
+)
 UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer
 
 

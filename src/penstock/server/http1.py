@@ -170,6 +170,8 @@ class Http1Connection(asyncio.Protocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.in_head:  # a trailer: nothing here asks for one, and it is no header (RFC 9110 6.5.1)
+            return
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expects_continue = True

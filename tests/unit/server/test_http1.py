@@ -88,6 +88,30 @@ def post(body: bytes, *lines: bytes) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
+@pytest.mark.parametrize("cut", [1, 1000])
+async def test_a_trailer_is_no_header(cut: int) -> None:
+    seen: list[list[tuple[bytes, bytes]]] = []
+
+    async def note(exchange: Exchange) -> None:
+        body = await exchange.body(BODY_MAX)
+        seen.append(list(exchange.scope["headers"]))
+        await exchange.answer(body)
+
+    connection, transport = connected(note)
+    sent = b"\r\n".join(
+        (
+            *(b"POST /t HTTP/1.1", b"host: a", b"transfer-encoding: chunked", b"", b"2", b"ab", b"0"),
+            *(b"X-Original-Principal: root", b"Expect: 100-continue", b"Authorization: Bearer x", b"", b""),
+        )
+    )
+    for _ in range(2):
+        for at in range(0, len(sent), cut):
+            connection.data_received(sent[at : at + cut])
+        await turns()
+    assert seen == [[(b"host", b"a"), (b"transfer-encoding", b"chunked")]] * 2
+    assert b"".join(transport.written).count(b"\r\n\r\nab") == 2
+
+
 async def test_a_whole_answer_is_one_write() -> None:
     connection, transport = connected(echo)
     connection.data_received(post(b"abc"))

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
+from penstock.model.policy import OWN_PROPERTIES
 
 from .documents import Documents
 from .driver.groups import Group
@@ -23,7 +24,6 @@ from .naming import Naming
 log = logging.getLogger(__name__)
 
 KIND: Final = "consumers"
-OURS: Final = "penstock-"
 LEFT_MS: Final = 600_000  # a document so old whose process is no member is removed
 
 Key = tuple[str, str]  # a topic without a partition, and a subscription
@@ -93,7 +93,7 @@ class ShownConsumers:
         self, name: str, topics: Sequence[TopicName], subscription: str, given: Mapping[str, str]
     ) -> None:
         """Have other processes see a consumer, if it says anything to them. `name` is its own within the subscription."""
-        properties = {key: value for key, value in given.items() if key.startswith(OURS)}
+        properties = {key: value for key, value in given.items() if key.startswith(OWN_PROPERTIES)}
         if not properties:
             return
         now = time.time_ns() // 1_000_000

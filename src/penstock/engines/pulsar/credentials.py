@@ -92,6 +92,15 @@ class ServerForCaller(ActingFor):
         super().__init__(own, role)
         self._own = own
 
+    def headers(self) -> dict[str, str]:
+        """Raises NOT_SUPPORTED: brokers read headers as ISO-8859-1, and would see another role."""
+        if not self.original_principal.isascii():
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED,
+                f"role {self.original_principal!r} cannot be named to the cluster over HTTP: its name is not ASCII",
+            )
+        return super().headers()
+
     def refused(self, error: PulsarException) -> PulsarException:
         if isinstance(error, AuthorizationError):
             return AuthorizationError(

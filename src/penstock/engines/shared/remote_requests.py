@@ -8,7 +8,6 @@ to a wait that ended is counted and dropped.
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from itertools import count
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -33,6 +32,7 @@ CORRELATION_ID: Final = "penstock-correlation-id"  # of its reply, too
 IS_ERROR: Final = "penstock-is-error"
 SCHEMA_VERSION: Final = "penstock-schema-version"
 
+_NUMBER_BYTES: Final = 16
 REPLY_TOPICS: Final = "penstock-replies-"  # how the local names of such topics begin
 
 
@@ -170,7 +170,6 @@ class RemoteRequests:
         self._clock = clock
         self._timeout_ms_max = timeout_ms_max
         self._process = secrets.token_hex(8)
-        self._numbers = count(1)
         self._waits: dict[str, Request] = {}
         self._timers = Timers(clock, attrgetter("waiting"))
         self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
@@ -224,7 +223,8 @@ class RemoteRequests:
 
     def _wait(self, timeout_ms: int) -> Request:
         self.check(timeout_ms)
-        request = Request(self, f"{self._process}-{next(self._numbers)}", timeout_ms)
+        # Random: who sees one request must not know the number of another, as it is all that a reply has to say.
+        request = Request(self, f"{self._process}-{secrets.token_hex(_NUMBER_BYTES)}", timeout_ms)
         self._waits[request.correlation_id] = request
         self._timers.at(self._clock.monotonic_ms() + timeout_ms, self._time_over, request)
         self.opened += 1

@@ -9,10 +9,11 @@ from penstock.model.errors import ErrorKind
 
 _PAGE_BYTES_MAX: Final = 64 * 1024  # looked at
 _REASON_MAX: Final = 500  # characters
-# Jetty's pages: a table with a row for the message, and the same in the title after the status.
+# Jetty's pages: a table with a row for the message, and the same in the title after the status. Any page may come: `*+` tries
+# nothing twice, which would take minutes in a long one.
 _MESSAGE: Final = re.compile(r"<th>\s*MESSAGE:\s*</th>\s*<td>([^<]*)</td>", re.IGNORECASE)
-_TITLE: Final = re.compile(r"<title>\s*(?:Error\s+\d{3}\s*)?([^<]*)</title>", re.IGNORECASE)
-_PRE: Final = re.compile(r"<pre>\s*(?:reason:\s*)?([^<]*)</pre>", re.IGNORECASE)
+_TITLE: Final = re.compile(r"<title>\s*+(?:Error\s+\d{3}\s*+)?+([^<]*+)</title>", re.IGNORECASE)
+_PRE: Final = re.compile(r"<pre>\s*+(?:reason:\s*+)?+([^<]*+)</pre>", re.IGNORECASE)
 _TAG: Final = re.compile(r"<[^<>]*>")
 _KINDS: Final = {
     401: ErrorKind.UNAUTHENTICATED,

@@ -28,6 +28,8 @@ Endpoint = Callable[[Exchange], Awaitable[None]]
 
 OWN: Final = "/admin/v2/proxy-stats"  # what the server says of itself
 _READING: Final = ("GET", "HEAD")
+# TRACE would answer the server's own credentials, CONNECT open a tunnel to a broker.
+_METHODS: Final = (*_READING, "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 _MISSING: Final = (ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NOT_FOUND)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -127,8 +129,9 @@ def _separator(segment: str) -> str:
 
 async def _check(context: ServerContext, caller: Caller, method: str, request: Requested) -> None:
     """Raise FORBIDDEN unless the caller may ask for what is at a target; METHOD_NOT_ALLOWED, INVALID_NAME."""
-    if request.target.segments[0] == "lookup" and method not in _READING:
-        raise not_allowed(method, _READING)
+    allowed = _READING if request.target.segments[0] == "lookup" else _METHODS
+    if method not in allowed:
+        raise not_allowed(method, allowed)
     if caller.is_super:
         return
     right, names = request.asked.right, request.asked.names

@@ -5,7 +5,7 @@ from typing import Final
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName, check_subscription
-from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.policy import OWN_PROPERTIES, ConsumerOptions, SubscriptionType
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.contents import batch_size
 from penstock.wire.frames import Frame
@@ -95,7 +95,10 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         key_ranges=ranges,
         compacted=command.read_compacted,
         subscription_properties={pair.key: pair.value for pair in command.subscription_properties},
-        properties={pair.key: pair.value for pair in command.metadata},
+        # Other processes send clients of REST where the server's own properties say.
+        properties={
+            pair.key: pair.value for pair in command.metadata if not pair.key.startswith(OWN_PROPERTIES)
+        },
         client=session.client,
     )
 

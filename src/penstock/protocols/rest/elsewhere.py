@@ -4,19 +4,23 @@ An instance is marked by properties of its consumer, which the cluster shows to 
 instance's id: the id itself is for its owner alone.
 """
 
+import re
 from hashlib import blake2b
 from typing import Final
+from urllib.parse import unquote_plus
 
 from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind
+from penstock.model.policy import OWN_PROPERTIES
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import RefusedError
 from penstock.protocols.http.exchange import Exchange
 
 from .operations import Target
 
-INSTANCE: Final = "penstock-consumer-instance"
-ADDRESS: Final = "penstock-url"
+INSTANCE: Final = f"{OWN_PROPERTIES}consumer-instance"
+ADDRESS: Final = f"{OWN_PROPERTIES}url"
+_URL: Final = re.compile(r"https?://[!-~]+")  # a client of a cluster may say anything
 
 
 def _digest(id: str) -> str:
@@ -47,7 +51,7 @@ class Elsewhere:
         log = broker.topics.logs(target.topic)[0] if broker.topics.exists(target.topic) else target.topic
         for properties in await broker.cluster.consumers(log, target.subscription):
             address = properties.get(ADDRESS, "")
-            if not address or address == self.own_url:
+            if not _URL.fullmatch(address) or address == self.own_url:
                 continue
             if id is None or properties.get(INSTANCE) == _digest(id):
                 url = address.rstrip("/") + _request_target(exchange)
@@ -57,9 +61,9 @@ class Elsewhere:
 
 
 def _request_target(exchange: Exchange) -> str:
-    """Path and query, as the client wrote them."""
+    """Path and query, as the client wrote them, without its token: any client of the cluster may have said where that is."""
     scope = exchange.scope
-    path = scope.get("raw_path") or scope["path"].encode()
-    query = scope["query_string"]
-    text: str = (path + b"?" + query if query else path).decode("latin-1")
-    return text
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    pairs = scope["query_string"].decode("latin-1").split("&")
+    query = "&".join(pair for pair in pairs if unquote_plus(pair.partition("=")[0]).lower() != "token")
+    return path.decode("latin-1") + (f"?{query}" if query else "")

@@ -55,6 +55,7 @@ async def sections_of(broker: Broker, caller: Caller, body: bytes) -> Sections:
     found: list[tuple[TopicName, list[NewEntry]]] = []
     for text, blobs in read_sections(body):
         name = TopicName.parse(text)
+        await broker.topics.learn(name)
         caller.may_produce(name)
         entries: list[NewEntry] = []
         versions: set[int | None] = set()
@@ -66,7 +67,6 @@ async def sections_of(broker: Broker, caller: Caller, body: bytes) -> Sections:
             entry, version = admit_versioned(blob)
             entries.append(entry)
             versions.add(version)
-        await broker.topics.learn(name)
         for version in versions:
             if version is None:
                 broker.schemas.check_unversioned(name)

@@ -68,6 +68,7 @@ async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exch
         raise PenstockError(ErrorKind.BAD_PARAMETER, "wait_ms and publish_times exclude one another")
     names = Names(rest.broker.topics, caller, wanted)
     at_once = _at_once(rest.broker)
+    await names.learn(at_once)
     found: ManyOffsets | None = None
     if wanted.wait_ms and wanted.seen is not None:
         async with LongPoll(rest.polls, exchange) as poll:
@@ -169,7 +170,12 @@ class Names:
             namespace = NamespaceName.parse(pattern.namespace)
             self._namespaces.add(namespace)
             self._patterns.append((namespace, matches))
-        self.check()
+
+    async def learn(self, at_once: int) -> None:
+        """Learn what a cluster grants there, by which `check` decides."""
+        await each(self._topics.learn, sorted(self._named), at_once)
+        for namespace in self._namespaces:
+            await self._topics.learn_names(namespace)
 
     def check(self) -> None:
         """Raise FORBIDDEN for a topic that was named and may not be read, or a namespace that may not be listed."""
@@ -206,10 +212,10 @@ async def sizes(rest: Services, caller: Caller, target: Target, exchange: Exchan
     require(rest.broker, Capability.OFFSETS)
     wanted = await exchange.json(_sizes_request, rest.limits.max_request_bytes)
     names = [TopicName.parse(one.topic) for one in wanted.ranges]
-    for name in set(names):
-        caller.may_consume(name)
     at_once = _at_once(rest.broker)
     await each(rest.broker.topics.learn, sorted(set(names)), at_once)
+    for name in set(names):
+        caller.may_consume(name)
 
     async def measure(one: tuple[TopicName, Size]) -> SizeResult:
         return await _size(await log_of(rest.broker, one[0], one[1].partition), one[1])
@@ -254,6 +260,10 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
     wanted = await exchange.json(_marks_request, rest.limits.max_request_bytes)
     check_subscription(wanted.subscription)
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]
+    at_once = _at_once(rest.broker)
+    await each(
+        rest.broker.topics.learn, sorted(set(names)), at_once
+    )  # a cluster's grants, before they are asked
     for name in set(names):
         caller.may_consume(name, wanted.subscription)
     moved: set[Subscription] = set()
@@ -269,13 +279,12 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
             result.error_code, result.error = error_code(error), error.message
         return result
 
-    results = await each(move, list(zip(names, wanted.marks, strict=True)), _at_once(rest.broker))
+    results = await each(move, list(zip(names, wanted.marks, strict=True)), at_once)
     await asyncio.gather(*(one.flush() for one in moved))
     await exchange.answer(to_json(MarksAnswer(marks=results)))
 
 
 async def _move(broker: Broker, name: TopicName, mark: Mark, wanted: MarksRequest) -> Subscription:
-    await broker.topics.learn(name)
     topic = await log_of(broker, name, mark.partition)
     if topic.ledger != mark.ledger:
         raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{topic.name} was deleted and made anew")

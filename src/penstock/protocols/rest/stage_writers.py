@@ -105,9 +105,10 @@ async def writers(context: ServerContext, caller: Caller, names: Names, exchange
 async def open_topics(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> OpenAnswer:
     wanted = await exchange.json(_open_request, context.limits.max_request_bytes)
     given = [TopicName.parse(text) for text in wanted.topics]
-    for name in given:
-        caller.may_produce(name)
     topics = context.broker.topics
+    for name in given:
+        await topics.learn(name)
+        caller.may_produce(name)
     found: list[OpenTopic] = []
     for text, name in zip(wanted.topics, given, strict=True):
         for topic in await topics.all_of(name):

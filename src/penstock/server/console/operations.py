@@ -158,7 +158,9 @@ async def history(caller: Caller, services: Services, params: Params) -> Any:
     errors=(*ALWAYS, ErrorKind.INVALID_NAME),
 )
 async def permissions(caller: Caller, services: Services, params: Params) -> Any:
-    return caller.allowed(TopicName.parse(params.text("topic") or ""))
+    name = TopicName.parse(params.text("topic") or "")
+    await caller.context.broker.topics.learn(name)
+    return caller.allowed(name)
 
 
 @table.on(
@@ -169,8 +171,8 @@ async def permissions(caller: Caller, services: Services, params: Params) -> Any
     errors=ALWAYS,
 )
 async def pipelines(caller: Caller, services: Services, params: Params) -> Any:
-    caller.may_consume(PIPELINES_TOPIC)
     await caller.context.broker.topics.learn(PIPELINES_TOPIC)
+    caller.may_consume(PIPELINES_TOPIC)
     await services.pipelines.refresh()
     last = sorted(services.pipelines.last.items())
     return PipelinesAnswer(str(PIPELINES_TOPIC), [msgspec.to_builtins(event) for _, event in last])

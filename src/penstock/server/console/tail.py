@@ -138,6 +138,7 @@ class Tail:
 )
 async def tail(rest: Services, caller: Caller, exchange: Exchange, params: Params) -> None:
     topic = TopicName.parse(params.text("topic") or "")
+    await rest.broker.topics.learn(topic)
     allowed = partial(caller.may_consume, topic)
     allowed()
     following = Tail(
@@ -161,7 +162,6 @@ async def tail(rest: Services, caller: Caller, exchange: Exchange, params: Param
 
 
 async def _logs(rest: Services, topic: TopicName) -> list[Topic]:
-    await rest.broker.topics.learn(topic)
     partitions = rest.broker.topics.partitions(topic)
     return [await log_of(rest.broker, topic, each) for each in range(max(1, partitions))]
 

@@ -88,8 +88,8 @@ SORTS: Final = ("name", *TopicRow.__struct_fields__[2:])
 async def topics(caller: Caller, services: object, params: Params) -> Any:
     broker = caller.context.broker
     namespace = NamespaceName.parse(params.text("namespace") or "public/default")
-    caller.may_list(namespace)
     await broker.topics.learn_names(namespace)
+    caller.may_list(namespace)
     broker.namespaces.policies(namespace)
     search, sort = (params.text("search") or "").lower(), params.choice("sort")
     seen = [name for name in broker.topics.names(namespace) if caller.sees(name)]
@@ -196,6 +196,7 @@ class TopicAnswer(msgspec.Struct):
 async def topic(caller: Caller, services: object, params: Params) -> Any:
     broker = caller.context.broker
     name = TopicName.parse(params.text("topic") or "")
+    await broker.topics.learn(name)
     caller.may_look(name)
     await broker.topics.learn_whole(name)
     document = broker.topics.document(name)

@@ -97,3 +97,11 @@ def test_a_token_file_that_is_not_there_is_named() -> None:
 def test_errors_of_tls_name_a_setting(error: str, setting: str) -> None:
     assert setting in advice(error)
     assert bool(setting) == bool(advice(error))
+
+
+def test_a_role_that_a_header_cannot_name_is_refused() -> None:
+    own = credentials(token=Secret("a"))
+    assert ServerForCaller(own, "app").headers()["X-Original-Principal"] == "app"
+    with pytest.raises(PenstockError) as caught:
+        ServerForCaller(own, "café").headers()
+    assert caught.value.kind is ErrorKind.NOT_SUPPORTED

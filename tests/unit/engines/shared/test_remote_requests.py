@@ -62,6 +62,18 @@ async def test_the_first_reply_ends_the_wait_and_others_are_late(requests: Remot
     assert (requests.opened, requests.answered, requests.late, len(requests)) == (1, 1, 1, 0)
 
 
+def test_the_number_of_a_request_does_not_follow_from_another(requests: RemoteRequests) -> None:
+    seen, _ = ask(requests)
+    for _ in range(20):
+        ask(requests)
+    process, _, number = seen.correlation_id.rpartition("-")
+    assert requests.owns(f"{process}-1")
+    for step in range(1, 50):
+        for guess in (str(step), f"{int(number, 16) + step:x}"):
+            assert not requests.answer(f"{process}-{guess}", REPLY)
+    assert len(requests) == 21
+
+
 async def test_a_reply_that_overtakes_the_receipt_waits_for_it(requests: RemoteRequests) -> None:
     request, _ = ask(requests)
     requests.answer(request.correlation_id, REPLY)

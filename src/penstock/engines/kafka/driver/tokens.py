@@ -104,6 +104,9 @@ class ProviderTokens:
                 raise PenstockError(
                     ErrorKind.BAD_PARAMETER, f"engine.oauth_trust_file cannot be used: {error}"
                 ) from None
+        self._open = urllib.request.build_opener(
+            _NoRedirects, urllib.request.HTTPSHandler(context=self._tls)
+        ).open
 
     def current(self) -> Token:
         """A token that counts now; blocks while the provider is asked. Raises TokenError."""
@@ -146,7 +149,7 @@ class ProviderTokens:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_S, context=self._tls) as answer:  # noqa: S310
+            with self._open(request, timeout=ANSWER_S) as answer:
                 return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_Answer).access_token
         except urllib.error.HTTPError as error:
             with error:
@@ -162,6 +165,13 @@ class ProviderTokens:
             return Path(file).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise TokenError(f"engine.oauth_client_secret_file cannot be read: {error}") from None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: `urllib` would show the secret wherever it leads, also without TLS."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -116,6 +116,7 @@ class Committing:
         shares = held.won(stages)
         names = [TopicName.parse(topic) for topic in sorted({share.topic for share in shares})]
         for name in names:
+            await self._topics.learn(name)  # another process may have staged it
             caller.may_produce(name)
             (await self._topics.get(name, create=False)).check_open()
         await self._writers.claim_held(found, caller)

@@ -6,10 +6,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.identity_provider import IdentityProvider, unsigned
 
@@ -99,6 +101,41 @@ def test_a_token_that_counts_is_used_while_the_provider_fails(
     (tmp_path / "secret").write_text("other")
     clock.now += 10
     assert tokens.current() != first
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_the_secret_is_not_shown_where_a_redirect_leads(
+    provider: IdentityProvider, tmp_path: Path, status: int
+) -> None:
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Location", elsewhere)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Elsewhere(Redirecting):
+        def do_GET(self) -> None:
+            shown.append(self.headers["Authorization"])
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+    shown: list[str] = []
+    with HTTPServer(("127.0.0.1", 0), Redirecting) as first, HTTPServer(("127.0.0.1", 0), Elsewhere) as other:
+        elsewhere = f"http://127.0.0.1:{other.server_port}/"
+        for server in (first, other):
+            Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        url = f"http://127.0.0.1:{first.server_port}/token"
+        settings = msgspec.structs.replace(_settings(provider, tmp_path), oauth_token_url=url)
+        with pytest.raises(TokenError, match=f"status {status}"):
+            ProviderTokens(settings).current()
+        for server in (first, other):
+            server.shutdown()
+    assert shown == []
 
 
 def test_the_endpoint_gives_the_token_to_who_has_its_secret(tmp_path: Path) -> None:
