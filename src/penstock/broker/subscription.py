@@ -60,7 +60,7 @@ class Cursor(Protocol):
         """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
 
 
-class DeadLetterFigures(Protocol):
+class DeadLetterStats(Protocol):
     """What became of messages that were to move to the dead-letter topic, as far as this process moves them."""
 
     @property
@@ -92,7 +92,7 @@ class SubscriptionFigures(Protocol):
     @property
     def cursor(self) -> Cursor: ...
     @property
-    def dead_letters(self) -> DeadLetterFigures: ...
+    def dead_letters(self) -> DeadLetterStats: ...
     @property
     def delayed(self) -> int: ...
     @property

@@ -149,7 +149,7 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     encrypted: bool = False  # its messages come encrypted: clusters may want to know before
     # Messages with keys in entries for one partition go to the partition of their key, where the engine partitions as Kafka's
     # clients do: clients of Pulsar's protocol choose by their own hash.
-    places_keys: bool = False
+    repartitions_by_key: bool = False
     shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
     properties: dict[str, str] = {}
     client: ClientInfo = UNKNOWN_CLIENT

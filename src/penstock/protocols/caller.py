@@ -210,7 +210,7 @@ class Caller:
         if subscription is not None:
             namespace = topic.namespace_name
             self._require(
-                lambda role: permissions.may_use(role, subscription, namespace),
+                lambda role: permissions.may_use_subscription(role, subscription, namespace),
                 f"use the subscription {subscription} of",
                 topic,
             )

@@ -79,13 +79,13 @@ class KafkaCluster:
         """
         refused = self.clients.errors.refusal() is not None
         try:
-            self.nodes = await (self._look_again() if refused else self.admin.cluster(LOOK_S))
-            self.clients.errors.works(authenticated=refused)
+            self.nodes = await (self._ask_on_new_connection() if refused else self.admin.cluster(LOOK_S))
+            self.clients.errors.recovered(authenticated=refused)
             self.problem = None
         except PenstockError as error:
             self.problem = f"the cluster at {self.settings.url} cannot be reached: {error.message}"
 
-    async def _look_again(self) -> ClusterNodes:
+    async def _ask_on_new_connection(self) -> ClusterNodes:
         admin = KafkaAdmin(self.clients, self.timeout_s)
         try:
             return await admin.cluster(LOOK_S)

@@ -3,7 +3,7 @@
 Every process reads all of them and hears of each change. Of two that write one document at a time the later one counts
 everywhere; of a kind that is stored once, the first one, and the other process learns that it was late.
 
-A row names the version of its document (`model/formats.py`). One of a version that is not known here is `Withheld`: it cannot
+A row names the version of its document (`model/formats.py`). One of a version that is not known here is `UnknownVersion`: it cannot
 be decoded, and it is not written over.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from penstock.engines.shared.documents import DocumentReader
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, document_format, with_unknown_fields
 from penstock.runtime.failures import FailureKind, Failures
@@ -141,7 +141,7 @@ class Documents:
     def _whole(self, kind: str, key: str, document: bytes | None) -> bytes | None:
         """A document as it is to be stored, with what a newer process wrote into the one before."""
         before = self._documents[kind].get(key)
-        if isinstance(before, Withheld):
+        if isinstance(before, UnknownVersion):
             raise before.new_error()
         if document is None or kind not in self._fields:
             return document

@@ -53,7 +53,9 @@ class Naming:
         if len(set(self._given.values())) < len(self._given):
             raise PenstockError(ErrorKind.BAD_PARAMETER, "engine.namespaces: two namespaces have one prefix")
         for one, other in self.conflicts((*self._given, SYSTEM_NAMESPACE)):
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine.namespaces: {self._sharing(one, other)}")
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"engine.namespaces: {self._conflict_message(one, other)}"
+            )
 
     def _check_internal(self, setting: str, topic: str) -> None:
         if not _KAFKA.fullmatch(topic) or topic in (".", ".."):
@@ -105,7 +107,7 @@ class Naming:
         for other in others:
             theirs = self.prefix(other)
             if other != name and theirs and (theirs.startswith(prefix) or prefix.startswith(theirs)):
-                raise PenstockError(ErrorKind.BAD_PARAMETER, self._sharing(name, other))
+                raise PenstockError(ErrorKind.BAD_PARAMETER, self._conflict_message(name, other))
         for topic in self._internal:
             if topic.startswith(prefix):
                 raise PenstockError(
@@ -113,7 +115,7 @@ class Naming:
                     f"namespace {name} would have the prefix {prefix!r} in Kafka, and {topic} is the server's own topic",
                 )
 
-    def _sharing(self, name: NamespaceName, other: NamespaceName) -> str:
+    def _conflict_message(self, name: NamespaceName, other: NamespaceName) -> str:
         return (
             f"namespace {name} would share topics with {other}: in Kafka their names begin with "
             f"{self.prefix(name)!r} and {self.prefix(other)!r}"

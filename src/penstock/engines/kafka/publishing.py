@@ -77,9 +77,9 @@ class Publishing:
             except UnknownVersion as unknown:
                 versions.append(unknown.version)
 
-    def keyed_places(self, log: KafkaTopic) -> "KeyedPlaces":
+    def key_partitions(self, log: KafkaTopic) -> "KeyPartitions":
         """The partitions of records that a client of Pulsar's protocol sent to one partition of a topic."""
-        return KeyedPlaces(log, self._topics, self.partitioner)
+        return KeyPartitions(log, self._topics, self.partitioner)
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
         """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
@@ -115,7 +115,7 @@ class Publishing:
         at = topic.place.topic, topic.place.partition
         sent = self.records.send_values(at, values, headers)
         outcomes = await finished(sent.future)
-        if _unknown(outcomes):
+        if _lacks_partition(outcomes):
             await self.records.refresh(topic.place.topic)
             sent = self.records.send_values(at, values, headers)
             outcomes = await finished(sent.future)
@@ -137,7 +137,7 @@ class Publishing:
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
 
 
-class KeyedPlaces:
+class KeyPartitions:
     """The partitions of the records of one call that came for `log`: with a key where Kafka's clients place it, else `log`.
 
     Pulsar's clients choose partitions by hashes that no client of Kafka has. `logs` are the partitions so far, by number.
@@ -226,7 +226,7 @@ class Posting:
         stored = 0
         for topic, partition, one in sent:
             outcomes = await finished(one.future)
-            if _unknown(outcomes):
+            if _lacks_partition(outcomes):
                 await producer.refresh(topic.place.topic)
                 again = producer.send((topic.place.topic, topic.place.partition), self._records[partition])
                 outcomes = await finished(again.future)
@@ -253,7 +253,7 @@ class Posting:
         return stored
 
 
-def _unknown(outcomes: Sequence[int | PenstockError]) -> bool:
+def _lacks_partition(outcomes: Sequence[int | PenstockError]) -> bool:
     """Whether librdkafka does not know a partition, which was added a moment ago."""
     return all(
         isinstance(one, PenstockError) and one.kind is ErrorKind.PARTITION_NOT_FOUND for one in outcomes

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadPart
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, EntryDeadLetters
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter
@@ -62,10 +62,10 @@ class Burying:
                 if found is not None:
                     self._buried(place, found[1])
 
-        def again(part: DeadPart, wait_ms: int) -> None:
+        def again(part: EntryDeadLetters, wait_ms: int) -> None:
             self._again(place, sum(1 << index for index in part.indexes), wait_ms)
 
-        self._queue.add(DeadPart(deque(bits_of(bits)), load, bury, again, len(entry.data)))
+        self._queue.add(EntryDeadLetters(deque(bits_of(bits)), load, bury, again, len(entry.data)))
 
     def forget(self) -> None:
         """What is not moved yet stays where it is."""

@@ -26,7 +26,7 @@ from .errors import engine_error
 from .owner import ArrivingSchemas
 from .receiver import Receiver
 from .subscribing import subscription_of
-from .subscription import Admin, Subscription, attached_subscription, gone
+from .subscription import Admin, Subscription, attached_subscription, subscription_deleted
 from .topic_consumer import TopicConsumer
 
 log = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ class Subscriber(Receiver, ABC):
             if done:
                 self.close(error)
             raise
-        self.close(gone(self.subscription))
+        self.close(subscription_deleted(self.subscription))
 
     # -- its topics
 

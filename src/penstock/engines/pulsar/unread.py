@@ -19,8 +19,8 @@ from .owner import ArrivingSchemas
 
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
 WAIT_MS: Final = 30_000  # for a schema, then its entries are delivered without it
-PASSED_AGAIN_MS: Final = 30_000  # between attempts to fetch such a schema
-PASSED_MAX: Final = 100  # such schemas of one topic; then the oldest is waited for again
+SKIPPED_RETRY_MS: Final = 30_000  # between attempts to fetch such a schema
+SKIPPED_MAX: Final = 100  # such schemas of one topic; then the oldest is waited for again
 
 
 class Unread:
@@ -44,7 +44,7 @@ class Unread:
         self._entries: deque[Arrived] = deque()
         self._learning = False
         self._since_ms: dict[int, int] = {}  # when the first attempt failed, by version
-        self._passed: dict[int, None] = {}  # versions that are not waited for any longer
+        self._skipped: dict[int, None] = {}  # versions that are not waited for any longer
         self._timer: Timer | None = None
         self._closed = False
 
@@ -61,7 +61,7 @@ class Unread:
         name, schemas = self._name, self._schemas
         for at, one in enumerate(entries):
             version = one.schema_version
-            if version is not None and version not in self._passed and not schemas.knows(name, version):
+            if version is not None and version not in self._skipped and not schemas.knows(name, version):
                 self._entries += entries[at:]
                 self._learn(version)
                 return entries[:at]
@@ -93,7 +93,7 @@ class Unread:
             if self._clock.monotonic_ms() - self._since_ms[version] < WAIT_MS:
                 self._clock.call_later(LEARN_AGAIN_MS, self._learned)
                 return
-            self._pass(version)
+            self._skip(version)
         self._learned()
 
     async def _ask(self, version: int) -> bool:
@@ -110,23 +110,23 @@ class Unread:
             self._failures.recovered(FailureKind.SCHEMA, self._subject(version))
         return True
 
-    def _pass(self, version: int) -> None:
+    def _skip(self, version: int) -> None:
         """Wait for a version no longer, and ask for it now and then."""
-        if len(self._passed) >= PASSED_MAX:
-            del self._passed[next(iter(self._passed))]
-        self._passed[version] = None
+        if len(self._skipped) >= SKIPPED_MAX:
+            del self._skipped[next(iter(self._skipped))]
+        self._skipped[version] = None
         if self._timer is None:
-            self._timer = self._clock.call_later(PASSED_AGAIN_MS, self._look)
+            self._timer = self._clock.call_later(SKIPPED_RETRY_MS, self._retry_skipped)
 
-    def _look(self) -> None:
-        self._tasks.spawn(self._fetch_passed(), f"fetch schemas of {self._name} again")
+    def _retry_skipped(self) -> None:
+        self._tasks.spawn(self._fetch_skipped(), f"fetch schemas of {self._name} again")
 
-    async def _fetch_passed(self) -> None:
-        for version in list(self._passed):
+    async def _fetch_skipped(self) -> None:
+        for version in list(self._skipped):
             if await self._ask(version):
-                self._passed.pop(version, None)
-        again = bool(self._passed) and not self._closed
-        self._timer = self._clock.call_later(PASSED_AGAIN_MS, self._look) if again else None
+                self._skipped.pop(version, None)
+        again = bool(self._skipped) and not self._closed
+        self._timer = self._clock.call_later(SKIPPED_RETRY_MS, self._retry_skipped) if again else None
 
     def _learned(self) -> None:
         self._learning = False

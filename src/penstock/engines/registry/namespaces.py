@@ -18,7 +18,7 @@ TENANT: Final = "tenant"
 
 ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
 # What holds for a namespace whose document was never read: superusers alone may use it, and all messages are kept.
-_UNREAD: Final = NamespacePolicies(
+_UNREADABLE: Final = NamespacePolicies(
     retention=Retention(), message_ttl_s=0, size_quota=Quota(), age_quota=Quota(), compaction_threshold=0
 )
 
@@ -73,7 +73,7 @@ class Namespaces:
             before = self._policies.get(name)
             # Until it is read: permissions that it may have revoked are not kept, nor is anything deleted for want of policies.
             self._policies[name] = (
-                _UNREAD
+                _UNREADABLE
                 if before is None
                 else msgspec.structs.replace(before, permissions={}, topic_permissions={})
             )

@@ -26,7 +26,7 @@ WAITING_MAX: Final = 10_000  # messages; further ones are delivered again instea
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries that are held for them, likewise
 
 
-class DeadPart(msgspec.Struct):
+class EntryDeadLetters(msgspec.Struct):
     """Dead messages of one entry.
 
     `load` returns the entry; raises MESSAGE_NOT_FOUND if it was deleted. `bury` publishes the message of an index and
@@ -37,12 +37,12 @@ class DeadPart(msgspec.Struct):
     indexes: deque[int]
     load: Callable[[], Awaitable[Entry]]
     bury: Callable[[Entry, int], Awaitable[None]]
-    again: Callable[["DeadPart", int], None]
+    again: Callable[["EntryDeadLetters", int], None]
     bytes: int = 0  # that are held in memory for it
-    waits: int = 0  # messages that are counted as waiting
+    waiting: int = 0  # messages that are counted as waiting
 
 
-class DeadLetterFigures:
+class DeadLetterStats:
     """What became of a subscription's dead letters, over all its consumers in this process."""
 
     def __init__(self) -> None:
@@ -52,23 +52,23 @@ class DeadLetterFigures:
 
 
 class DeadLetterQueue:
-    """`figures` are those of its subscription, which may have several queues; `subject` names it."""
+    """`stats` are those of its subscription, which may have several queues; `subject` names it."""
 
     def __init__(
-        self, figures: DeadLetterFigures, subject: str, failures: Failures, clock: Clock, tasks: Tasks
+        self, stats: DeadLetterStats, subject: str, failures: Failures, clock: Clock, tasks: Tasks
     ) -> None:
-        self._figures = figures
+        self._stats = stats
         self._subject = subject
         self._failures = failures
         self._clock = clock
         self._tasks = tasks
-        self._parts: deque[DeadPart] = deque()  # that failed
+        self._parts: deque[EntryDeadLetters] = deque()  # that failed
         self._bytes = 0
         self._delay_ms = RETRY_MS
         self._timer: Timer | None = None
         self._epoch = 0  # what was begun in an earlier one is not gone on with
 
-    def add(self, part: DeadPart) -> None:
+    def add(self, part: EntryDeadLetters) -> None:
         """Publish messages that are dead now."""
         self._tasks.spawn(self._first(part, self._epoch), f"dead letters of {self._subject}")
 
@@ -76,31 +76,31 @@ class DeadLetterQueue:
         """The cursor moved, or the subscription ends: none of them is dead any longer."""
         self._epoch += 1
         for part in self._parts:
-            self._figures.waiting -= part.waits
+            self._stats.waiting -= part.waiting
         self._parts.clear()
         self._bytes = 0
         self._delay_ms = RETRY_MS
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._figures.waiting:
-            self._figures.error = None
+        if not self._stats.waiting:
+            self._stats.error = None
             self._failures.dropped(FailureKind.DEAD_LETTER, self._subject)
 
-    async def _first(self, part: DeadPart, epoch: int) -> None:
+    async def _first(self, part: EntryDeadLetters, epoch: int) -> None:
         await self._send(part)
         if part.indexes and epoch == self._epoch:
             self._keep(part)
 
-    def _keep(self, part: DeadPart) -> None:
+    def _keep(self, part: EntryDeadLetters) -> None:
         """Have a part tried again later."""
         left = len(part.indexes)
-        full = self._figures.waiting + left > WAITING_MAX or self._bytes + part.bytes > WAITING_BYTES_MAX
+        full = self._stats.waiting + left > WAITING_MAX or self._bytes + part.bytes > WAITING_BYTES_MAX
         if full and self._parts:
             part.again(part, self._delay_ms)
             return
-        part.waits = left
-        self._figures.waiting += left
+        part.waiting = left
+        self._stats.waiting += left
         self._bytes += part.bytes
         self._parts.append(part)
         if self._timer is None:
@@ -110,18 +110,18 @@ class DeadLetterQueue:
         self._tasks.spawn(self._retry(self._epoch), f"dead letters of {self._subject}, again")
 
     async def _retry(self, epoch: int) -> None:
-        """Try what waits, in turn: a round that ends early goes on where it ended."""
+        """Publish the waiting parts again, in turn. A round that ends early continues with the next part later."""
         failed = 0
         for _ in range(len(self._parts)):
             part = self._parts.popleft()
-            before = part.waits
+            before = part.waiting
             self._bytes -= part.bytes
             failed = await self._send(part, failed)
             if epoch != self._epoch:  # `forget` saw those of the queue
-                self._figures.waiting -= before
+                self._stats.waiting -= before
                 return
-            self._figures.waiting -= before - len(part.indexes)
-            part.waits = len(part.indexes)
+            self._stats.waiting -= before - len(part.indexes)
+            part.waiting = len(part.indexes)
             if part.indexes:
                 self._bytes += part.bytes
                 self._parts.append(part)
@@ -133,11 +133,11 @@ class DeadLetterQueue:
             self._timer = self._clock.call_later(self._delay_ms, self._due)
             return
         self._delay_ms = RETRY_MS
-        if not self._figures.waiting:
-            self._figures.error = None
+        if not self._stats.waiting:
+            self._stats.error = None
             self._failures.recovered(FailureKind.DEAD_LETTER, self._subject)
 
-    async def _send(self, part: DeadPart, failed: int = 0) -> int:
+    async def _send(self, part: EntryDeadLetters, failed: int = 0) -> int:
         """Try each message of a part, until too many fail in a row; those that fail stay in it, the last to be tried
         next time. `failed`: attempts that failed just before; returns their number now."""
         epoch = self._epoch
@@ -167,7 +167,7 @@ class DeadLetterQueue:
 
     def _fail(self, error: Exception, epoch: int) -> None:
         message = error.message if isinstance(error, PenstockError) else repr(error)
-        self._figures.failed += 1
+        self._stats.failed += 1
         if epoch == self._epoch:
-            self._figures.error = message
+            self._stats.error = message
             self._failures.failed(FailureKind.DEAD_LETTER, self._subject, message)

@@ -9,7 +9,7 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 
-from .versions import Withheld
+from .versions import UnknownVersion
 
 # What decoding bytes and parsing names raise, also for a version of a document that is not known here.
 UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError, PenstockError)
@@ -32,7 +32,7 @@ class DocumentReader:
         try:
             learn(key, document)
         except UNREADABLE as error:
-            why = document.error if isinstance(document, Withheld) else error
+            why = document.error if isinstance(document, UnknownVersion) else error
             message = why.message if isinstance(why, PenstockError) else f"{why}"
             self._failures.failed(FailureKind.DOCUMENT, subject, message or type(error).__name__)
             return False

@@ -6,14 +6,14 @@ from penstock.broker.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 
 
-def not_alone() -> PenstockError:
+def other_consumers_error() -> PenstockError:
     """The error of a consumer that is not the only one, in Pulsar's words."""
     return PenstockError(
         ErrorKind.SUBSCRIPTION_SHARED, "Unconnected or shared consumer attempting to unsubscribe"
     )
 
 
-def check_alone(attached: Iterable[Subscription]) -> None:
+def check_sole_consumer(attached: Iterable[Subscription]) -> None:
     """Raise SUBSCRIPTION_SHARED if one of a consumer's subscriptions has other consumers in this process."""
     if any(len(one.consumers) > 1 for one in attached):
-        raise not_alone()
+        raise other_consumers_error()

@@ -5,7 +5,7 @@ from typing import Self
 from penstock.model.errors import PenstockError
 
 
-class Withheld(bytes):
+class UnknownVersion(bytes):
     """Stands for what is stored: no bytes, so that nothing decodes or shows what it does not understand."""
 
     error: PenstockError

@@ -47,7 +47,7 @@ class DelayedMessages:
         self._parts: dict[
             int, int
         ] = {}  # the waiting messages of held entries, by offset, if not all of them wait
-        self._later: dict[int, int] = {}  # bits of the messages that are not held, by chunk of offsets
+        self._deferred: dict[int, int] = {}  # bits of the messages that are not held, by chunk of offsets
         self._earliest: dict[int, int] = {}  # a time by chunk; none of its messages is due before it
         self._limit = NEVER  # messages due from this time on are not held
         self._loading = False
@@ -74,33 +74,33 @@ class DelayedMessages:
                 continue
             some = list(run)
             first = some[0].offset
-            self._put_off(min([entry.deliver_at for entry in some]), first, (1 << some[-1].end - first) - 1)
+            self._defer(min([entry.deliver_at for entry in some]), first, (1 << some[-1].end - first) - 1)
         self._arm()
 
     def _keep(self, entry: Entry, mask: int) -> None:
         if entry.deliver_at >= self._limit:
-            self._put_off(entry.deliver_at, entry.offset, mask)
+            self._defer(entry.deliver_at, entry.offset, mask)
             return
         if mask != (1 << entry.count) - 1:
             self._parts[entry.offset] = mask
         heapq.heappush(self._held, _packed(entry.deliver_at, entry.entry_id, entry.offset, entry.count))
         if len(self._held) > HELD_MAX:
-            self._hold_fewer()
+            self._shrink_heap()
 
-    def _hold_fewer(self) -> None:
+    def _shrink_heap(self) -> None:
         """Hold three quarters of the entries, those due first; keep the others as bits."""
         self._held.sort()
         kept = HELD_MAX * 3 // 4
         for packed in self._held[kept:]:
             due, part = self._unpacked(packed)
-            self._put_off(due, part.offset, part.mask)
+            self._defer(due, part.offset, part.mask)
         self._limit = self._held[kept] >> _DUE
         del self._held[kept:]
 
-    def _put_off(self, due: int, offset: int, mask: int) -> None:
+    def _defer(self, due: int, offset: int, mask: int) -> None:
         while mask:
             number, at = divmod(offset, CHUNK)
-            self._later[number] = self._later.get(number, 0) | (mask << at) & _FULL
+            self._deferred[number] = self._deferred.get(number, 0) | (mask << at) & _FULL
             self._earliest[number] = min(due, self._earliest.get(number, NEVER))
             mask >>= CHUNK - at
             offset += CHUNK - at
@@ -113,7 +113,7 @@ class DelayedMessages:
     def _arm(self) -> None:
         """Have `due` called when the next message is due, unless that is now: then `ready` says so."""
         next_at = self._held[0] >> _DUE if self._held else NEVER
-        if self._lacks(0):
+        if self._needs_loading(0):
             next_at = 0
         if self._timer is not None and next_at == self._timer_at:
             return
@@ -122,11 +122,13 @@ class DelayedMessages:
         self.ready = wait <= 0
         if next_at < NEVER and wait > 0:
             self._timer_at = next_at
-            self._timer = self._topic.clock.call_later(min(wait, TIMER_MAX_MS), self._ring)
+            self._timer = self._topic.clock.call_later(min(wait, TIMER_MAX_MS), self._timer_fired)
 
-    def _lacks(self, held_min: int) -> bool:
+    def _needs_loading(self, held_min: int) -> bool:
         """Whether more are to be held."""
-        return bool(self._later) and not self._loading and (self._incomplete or len(self._held) <= held_min)
+        return (
+            bool(self._deferred) and not self._loading and (self._incomplete or len(self._held) <= held_min)
+        )
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -134,7 +136,7 @@ class DelayedMessages:
             self._timer = None
         self._timer_at = NEVER
 
-    def _ring(self) -> None:
+    def _timer_fired(self) -> None:
         self._disarm()
         self._arm()
         if self.ready:
@@ -152,7 +154,7 @@ class DelayedMessages:
             part.mask &= ~self._cursor.mask(part.offset, part.count)
             if part.mask:
                 found.append(part)
-        if self._lacks(HELD_MAX // 4):
+        if self._needs_loading(HELD_MAX // 4):
             self._loading = True
             self._tasks.spawn(self._load(self._epoch, budget), f"delayed messages of {self._topic.name}")
         self._arm()
@@ -162,12 +164,12 @@ class DelayedMessages:
         """Read chunks again, those due first, until the entries due before all others are held."""
         reserved = self._topic.read_bytes_max
         if budget is not None and not budget.reserve(reserved):
-            budget.call_when_room(lambda: self._again(epoch))
+            budget.call_when_room(lambda: self._loaded(epoch))
             return
         self._limit, self._incomplete = NEVER, True
         try:
-            for number in sorted(self._later, key=lambda number: (self._earliest[number], number)):
-                if number not in self._later:
+            for number in sorted(self._deferred, key=lambda number: (self._earliest[number], number)):
+                if number not in self._deferred:
                     continue
                 if self._earliest[number] >= self._limit:
                     break
@@ -176,20 +178,20 @@ class DelayedMessages:
                     return
             self._incomplete = False
         except PenstockError:
-            self._topic.clock.call_later(RETRY_MS, lambda: self._again(epoch))
+            self._topic.clock.call_later(RETRY_MS, lambda: self._loaded(epoch))
             return
         finally:
             if budget is not None:
                 budget.send(-reserved)
-        self._again(epoch)
+        self._loaded(epoch)
 
-    def _again(self, epoch: int) -> None:
+    def _loaded(self, epoch: int) -> None:
         """Loading ended. The next release begins it again if few entries are held."""
         if epoch == self._epoch:
             self._loading = False
-            self._look()
+            self._check_due()
 
-    def _look(self) -> None:
+    def _check_due(self) -> None:
         self._arm()
         if self.ready:
             self._due()
@@ -198,11 +200,11 @@ class DelayedMessages:
         at, end = number * CHUNK, (number + 1) * CHUNK
         was, self._earliest[number] = self._earliest[number], NEVER
         try:
-            while at < end and (bits := self._later.get(number, 0) >> at % CHUNK):
+            while at < end and (bits := self._deferred.get(number, 0) >> at % CHUNK):
                 at += (bits & -bits).bit_length() - 1
                 at = await self._load_some(at, epoch)
         except BaseException:
-            if epoch == self._epoch and number in self._later:
+            if epoch == self._epoch and number in self._deferred:
                 self._earliest[number] = min(was, self._earliest.get(number, NEVER))
             raise
 
@@ -215,39 +217,39 @@ class DelayedMessages:
             return NEVER
         following = entries[0].offset if entries else self._topic.gap_end(at)
         if following > at:
-            self.messages -= self._take(
+            self.messages -= self._take_bits(
                 at, following - at
             ).bit_count()  # retention or compaction deleted them
         elif not entries:
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic.name} has no offset {at} now")
         for entry in entries:
             following = entry.end
-            if waiting := self._take(entry.offset, entry.count):
+            if waiting := self._take_bits(entry.offset, entry.count):
                 mask = waiting & ~self._cursor.mask(entry.offset, entry.count)
                 self.messages -= (waiting & ~mask).bit_count()
                 if mask:
                     self._keep(entry, mask)
-        self._look()
+        self._check_due()
         return following
 
-    def _take(self, offset: int, count: int) -> int:
+    def _take_bits(self, offset: int, count: int) -> int:
         """Remove the bits of `count` messages from `offset` on; returns those there were."""
         found, done = 0, 0
         while done < count:
             number, at = divmod(offset + done, CHUNK)
             size = min(CHUNK - at, count - done)
-            bits = self._later.get(number, 0)
+            bits = self._deferred.get(number, 0)
             if taken := bits >> at & (1 << size) - 1:
                 found |= taken << done
-                self._set(number, bits ^ taken << at)
+                self._set_bits(number, bits ^ taken << at)
             done += size
         return found
 
-    def _set(self, number: int, bits: int) -> None:
+    def _set_bits(self, number: int, bits: int) -> None:
         if bits:
-            self._later[number] = bits
+            self._deferred[number] = bits
         else:
-            del self._later[number], self._earliest[number]
+            del self._deferred[number], self._earliest[number]
 
     # -- no longer
 
@@ -263,11 +265,11 @@ class DelayedMessages:
             else:
                 self._held.append(packed)
         heapq.heapify(self._held)
-        for number in [number for number in self._later if number * CHUNK < end]:
-            bits = self._later[number]
+        for number in [number for number in self._deferred if number * CHUNK < end]:
+            bits = self._deferred[number]
             kept = bits >> (end - number * CHUNK) << (end - number * CHUNK)
             self.messages -= (bits ^ kept).bit_count()
-            self._set(number, kept)
+            self._set_bits(number, kept)
         self._arm()
 
     def clear(self) -> None:
@@ -276,7 +278,7 @@ class DelayedMessages:
         self._disarm()
         self._held.clear()
         self._parts.clear()
-        self._later.clear()
+        self._deferred.clear()
         self._earliest.clear()
         self._limit = NEVER
         self._loading = self._incomplete = self.ready = False

@@ -38,7 +38,7 @@ class Operation(NamedTuple):
     rights: dict[str, Right]
 
 
-class Asked(NamedTuple):
+class MatchedOperation(NamedTuple):
     """What a request is about: the right it needs, and the names in its path, decoded as Pulsar does."""
 
     right: Right
@@ -207,27 +207,29 @@ def _operations() -> dict[str, Operation]:
 OPERATIONS: Final = _operations()
 _ROUTER: Final = Router(OPERATIONS, PARTICULAR)
 _NAME: Final = re.compile(r"{(\w+)}")
-_NOTHING: Final = Asked(Right.SUPER, {}, {})
+_UNLISTED: Final = MatchedOperation(Right.SUPER, {}, {})
 
 
-def asked(method: str, raw: Sequence[str]) -> Asked:
+def match_operation(method: str, raw: Sequence[str]) -> MatchedOperation:
     """What a method and the segments of a path, as they were sent, ask for. Where several templates fit, the strictest
     right counts, and Pulsar's choice (the one with the most literal text) says which names are meant."""
     method = "GET" if method == "HEAD" else method
     decoded = [unquote(segment) for segment in raw]
     fitting = [OPERATIONS[path] for path, _ in _ROUTER.all(decoded)]
     if not fitting:
-        return _NOTHING
+        return _UNLISTED
     fitting = [one for one in fitting if method in one.rights] or fitting
     best = max(fitting, key=lambda one: len(_NAME.sub("", one.path)))
     order = list(Right)
     right = max((one.rights.get(method, Right.SUPER) for one in fitting), key=order.index)
     parts = best.path.split("/")[1:]
     places = {part[1:-1]: place for place, part in enumerate(parts) if part.startswith("{")}
-    return Asked(right, {name: _meant(name, raw[place]) for name, place in places.items()}, places)
+    return MatchedOperation(
+        right, {name: _decoded_name(name, raw[place]) for name, place in places.items()}, places
+    )
 
 
-def _meant(name: str, raw: str) -> str:
+def _decoded_name(name: str, raw: str) -> str:
     """The name that Pulsar reads from a segment."""
     if name in TWICE:
         return unquote(unquote(raw).replace("+", " "))

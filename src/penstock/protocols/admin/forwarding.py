@@ -21,7 +21,7 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.failure import fail
 from penstock.protocols.http.paths import raw_path
 
-from .cluster_operations import LOCAL, TOPICS, TWICE, Asked, Right, asked
+from .cluster_operations import LOCAL, TOPICS, TWICE, MatchedOperation, Right, match_operation
 from .error_pages import kind_of, reason_in
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
@@ -35,11 +35,11 @@ _PARAMETERS_MAX: Final = 100
 _SHOWN_MAX: Final = 200  # characters of a path in an error
 
 
-class Requested(NamedTuple):
-    """A request that was checked: what is sent, and what it is about."""
+class CheckedRequest(NamedTuple):
+    """A request that was checked: what is sent, and what it is matched."""
 
     target: Target
-    asked: Asked
+    operation: MatchedOperation
     query: list[tuple[str, str]]
 
 
@@ -62,7 +62,7 @@ def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpo
 async def _forward(context: ServerContext, cluster: Cluster, exchange: Exchange) -> None:
     scope = exchange.scope
     caller = await Caller.admit(context, exchange.authorization, scope)
-    request = requested(exchange.method, raw_path(scope), scope["query_string"])
+    request = check_request(exchange.method, raw_path(scope), scope["query_string"])
     await _check(context, caller, exchange.method, request)
     body = await exchange.body(context.limits.max_request_bytes)
     answer = await cluster.request(
@@ -74,7 +74,7 @@ async def _forward(context: ServerContext, cluster: Cluster, exchange: Exchange)
     await exchange.whole(answer.status, headers, None if answer.status == 204 else content)
 
 
-def requested(method: str, path: bytes, query: bytes) -> Requested:
+def check_request(method: str, path: bytes, query: bytes) -> CheckedRequest:
     """What a request line asks for; raises BAD_PARAMETER for a path or query that could be read in two ways."""
     try:
         text = path.decode("ascii")
@@ -89,17 +89,17 @@ def requested(method: str, path: bytes, query: bytes) -> Requested:
     if not text.startswith("/"):
         raise _bad("the path does not begin with a slash")
     raw = text[1:].split("/")
-    about = asked(method, raw)
-    local = {place for name, place in about.places.items() if name in LOCAL}
+    matched = match_operation(method, raw)
+    local = {place for name, place in matched.places.items() if name in LOCAL}
     segments = [_checked(segment, local=place in local) for place, segment in enumerate(raw)]
-    for name, place in about.places.items():
+    for name, place in matched.places.items():
         if name in LOCAL:
-            meant = about.names[name]
+            meant = matched.names[name]
             if problem := problem_of(meant) or _separator(meant):
                 raise _bad(problem)
             segments[place] = encoded_once(meant) if name in TWICE else meant
     # A token is the caller's to this server: brokers would write it to their logs.
-    return Requested(Target.of(*segments), about, [one for one in pairs if one[0].lower() != "token"])
+    return CheckedRequest(Target.of(*segments), matched, [one for one in pairs if one[0].lower() != "token"])
 
 
 def _checked(raw: str, *, local: bool) -> str:
@@ -125,13 +125,13 @@ def _separator(segment: str) -> str:
     return "" if found is None else f"the path has {found!r} in a segment: {segment[:_SHOWN_MAX]!r}"
 
 
-async def _check(context: ServerContext, caller: Caller, method: str, request: Requested) -> None:
+async def _check(context: ServerContext, caller: Caller, method: str, request: CheckedRequest) -> None:
     """Raise FORBIDDEN unless the caller may ask for what is at a target; METHOD_NOT_ALLOWED, INVALID_NAME."""
     if request.target.segments[0] == "lookup" and method not in _READING:
         raise not_allowed(method, _READING)
     if caller.is_super:
         return
-    right, names = request.asked.right, request.asked.names
+    right, names = request.operation.right, request.operation.names
     if right is Right.SUPER:
         caller.may_administer()
         return

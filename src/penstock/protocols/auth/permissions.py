@@ -102,7 +102,7 @@ class Permissions:
             return True
         return _grants(self._in(role, namespace), action)
 
-    def may_use(self, role: str, subscription: str, namespace: NamespaceName) -> bool:
+    def may_use_subscription(self, role: str, subscription: str, namespace: NamespaceName) -> bool:
         """Whether a role that may consume may do so by a subscription of that name. A cluster's namespaces may leave some
         to a few roles, or each role those that begin with its own name; the tenant's administrators may use all."""
         policies = self._namespaces.find(namespace)

@@ -46,7 +46,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0  # 0: it names none
 
 
-class _Named(msgspec.Struct):
+class _Versioned(msgspec.Struct):
     """What every version of a record has."""
 
     version: int | str | None = None
@@ -60,7 +60,7 @@ class Checkpoints:
         self._journal = journal
         self._log = log  # its name
         self._newer: PenstockError | None = None  # why nothing counts any more
-        self._versions = msgspec.json.Decoder(_Named)
+        self._versions = msgspec.json.Decoder(_Versioned)
         self._decoder = msgspec.json.Decoder(Checkpoint)
 
     async def read_on(self) -> Sequence[Checkpoint]:

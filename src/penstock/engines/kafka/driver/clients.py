@@ -26,12 +26,12 @@ from .threads import in_thread
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Heard = Callable[[KafkaError], None]
+ErrorCallback = Callable[[KafkaError], None]
 
 POLL_S: Final = 0.5  # between two polls of clients that no thread polls
-LOOK_S: Final = 1.0  # between two looks at files
+FILES_CHECK_S: Final = 1.0  # between two looks at files
 # No broker answered, whatever the reason.
-UNREACHED: Final = frozenset(
+UNREACHABLE: Final = frozenset(
     (
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -41,7 +41,7 @@ UNREACHED: Final = frozenset(
         KafkaError._WAIT_COORD,
     )
 )
-WAIT_S: Final = 1.0  # between two looks at whether a call that waits should be given up
+REFUSAL_CHECK_S: Final = 1.0  # between two looks at whether a call that waits should be given up
 REFUSED_S: Final = 3.0  # that credentials are refused before a call that waits is given up
 
 
@@ -67,30 +67,32 @@ class Clients:
         self.credentials = Credentials(settings)
         self.errors = ClientErrors()
         self.generation = 0
-        self.renewed: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
+        self.on_renewal: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
         self._lock = RLock()  # what is polled may have a client made
         self._alive: WeakSet[Client] = WeakSet()
         self._polled: WeakSet[Client] = WeakSet()
 
-    # -- making them. `kind` is a name for logs and metrics; `heard` is also called with each error, by the thread that polls.
+    # -- making them. `kind` is a name for logs and metrics; `on_error` is also called with each error, by the thread that polls.
 
     def producer(self, kind: str, own: Mapping[str, Any]) -> Producer:
         """A producer; raises UNAVAILABLE if the credentials cannot be read, as for the others."""
         return self._make(_Producer, self._properties(kind, own))
 
-    def consumer(self, kind: str, own: Mapping[str, Any], heard: Heard | None = None) -> Consumer:
+    def consumer(self, kind: str, own: Mapping[str, Any], on_error: ErrorCallback | None = None) -> Consumer:
         """A consumer; `own` names its group."""
-        return self._make(_Consumer, self._properties(kind, own, heard))
+        return self._make(_Consumer, self._properties(kind, own, on_error))
 
-    def admin(self, kind: str, heard: Heard | None = None) -> AdminClient:
+    def admin(self, kind: str, on_error: ErrorCallback | None = None) -> AdminClient:
         """A client for administration; it is polled here."""
-        return self.poll_too(self._make(_Admin, self._properties(kind, {}, heard)))
+        return self.poll_in_background(self._make(_Admin, self._properties(kind, {}, on_error)))
 
-    def _properties(self, kind: str, own: Mapping[str, Any], heard: Heard | None = None) -> dict[str, Any]:
+    def _properties(
+        self, kind: str, own: Mapping[str, Any], on_error: ErrorCallback | None = None
+    ) -> dict[str, Any]:
         def error_cb(error: KafkaError) -> None:
-            self.errors.heard(kind, error)
-            if heard is not None:
-                heard(error)
+            self.errors.report(kind, error)
+            if on_error is not None:
+                on_error(error)
 
         return {**self.credentials.properties(), **own, "error_cb": error_cb}
 
@@ -102,22 +104,22 @@ class Clients:
         with self._lock:
             self._alive.add(made)
         if properties.get("sasl.password", "") != self.credentials.password and self.credentials.username:
-            self._tell_password(made)  # it changed meanwhile
+            self._set_password(made)  # it changed meanwhile
         return made
 
-    def _tell_password(self, client: Any) -> None:
+    def _set_password(self, client: Any) -> None:
         try:
             client.set_sasl_credentials(self.credentials.username, self.credentials.password)
         except (KafkaException, RuntimeError):
             log.debug("a client was closed before it got the new password", exc_info=True)
 
-    def poll_too(self, client: Any) -> Any:
+    def poll_in_background(self, client: Any) -> Any:
         """Have a client polled on the loop that nothing else polls, so that it reports its errors."""
         with self._lock:
             self._polled.add(client)
         return client
 
-    def leave(self, client: Any) -> None:
+    def stop_polling(self, client: Any) -> None:
         """Poll a client no more; called before it is closed."""
         with self._lock:
             self._polled.discard(client)
@@ -126,16 +128,16 @@ class Clients:
 
     async def watch(self) -> None:
         """Poll clients, and look for other credentials; ends when cancelled."""
-        looked_s, generation = monotonic(), self.generation
+        checked_s, generation = monotonic(), self.generation
         while True:
             await asyncio.sleep(POLL_S)
             self.poll()
-            if monotonic() - looked_s >= LOOK_S:
-                await in_thread(self.look)
-                looked_s = monotonic()
+            if monotonic() - checked_s >= FILES_CHECK_S:
+                await in_thread(self.refresh_credentials)
+                checked_s = monotonic()
             if generation != self.generation:
                 generation = self.generation
-                for renew in self.renewed:
+                for renew in self.on_renewal:
                     renew()
 
     def poll(self) -> None:
@@ -147,27 +149,27 @@ class Clients:
                 except Exception:  # of a callback: the others are polled, and the next time this one
                     log.exception("polling a client of Kafka failed")
 
-    def look(self) -> None:
+    def refresh_credentials(self) -> None:
         """Use the credentials that are there now; blocks."""
         if self.credentials.password_changed():
             with self._lock:
                 alive = list(self._alive)
             for client in alive:
-                self._tell_password(client)
+                self._set_password(client)
             log.info("Kafka is told the new password", extra={"clients": len(alive)})
         if self.credentials.certificates_changed():
             self.generation += 1
             log.info("Kafka's clients are made again with the new certificates")
 
-    async def unless_refused(self, waiting: "asyncio.Future[T]") -> T:
+    async def wait_unless_refused(self, waiting: "asyncio.Future[T]") -> T:
         """Wait for an answer of the cluster; raises UNAVAILABLE once the cluster refuses the credentials of this server."""
         waited_s = 0.0
         try:
             while True:
-                done, _ = await asyncio.wait((waiting,), timeout=WAIT_S)
+                done, _ = await asyncio.wait((waiting,), timeout=REFUSAL_CHECK_S)
                 if done:
                     return self._result(waiting)
-                waited_s += WAIT_S
+                waited_s += REFUSAL_CHECK_S
                 refusal = self.errors.refusal(REFUSED_S)
                 if refusal is not None and waited_s > REFUSED_S:
                     raise engine_error(refusal)
@@ -183,7 +185,7 @@ class Clients:
             return answer.result()
         except KafkaException as error:
             found = error_of(error)
-            if found is None or found.code() not in UNREACHED:
+            if found is None or found.code() not in UNREACHABLE:
                 raise
             raise engine_error(refusal) from None
         except PenstockError as error:

@@ -40,7 +40,7 @@ class ClientErrors:
         self._failing: dict[str, tuple[float, float]] = {}  # by kind: the first and the last error (s)
         self._refusal: tuple[KafkaError, float] | None = None
 
-    def heard(self, kind: str, error: KafkaError) -> None:
+    def report(self, kind: str, error: KafkaError) -> None:
         """A client of a kind (`producer`, `member`, …) reports an error."""
         refusal = error.code() in REFUSALS
         with self._lock:
@@ -64,7 +64,7 @@ class ClientErrors:
             extra={"client": kind, "error": error.name(), "reason": error.str(), "times": times},
         )
 
-    def works(self, *, authenticated: bool) -> None:
+    def recovered(self, *, authenticated: bool) -> None:
         """The cluster answers; `authenticated`: on a new connection, so that it takes this server."""
         with self._lock:
             now = self._now()

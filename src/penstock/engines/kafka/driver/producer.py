@@ -50,7 +50,7 @@ class RecordProducer:
     def __init__(self, clients: Clients, *, compression: str, message_bytes_max: int) -> None:
         self._clients = clients
         self._generation = clients.generation
-        clients.renewed.append(self._renew)
+        clients.on_renewal.append(self._renew)
         self._properties = {
             "acks": "all",
             "enable.idempotence": True,
@@ -167,7 +167,9 @@ class RecordProducer:
     def _client(self) -> Any:
         if self._made is None:
             self._generation = self._clients.generation
-            self._made = self._clients.poll_too(self._clients.producer("producer", self._properties))
+            self._made = self._clients.poll_in_background(
+                self._clients.producer("producer", self._properties)
+            )
         return self._made
 
     def _renew(self) -> None:

@@ -23,7 +23,7 @@ class Readers:
 
     def __init__(self, clients: Clients, executor: Executor) -> None:
         self._clients = clients
-        clients.renewed.append(self._renew)
+        clients.on_renewal.append(self._renew)
         self._executor = executor
         self._turns = asyncio.Semaphore(READERS_MAX)
         self._idle: list[Reader] = []  # that was used last is last

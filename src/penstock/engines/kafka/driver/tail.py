@@ -202,7 +202,7 @@ class TailReader:
                 if error.code() == KafkaError._PARTITION_EOF:
                     follower.reached(message.offset())
                 elif not mends(error):
-                    self._clients.errors.heard("tail", error)
+                    self._clients.errors.report("tail", error)
                     follower.lost()
 
     async def close(self) -> None:

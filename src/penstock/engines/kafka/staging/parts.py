@@ -20,7 +20,7 @@ from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
 from penstock.engines.shared.staged import StagedParts
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import PARTS
@@ -96,7 +96,7 @@ class Parts:
         self._fetcher = fetcher
         self._clock = clock
         self._batches: defaultdict[str, dict[int, Staged]] = defaultdict(dict)
-        self._newer: dict[str, Withheld] = {}  # rows of versions that are not known here
+        self._newer: dict[str, UnknownVersion] = {}  # rows of versions that are not known here
         self._table: CompactedTopic | None = None
         self._ends: deque[tuple[int, dict[At, int]]] = deque()  # where the partitions ended, by time
 
@@ -125,7 +125,7 @@ class Parts:
     def _changed(self, rows: list[Row]) -> None:
         again: set[tuple[str, int]] = set()
         for row, value in rows:
-            if isinstance(value, Withheld):
+            if isinstance(value, UnknownVersion):
                 if not self._newer:  # the others say the same
                     log.error("a staged part is not understood", extra={"reason": value.error.message})
                 self._newer[row] = value
@@ -161,10 +161,10 @@ class Parts:
 
     def check(self, writer: str, batch: int | None = None) -> None:
         """Raise NEWER_FORMAT where something is staged for a batch, or any of a writer, that is not understood here."""
-        for row, withheld in self._newer.items():
+        for row, unknown in self._newer.items():
             of, number = _batch_of(row)
             if of == writer and batch in (None, number):
-                raise withheld.new_error()
+                raise unknown.new_error()
 
     def batch(self, writer: str, batch: int) -> Staged:
         """What is staged for a batch. Raises NEWER_FORMAT."""

@@ -17,7 +17,7 @@ from penstock.broker.staging import Caller
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.record import At, NewRecord
 from penstock.engines.kafka.driver.transactions import Interrupted, Transaction, Transactions
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.engines.shared.writers import Claimed, KnownWriter
 from penstock.model.formats import COMMITS
 from penstock.model.stage import Commit, Targets, Writer
@@ -54,7 +54,7 @@ class Writers:
         self._random = Random()
         self._locks: Locks[str] = Locks()
         self._known: dict[str, KnownWriter] = {}
-        self._newer: dict[str, dict[str, Withheld]] = {}  # by writer: rows of unknown versions
+        self._newer: dict[str, dict[str, UnknownVersion]] = {}  # by writer: rows of unknown versions
         self._table: CompactedTopic | None = None
 
     async def start(self) -> None:
@@ -71,8 +71,8 @@ class Writers:
 
     def _changed(self, rows: list[Row]) -> None:
         for row, value in rows:
-            if isinstance(value, Withheld):
-                self._withhold(row, value)
+            if isinstance(value, UnknownVersion):
+                self._note_unknown(row, value)
                 continue
             name, targets = _keys.decode(row)
             newer = self._newer.get(name, {})
@@ -84,7 +84,7 @@ class Writers:
             else:
                 self._apply(name, targets, (_claims if targets is None else _commits).decode(value))
 
-    def _withhold(self, row: str, value: Withheld) -> None:
+    def _note_unknown(self, row: str, value: UnknownVersion) -> None:
         """A row is of a version that is not known here."""
         try:
             name, _ = _keys.decode(row)
@@ -123,8 +123,8 @@ class Writers:
 
     def check(self, name: str) -> None:
         """Raise NEWER_FORMAT for one of these."""
-        for withheld in self._newer.get(name, {}).values():
-            raise withheld.new_error()
+        for unknown in self._newer.get(name, {}).values():
+            raise unknown.new_error()
 
     def known(self, name: str) -> KnownWriter | None:
         """A writer; None where there is none."""
