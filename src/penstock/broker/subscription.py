@@ -61,15 +61,15 @@ class Cursor(Protocol):
 
 
 class DeadLetterStats(Protocol):
-    """What became of messages that were to move to the dead-letter topic, as far as this process moves them."""
+    """Statistics of the dead letters of a subscription that this process publishes."""
 
     @property
     def waiting(self) -> int:
-        """Messages that the dead-letter topic did not take: they are not acknowledged, and tried again."""
+        """Messages that the dead-letter topic refused: they stay unacknowledged, and are retried."""
 
     @property
     def failed(self) -> int:
-        """Attempts that failed, since the server's start."""
+        """Failed attempts since the server started."""
 
     @property
     def error(self) -> str | None:

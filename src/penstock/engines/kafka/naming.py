@@ -34,9 +34,9 @@ def ledger_of(topic_id: str, partition: int) -> int:
 class Naming:
     """Maps topics to Kafka's names and back.
 
-    `prefixes` are the configured ones, by `tenant/namespace`. `internal` has the server's own topics by the setting that
-    names each; clients cannot name them. Raises BAD_PARAMETER if two namespaces cannot be told apart or a client could name
-    an internal topic, and INVALID_NAME.
+    `prefixes` are the configured ones, by `tenant/namespace`. `internal` are the server's own topics by their settings;
+    clients cannot name them. Raises BAD_PARAMETER if two namespaces could share topics or a client could name an internal
+    topic, and INVALID_NAME.
     """
 
     def __init__(self, prefixes: Mapping[str, str], internal: Mapping[str, str] | None = None) -> None:
@@ -84,12 +84,12 @@ class Naming:
         return self._given.get(name, f"{name.tenant}.{name.namespace}.")
 
     def conflicts(self, names: Iterable[NamespaceName]) -> list[tuple[NamespaceName, NamespaceName]]:
-        """The pairs of namespaces whose topics cannot be told apart: one prefix equals or begins the other.
+        """The pairs of namespaces that could share topics: one prefix equals or begins the other.
 
-        A namespace without a prefix has the topics that no other namespace has, and conflicts with none.
+        A namespace without a prefix has the topics that belong to no other namespace, and conflicts with none.
         """
         found: list[tuple[NamespaceName, NamespaceName]] = []
-        open_: list[tuple[str, NamespaceName]] = []  # each begins the next one
+        open_: list[tuple[str, NamespaceName]] = []  # each prefix begins the next one
         for prefix, name in sorted((self.prefix(name), name) for name in set(names)):
             if not prefix:
                 continue
@@ -100,7 +100,7 @@ class Naming:
         return found
 
     def check_new(self, name: NamespaceName, others: Iterable[NamespaceName]) -> None:
-        """Raise BAD_PARAMETER if the topics of a new namespace could not be told from another's, or from internal ones."""
+        """Raise BAD_PARAMETER if a new namespace could share topics with another, or have an internal topic."""
         prefix = self.prefix(name)
         if not prefix:
             return

@@ -190,8 +190,8 @@ class Producer:
         return placed
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
-        """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's, whose partition
-        may be another one than this producer's (`ProducerOptions.repartitions_by_key`)."""
+        """As `broker.Publishing.publish_entries`. An entry of several messages has the id of the first one, whose partition may
+        differ from this producer's (`ProducerOptions.repartitions_by_key`)."""
         await self._room()
         try:
             if any(item.request is not None for item in items):

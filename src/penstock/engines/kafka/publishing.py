@@ -78,7 +78,7 @@ class Publishing:
                 versions.append(unknown.version)
 
     def key_partitions(self, log: KafkaTopic) -> "KeyPartitions":
-        """The partitions of records that a client of Pulsar's protocol sent to one partition of a topic."""
+        """Chooses partitions for records that a client of Pulsar's protocol sent to one partition of a topic."""
         return KeyPartitions(log, self._topics, self.partitioner)
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
@@ -138,9 +138,9 @@ class Publishing:
 
 
 class KeyPartitions:
-    """The partitions of the records of one call that came for `log`: with a key where Kafka's clients place it, else `log`.
+    """Chooses the partition of each record sent to `log`: by the record's key, as Kafka's clients do; without a key it is `log`.
 
-    Pulsar's clients choose partitions by hashes that no client of Kafka has. `logs` are the partitions so far, by number.
+    Pulsar's clients choose partitions by other hashes than Kafka's. For one call; `logs` are the partitions chosen so far.
     """
 
     def __init__(self, log: KafkaTopic, topics: KafkaTopics, partitioner: Partitioner) -> None:
@@ -254,7 +254,7 @@ class Posting:
 
 
 def _lacks_partition(outcomes: Sequence[int | PenstockError]) -> bool:
-    """Whether librdkafka does not know a partition, which was added a moment ago."""
+    """Whether all failed because librdkafka does not know the partition yet."""
     return all(
         isinstance(one, PenstockError) and one.kind is ErrorKind.PARTITION_NOT_FOUND for one in outcomes
     )

@@ -257,7 +257,7 @@ class KafkaSubscriptions:
         await self._delete_all(found)
 
     async def _elsewhere(self, found: Sequence[GroupSubscription]) -> bool:
-        """Whether other processes have consumers of subscriptions of one name."""
+        """Whether other processes have consumers of these subscriptions, which have one name."""
         group = self._hosting.groups.of(found[0].name)
         return bool(await group.others([source.at for source in found]))
 

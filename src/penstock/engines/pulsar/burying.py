@@ -18,8 +18,8 @@ Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]
 
 
 class Burying:
-    """`bury` publishes a message; `buried` is called with its entry once that is durable, `again` with messages that
-    are to be delivered again after some ms."""
+    """`bury` publishes a message; `buried` is called with its entry once it is durable, `again` with messages to
+    redeliver and the delay (ms)."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Burying:
 
         async def bury(entry: Entry, index: int) -> None:
             known = self._out.row(place)
-            if known is not None and known.left >> index & 1:  # else it was acknowledged meanwhile
+            if known is not None and known.left >> index & 1:  # else it was acknowledged
                 await self._bury(self._source, entry, index, letter, redeliveries)
             if epoch == self._epoch:
                 found = self._out.acknowledge_bits(place, 1 << index)

@@ -246,9 +246,9 @@ class Subscriber(Receiver, ABC):
             await asyncio.wait(self._leaving, timeout=timeout_s)
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription of each topic, which the cluster refuses while others consume it; then it is closed.
+        """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers.
 
-        Raises SUBSCRIPTION_SHARED, and goes on; if only some topics were refused, it ends.
+        Raises SUBSCRIPTION_SHARED and stays open, unless only some of the topics were refused: then it closes.
         """
         done = False
         try:

@@ -128,7 +128,7 @@ class Subscription:
         return found
 
     async def check_sole_consumer(self) -> None:
-        """Raise SUBSCRIPTION_SHARED if it has more than one consumer in the cluster, SUBSCRIPTION_NOT_FOUND."""
+        """Raise SUBSCRIPTION_SHARED if the subscription has more than one consumer in the cluster; SUBSCRIPTION_NOT_FOUND."""
         if len((await self._stats()).get("consumers") or ()) > 1:
             raise other_consumers_error()
 
@@ -230,7 +230,7 @@ class Subscription:
     async def delete(self, *, force: bool = True) -> None:
         """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND.
 
-        Unless `force` the cluster refuses it while it has consumers, of whichever process.
+        Without `force` the cluster refuses while the subscription has consumers, in any process.
         """
         for consumer in list(self.consumers):
             consumer.close(subscription_deleted(self.name))
@@ -288,7 +288,7 @@ class Subscription:
 
 
 def subscription_deleted(subscription: str) -> PenstockError:
-    """Why the consumers of a subscription end that was deleted."""
+    """The error of consumers whose subscription was deleted."""
     return PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription} was deleted")
 
 

@@ -116,7 +116,7 @@ class PulsarSubscriptions:
             await one.delete(force=force)
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
-        """The brokers decide. Of several partitions all are looked at first: a refusal is to change nothing."""
+        """The brokers decide. All partitions are checked first, so that a refusal changes nothing."""
         attached = cast(Consumer, consumer).attached
         check_sole_consumer(attached)
         if len(attached) > 1:

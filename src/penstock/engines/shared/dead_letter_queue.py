@@ -1,8 +1,8 @@
-"""Dead letters of one subscription on their way to their topic.
+"""Publishes the dead letters of one subscription, with retries.
 
-Each message is published by itself, at once. One that its topic does not take (terminated, beyond a quota, too large, a
-schema refused, no permission) waits, and is tried again from time to time; it holds up no other message. Messages that are
-durable in the dead-letter topic are never published again.
+Each message is published at once and by itself. A message that the dead-letter topic refuses (terminated, over quota, too
+large, schema, permission) waits and is retried with back-off; it holds up no other message. A message that is durable in the
+dead-letter topic is never published again.
 """
 
 from collections import deque
@@ -17,36 +17,34 @@ from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 
-RETRY_MS: Final = 1000  # from the first failure to the next attempt; it doubles with each that fails
+RETRY_MS: Final = 1000  # back-off after the first failure; it doubles with each failed round
 RETRY_MAX_MS: Final = 60_000
-FAILED_MAX: Final = (
-    20  # attempts of one round that may fail in a row: a topic that takes nothing is not asked for all
-)
-WAITING_MAX: Final = 10_000  # messages; further ones are delivered again instead
-WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries that are held for them, likewise
+FAILED_MAX: Final = 20  # failures in a row that end a round, so that a topic that refuses all costs little
+WAITING_MAX: Final = 10_000  # messages; further ones are redelivered instead
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries held for them; the same
 
 
 class EntryDeadLetters(msgspec.Struct):
-    """Dead messages of one entry.
+    """The dead letters of one entry.
 
     `load` returns the entry; raises MESSAGE_NOT_FOUND if it was deleted. `bury` publishes the message of an index and
-    acknowledges it; returns when it is durable, or was acknowledged already. `again` has the messages that are left
-    delivered again after some ms.
+    acknowledges it; returns when it is durable, or was acknowledged already. `again` redelivers the remaining messages
+    after some ms.
     """
 
     indexes: deque[int]
     load: Callable[[], Awaitable[Entry]]
     bury: Callable[[Entry, int], Awaitable[None]]
     again: Callable[["EntryDeadLetters", int], None]
-    bytes: int = 0  # that are held in memory for it
-    waiting: int = 0  # messages that are counted as waiting
+    bytes: int = 0  # held in memory for it
+    waiting: int = 0  # messages counted as waiting
 
 
 class DeadLetterStats:
-    """What became of a subscription's dead letters, over all its consumers in this process."""
+    """The dead letters of a subscription, over all its consumers in this process."""
 
     def __init__(self) -> None:
-        self.waiting = 0  # messages that their topic did not take, and that are tried again
+        self.waiting = 0  # messages that their topic refused, and that are retried
         self.failed = 0  # attempts that failed, since the start
         self.error: str | None = None  # why the last attempt failed, while messages wait
 
@@ -62,18 +60,18 @@ class DeadLetterQueue:
         self._failures = failures
         self._clock = clock
         self._tasks = tasks
-        self._parts: deque[EntryDeadLetters] = deque()  # that failed
+        self._parts: deque[EntryDeadLetters] = deque()  # with messages to retry
         self._bytes = 0
         self._delay_ms = RETRY_MS
         self._timer: Timer | None = None
-        self._epoch = 0  # what was begun in an earlier one is not gone on with
+        self._epoch = 0  # `forget` starts another; work of earlier ones is dropped
 
     def add(self, part: EntryDeadLetters) -> None:
-        """Publish messages that are dead now."""
+        """Publish dead letters, and retry those that fail."""
         self._tasks.spawn(self._first(part, self._epoch), f"dead letters of {self._subject}")
 
     def forget(self) -> None:
-        """The cursor moved, or the subscription ends: none of them is dead any longer."""
+        """Drop all: the cursor moved, or the subscription ends."""
         self._epoch += 1
         for part in self._parts:
             self._stats.waiting -= part.waiting
@@ -93,7 +91,7 @@ class DeadLetterQueue:
             self._keep(part)
 
     def _keep(self, part: EntryDeadLetters) -> None:
-        """Have a part tried again later."""
+        """Schedule a retry of a part."""
         left = len(part.indexes)
         full = self._stats.waiting + left > WAITING_MAX or self._bytes + part.bytes > WAITING_BYTES_MAX
         if full and self._parts:
@@ -117,7 +115,7 @@ class DeadLetterQueue:
             before = part.waiting
             self._bytes -= part.bytes
             failed = await self._send(part, failed)
-            if epoch != self._epoch:  # `forget` saw those of the queue
+            if epoch != self._epoch:  # `forget` has counted the parts in the queue
                 self._stats.waiting -= before
                 return
             self._stats.waiting -= before - len(part.indexes)
@@ -138,8 +136,8 @@ class DeadLetterQueue:
             self._failures.recovered(FailureKind.DEAD_LETTER, self._subject)
 
     async def _send(self, part: EntryDeadLetters, failed: int = 0) -> int:
-        """Try each message of a part, until too many fail in a row; those that fail stay in it, the last to be tried
-        next time. `failed`: attempts that failed just before; returns their number now."""
+        """Publish the messages of a part, until too many fail in a row; failed ones stay in it, at the end. `failed` counts
+        the failures in a row before; returns the count after."""
         epoch = self._epoch
         try:
             entry = await part.load()
@@ -153,7 +151,7 @@ class DeadLetterQueue:
             index = part.indexes.popleft()
             try:
                 await part.bury(entry, index)
-            except Exception as error:  # whatever it is, it ends no other message's way
+            except Exception as error:  # any error: the other messages are still published
                 part.indexes.append(index)
                 failed += 1
                 self._fail(error, epoch)

@@ -1,4 +1,4 @@
-"""Unsubscribing, as Pulsar has it: a consumer deletes its subscription only while it is the only one."""
+"""Unsubscribing as in Pulsar: a consumer may delete its subscription only if it is the only consumer."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 
 def other_consumers_error() -> PenstockError:
-    """The error of a consumer that is not the only one, in Pulsar's words."""
+    """The error for a consumer that is not the only one, in Pulsar's words."""
     return PenstockError(
         ErrorKind.SUBSCRIPTION_SHARED, "Unconnected or shared consumer attempting to unsubscribe"
     )

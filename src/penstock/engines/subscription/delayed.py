@@ -1,8 +1,8 @@
-"""Messages that wait for their delivery time: the times of those due first, and one bit of each other message.
+"""Delayed messages: the entries due first with their delivery times, and one bit for each further message.
 
-Up to `HELD_MAX` entries are held with their times, in a heap. Every other message is one bit, in chunks of offsets as
-in a cursor, and each chunk has its earliest time; the log has the others. When few entries are held, the log is read
-again, beginning with the chunk that is due first.
+Up to `HELD_MAX` entries are held in a heap by time. Every further message is one bit, in chunks of offsets as in a cursor;
+a chunk keeps its earliest time, and the log has the others. When few entries are held, chunks are read from the log again,
+those due first.
 """
 
 import asyncio
@@ -21,51 +21,50 @@ from .offsets import CHUNK, OffsetSet
 from .pending import Slice
 from .receiver import SubscribedLog
 
-HELD_MAX: Final = 50_000  # entries that are held by their times: 64 bytes each
+HELD_MAX: Final = 50_000  # entries held with their times: 64 bytes each
 RELEASE_MAX: Final = 1024  # entries released at a time
-READ_ENTRIES: Final = 500  # entries read again before others have their turn on the loop
-RETRY_MS: Final = 1000  # after the log could not be read
-TIMER_MAX_MS: Final = 60_000  # the wall clock may be set while a timer runs
+READ_ENTRIES: Final = 500  # entries read from the log before yielding to the loop
+RETRY_MS: Final = 1000  # after a failed read of the log
+TIMER_MAX_MS: Final = 60_000  # the wall clock may be changed while a timer runs
 NEVER: Final = 1 << 64  # later than any delivery time
 
 _FULL: Final = (1 << CHUNK) - 1
 
 
 class DelayedMessages:
-    """The delayed messages of one subscription. `due` is called when some may be released."""
+    """The delayed messages of one subscription. `due` is called when some may be due."""
 
     def __init__(
         self, topic: SubscribedLog, cursor: OffsetSet, tasks: Tasks, due: Callable[[], None]
     ) -> None:
-        self.messages = 0  # includes messages acknowledged before their time, until it comes
-        self.ready = False  # whether `release` has something to do
+        self.messages = 0  # includes messages acknowledged before they are due, until then
+        self.ready = False  # whether `release` has work
         self._topic = topic
         self._cursor = cursor
         self._tasks = tasks
         self._due = due
         self._held: list[int] = []  # a heap of `_packed`
-        self._parts: dict[
-            int, int
-        ] = {}  # the waiting messages of held entries, by offset, if not all of them wait
-        self._deferred: dict[int, int] = {}  # bits of the messages that are not held, by chunk of offsets
-        self._earliest: dict[int, int] = {}  # a time by chunk; none of its messages is due before it
+        # The waiting messages of held entries, by offset, if not all messages of the entry wait.
+        self._parts: dict[int, int] = {}
+        self._deferred: dict[int, int] = {}  # bits of messages that are not held, by chunk of offsets
+        self._earliest: dict[int, int] = {}  # by chunk: none of its messages is due before this time
         self._limit = NEVER  # messages due from this time on are not held
         self._loading = False
         self._incomplete = False  # whether a message that is not held may be due before one that is held
-        self._epoch = 0  # a seek makes what was before mean nothing
+        self._epoch = 0  # a seek starts another; work of earlier ones is dropped
         self._timer: Timer | None = None
         self._timer_at = NEVER
 
-    # -- waiting
+    # -- adding
 
     def add(self, entry: Entry, mask: int) -> None:
-        """Have the messages in `mask` of an entry wait until its delivery time."""
+        """Delay the messages in `mask` of an entry until its delivery time."""
         self.messages += mask.bit_count()
         self._keep(entry, mask)
         self._arm()
 
     def add_run(self, entries: Sequence[Entry]) -> None:
-        """The same for entries whose messages follow one another, and all wait."""
+        """Delay all messages of consecutive entries."""
         self.messages += entries[-1].end - entries[0].offset
         for late, run in groupby(entries, lambda entry: entry.deliver_at >= self._limit):
             if not late:
@@ -88,7 +87,7 @@ class DelayedMessages:
             self._shrink_heap()
 
     def _shrink_heap(self) -> None:
-        """Hold three quarters of the entries, those due first; keep the others as bits."""
+        """Keep the three quarters due first in the heap, and the others as bits."""
         self._held.sort()
         kept = HELD_MAX * 3 // 4
         for packed in self._held[kept:]:
@@ -111,7 +110,7 @@ class DelayedMessages:
         return packed >> _DUE, Slice(entry_id, offset, count, self._parts.pop(offset, mask))
 
     def _arm(self) -> None:
-        """Have `due` called when the next message is due, unless that is now: then `ready` says so."""
+        """Set the timer for the next due message; if one is due now, set `ready` instead."""
         next_at = self._held[0] >> _DUE if self._held else NEVER
         if self._needs_loading(0):
             next_at = 0
@@ -125,7 +124,7 @@ class DelayedMessages:
             self._timer = self._topic.clock.call_later(min(wait, TIMER_MAX_MS), self._timer_fired)
 
     def _needs_loading(self, held_min: int) -> bool:
-        """Whether more are to be held."""
+        """Whether the heap needs entries from the log."""
         return (
             bool(self._deferred) and not self._loading and (self._incomplete or len(self._held) <= held_min)
         )
@@ -138,14 +137,17 @@ class DelayedMessages:
 
     def _timer_fired(self) -> None:
         self._disarm()
+        self._check_due()
+
+    def _check_due(self) -> None:
         self._arm()
         if self.ready:
             self._due()
 
-    # -- due
+    # -- releasing
 
     def release(self, budget: Budget | None) -> list[Slice]:
-        """Take entries that are due, the earliest first; `budget` is where reading for others counts."""
+        """Take entries that are due, the earliest first. Reading the log again counts in `budget`."""
         found: list[Slice] = []
         held, now = self._held, self._topic.clock.now_ms()
         while held and len(found) < RELEASE_MAX and held[0] >> _DUE <= now:
@@ -161,7 +163,7 @@ class DelayedMessages:
         return found
 
     async def _load(self, epoch: int, budget: Budget | None) -> None:
-        """Read chunks again, those due first, until the entries due before all others are held."""
+        """Read chunks from the log, those due first, until the heap holds the entries due before all others."""
         reserved = self._topic.read_bytes_max
         if budget is not None and not budget.reserve(reserved):
             budget.call_when_room(lambda: self._loaded(epoch))
@@ -186,15 +188,10 @@ class DelayedMessages:
         self._loaded(epoch)
 
     def _loaded(self, epoch: int) -> None:
-        """Loading ended. The next release begins it again if few entries are held."""
+        """Loading ended; the next release starts it again if the heap needs entries."""
         if epoch == self._epoch:
             self._loading = False
             self._check_due()
-
-    def _check_due(self) -> None:
-        self._arm()
-        if self.ready:
-            self._due()
 
     async def _load_chunk(self, number: int, epoch: int) -> None:
         at, end = number * CHUNK, (number + 1) * CHUNK
@@ -212,14 +209,13 @@ class DelayedMessages:
         """Read entries from the offset `at` on; returns the offset after them."""
         entries = await self._topic.read_at(at, READ_ENTRIES)
         self._topic.has_read(sum([len(entry.data) for entry in entries]))
-        await asyncio.sleep(0)  # entries may have been in memory
+        await asyncio.sleep(0)  # yield: entries in memory are read without waiting
         if epoch != self._epoch:
             return NEVER
         following = entries[0].offset if entries else self._topic.gap_end(at)
         if following > at:
-            self.messages -= self._take_bits(
-                at, following - at
-            ).bit_count()  # retention or compaction deleted them
+            # Retention or compaction deleted them.
+            self.messages -= self._take_bits(at, following - at).bit_count()
         elif not entries:
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic.name} has no offset {at} now")
         for entry in entries:
@@ -233,7 +229,7 @@ class DelayedMessages:
         return following
 
     def _take_bits(self, offset: int, count: int) -> int:
-        """Remove the bits of `count` messages from `offset` on; returns those there were."""
+        """Clear the bits of `count` messages from `offset` on; returns the bits that were set."""
         found, done = 0, 0
         while done < count:
             number, at = divmod(offset + done, CHUNK)
@@ -251,10 +247,10 @@ class DelayedMessages:
         else:
             del self._deferred[number], self._earliest[number]
 
-    # -- no longer
+    # -- removing
 
     def drop_below(self, end: int) -> None:
-        """Forget messages below the offset `end`, which count as acknowledged."""
+        """Drop the messages below the offset `end`, which count as acknowledged."""
         if not self.messages:
             return
         held, self._held = self._held, []
@@ -273,7 +269,7 @@ class DelayedMessages:
         self._arm()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all messages."""
         self._epoch += 1
         self._disarm()
         self._held.clear()
@@ -285,7 +281,7 @@ class DelayedMessages:
         self.messages = 0
 
 
-# A held entry as one number, so that a list of them is a heap by time and then by place:
+# A held entry as one number, so that a heap orders entries by time, then by position:
 #
 #     due: 63 bits | entry id: 64 | offset: 64 | count: 32
 _OFFSET: Final = 32

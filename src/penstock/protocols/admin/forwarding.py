@@ -1,7 +1,7 @@
 """Administration and lookups of the cluster behind the server: requests are passed on to it, and its answers back.
 
-Whether the caller may ask is decided here, by `cluster_operations`; where the cluster is reached for callers, it decides
-again. What is sent is made of the segments that were checked: no text of a request becomes a path.
+`cluster_operations` decides whether the caller may send a request; if the cluster is reached for callers, it decides too. The
+forwarded path is built from the checked segments: no text of a request becomes a path.
 """
 
 import re
@@ -26,7 +26,7 @@ from .error_pages import kind_of, reason_in
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
-OWN: Final = "/admin/v2/proxy-stats"  # what the server says of itself
+OWN: Final = "/admin/v2/proxy-stats"  # the server's own statistics
 _READING: Final = ("GET", "HEAD")
 _MISSING: Final = (ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NOT_FOUND)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -36,7 +36,7 @@ _SHOWN_MAX: Final = 200  # characters of a path in an error
 
 
 class CheckedRequest(NamedTuple):
-    """A request that was checked: what is sent, and what it is matched."""
+    """A checked request: its target and query as forwarded, and its operation."""
 
     target: Target
     operation: MatchedOperation
@@ -75,7 +75,7 @@ async def _forward(context: ServerContext, cluster: Cluster, exchange: Exchange)
 
 
 def check_request(method: str, path: bytes, query: bytes) -> CheckedRequest:
-    """What a request line asks for; raises BAD_PARAMETER for a path or query that could be read in two ways."""
+    """Check a request line; raises BAD_PARAMETER for a path or query that is ambiguous."""
     try:
         text = path.decode("ascii")
         pairs = parse_qsl(
@@ -98,12 +98,12 @@ def check_request(method: str, path: bytes, query: bytes) -> CheckedRequest:
             if problem := problem_of(meant) or _separator(meant):
                 raise _bad(problem)
             segments[place] = encoded_once(meant) if name in TWICE else meant
-    # A token is the caller's to this server: brokers would write it to their logs.
+    # A token in the query is for this server only: brokers would write it to their logs.
     return CheckedRequest(Target.of(*segments), matched, [one for one in pairs if one[0].lower() != "token"])
 
 
 def _checked(raw: str, *, local: bool) -> str:
-    """A segment, decoded; raises BAD_PARAMETER."""
+    """Decode a segment; raises BAD_PARAMETER."""
     if _BROKEN_ESCAPE.search(raw):
         raise _bad(f"the path has a % without two hexadecimal digits: {raw[:_SHOWN_MAX]!r}")
     try:
@@ -120,13 +120,13 @@ def _checked(raw: str, *, local: bool) -> str:
 
 
 def _separator(segment: str) -> str:
-    """Why a segment could be taken for several; empty if it could not."""
+    """The error if a segment has a separator; empty if it has none."""
     found = next((one for one in ";\\" if one in segment), None)
     return "" if found is None else f"the path has {found!r} in a segment: {segment[:_SHOWN_MAX]!r}"
 
 
 async def _check(context: ServerContext, caller: Caller, method: str, request: CheckedRequest) -> None:
-    """Raise FORBIDDEN unless the caller may ask for what is at a target; METHOD_NOT_ALLOWED, INVALID_NAME."""
+    """Raise FORBIDDEN unless the caller has the right that the operation needs; METHOD_NOT_ALLOWED, INVALID_NAME."""
     if request.target.segments[0] == "lookup" and method not in _READING:
         raise not_allowed(method, _READING)
     if caller.is_super:
@@ -135,7 +135,7 @@ async def _check(context: ServerContext, caller: Caller, method: str, request: C
     if right is Right.SUPER:
         caller.may_administer()
         return
-    # A tenant is learned with any of its namespaces, also one that does not exist.
+    # Learning any namespace of a tenant, even a missing one, learns the tenant.
     namespace = NamespaceName.of(names["tenant"], names.get("namespace", "default"))
     if right is Right.TENANT:
         try:
@@ -155,7 +155,7 @@ async def _check(context: ServerContext, caller: Caller, method: str, request: C
 
 
 def _answered(answer: ClusterAnswer) -> tuple[list[Header], bytes]:
-    """The headers and the body of an answer; a refusal that is a page, or has no body, becomes JSON with its reason."""
+    """The headers and the body of an answer; an error that is an HTML page, or has no body, becomes JSON with its reason."""
     kind = next((value for name, value in answer.headers if name.lower() == b"content-type"), b"")
     if answer.status >= 400 and not kind.lower().startswith(b"application/json"):
         body = error_body(kind_of(answer.status), reason_in(answer.status, answer.body), Dialect.PULSAR)
@@ -165,7 +165,7 @@ def _answered(answer: ClusterAnswer) -> tuple[list[Header], bytes]:
 
 
 def _name(name: bytes) -> bytes:
-    """Those of Pulsar's messages keep their case, which Java's admin client looks at."""
+    """Names of message headers keep their case, which the Java admin client relies on."""
     return ExactName(name.decode("latin-1")).encode() if name.startswith(b"X-Pulsar-") else name
 
 

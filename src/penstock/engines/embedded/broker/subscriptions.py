@@ -39,7 +39,9 @@ class Subscriptions:
             try:
                 check_subscription(saved.subscription)
             except PenstockError as error:
-                log.warning("a subscription of %s is kept in the store and not served: %s", topic.name, error)
+                log.warning(
+                    "a subscription of %s stays in the store and is not served: %s", topic.name, error
+                )
                 continue
             cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])

@@ -61,7 +61,7 @@ class KafkaAdmin:
         # again by the client that knew it before it was restarted.
         self._renewed = renewed
         self._made: AdminClient | None = None
-        self._left: AdminClient | None = None  # the client before, which may have answers to give
+        self._left: AdminClient | None = None  # the previous client, which may still have answers outstanding
         self._committed = Offsets(clients, timeout_s, committed=True)
         self._written = Offsets(clients, timeout_s, committed=False)
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
@@ -98,7 +98,7 @@ class KafkaAdmin:
         try:
             found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
         except PenstockError:
-            self._clients.poll()  # has errors heard of
+            self._clients.poll()  # delivers pending errors
             if self._heard is not None:
                 raise engine_error(self._heard) from None
             raise

@@ -1,7 +1,7 @@
-"""librdkafka's clients of a process, made in one place: their credentials, what they report, and when they are made again.
+"""All librdkafka clients of a process: creates them, renews their credentials, and collects their errors.
 
-A password is given to clients that are there. librdkafka cannot be given certificates: `generation` rises, and each owner
-of a client makes another one when nothing of it is in the way.
+Existing clients get a new password. librdkafka cannot replace certificates: `generation` rises, and each owner of a client
+creates a new one as soon as the old one has nothing in flight.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 ErrorCallback = Callable[[KafkaError], None]
 
-POLL_S: Final = 0.5  # between two polls of clients that no thread polls
-FILES_CHECK_S: Final = 1.0  # between two looks at files
-# No broker answered, whatever the reason.
+POLL_S: Final = 0.5  # between polls of clients that no other thread polls
+FILES_CHECK_S: Final = 1.0  # between checks of the files
+# No broker answered, for whatever reason.
 UNREACHABLE: Final = frozenset(
     (
         KafkaError._TRANSPORT,
@@ -41,12 +41,12 @@ UNREACHABLE: Final = frozenset(
         KafkaError._WAIT_COORD,
     )
 )
-REFUSAL_CHECK_S: Final = 1.0  # between two looks at whether a call that waits should be given up
-REFUSED_S: Final = 3.0  # that credentials are refused before a call that waits is given up
+REFUSAL_CHECK_S: Final = 1.0  # between checks whether to give up a waiting call
+REFUSED_S: Final = 3.0  # how long credentials are refused before a waiting call is given up
 
 
 class _Producer(Producer):  # type: ignore[misc] # confluent_kafka has no types; so for the others
-    """Weak references need a class of Python's; so for the others."""
+    """A Python class, which weak references need; so for the others."""
 
 
 class _Consumer(Consumer):  # type: ignore[misc]
@@ -61,18 +61,18 @@ Client = _Producer | _Consumer | _Admin
 
 
 class Clients:
-    """Makes clients, on any thread. Raises BAD_PARAMETER for settings that cannot be used."""
+    """Creates clients, on any thread. Raises BAD_PARAMETER for settings that cannot be used."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.credentials = Credentials(settings)
         self.errors = ClientErrors()
         self.generation = 0
         self.on_renewal: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
-        self._lock = RLock()  # what is polled may have a client made
+        self._lock = RLock()  # reentrant: a polled callback may create a client
         self._alive: WeakSet[Client] = WeakSet()
         self._polled: WeakSet[Client] = WeakSet()
 
-    # -- making them. `kind` is a name for logs and metrics; `on_error` is also called with each error, by the thread that polls.
+    # -- creation. `kind` is a name for logs and metrics; `on_error` is called with each error, on the thread that polls.
 
     def producer(self, kind: str, own: Mapping[str, Any]) -> Producer:
         """A producer; raises UNAVAILABLE if the credentials cannot be read, as for the others."""
@@ -83,7 +83,7 @@ class Clients:
         return self._make(_Consumer, self._properties(kind, own, on_error))
 
     def admin(self, kind: str, on_error: ErrorCallback | None = None) -> AdminClient:
-        """A client for administration; it is polled here."""
+        """An admin client; it is polled here."""
         return self.poll_in_background(self._make(_Admin, self._properties(kind, {}, on_error)))
 
     def _properties(
@@ -99,12 +99,12 @@ class Clients:
     def _make(self, kind: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) -> Any:
         try:
             made = kind(properties)
-        except KafkaException as error:  # such as a file of certificates that cannot be read
+        except KafkaException as error:  # such as an unreadable certificate file
             raise engine_error(error) from None
         with self._lock:
             self._alive.add(made)
         if properties.get("sasl.password", "") != self.credentials.password and self.credentials.username:
-            self._set_password(made)  # it changed meanwhile
+            self._set_password(made)  # it changed during creation
         return made
 
     def _set_password(self, client: Any) -> None:
@@ -114,20 +114,20 @@ class Clients:
             log.debug("a client was closed before it got the new password", exc_info=True)
 
     def poll_in_background(self, client: Any) -> Any:
-        """Have a client polled on the loop that nothing else polls, so that it reports its errors."""
+        """Poll a client on the loop that nothing else polls, so that it reports its errors."""
         with self._lock:
             self._polled.add(client)
         return client
 
     def stop_polling(self, client: Any) -> None:
-        """Poll a client no more; called before it is closed."""
+        """Stop polling a client; call it before the client is closed."""
         with self._lock:
             self._polled.discard(client)
 
-    # -- while they are used
+    # -- use
 
     async def watch(self) -> None:
-        """Poll clients, and look for other credentials; ends when cancelled."""
+        """Poll clients, and check the files of credentials; runs until cancelled."""
         checked_s, generation = monotonic(), self.generation
         while True:
             await asyncio.sleep(POLL_S)
@@ -141,25 +141,25 @@ class Clients:
                     renew()
 
     def poll(self) -> None:
-        """Have errors reported; on the loop."""
-        with self._lock:  # no client is closed meanwhile
+        """Poll clients, so that they report errors; on the loop."""
+        with self._lock:  # no client is closed during this
             for client in list(self._polled):
                 try:
                     client.poll(0)
-                except Exception:  # of a callback: the others are polled, and the next time this one
+                except Exception:  # raised by a callback: go on with the other clients
                     log.exception("polling a client of Kafka failed")
 
     def refresh_credentials(self) -> None:
-        """Use the credentials that are there now; blocks."""
+        """Read changed credentials and use them; blocks."""
         if self.credentials.password_changed():
             with self._lock:
                 alive = list(self._alive)
             for client in alive:
                 self._set_password(client)
-            log.info("Kafka is told the new password", extra={"clients": len(alive)})
+            log.info("Kafka clients got the new password", extra={"clients": len(alive)})
         if self.credentials.certificates_changed():
             self.generation += 1
-            log.info("Kafka's clients are made again with the new certificates")
+            log.info("Kafka clients are being recreated with the new certificates")
 
     async def wait_unless_refused(self, waiting: "asyncio.Future[T]") -> T:
         """Wait for an answer of the cluster; raises UNAVAILABLE once the cluster refuses the credentials of this server."""
@@ -177,7 +177,7 @@ class Clients:
             waiting.add_done_callback(_forget)
 
     def _result(self, answer: "asyncio.Future[T]") -> T:
-        """An answer; where brokers were not reached, and the reason is that they refuse this server, that is raised."""
+        """The answer. If no broker was reached because they refuse this server, raises the refusal."""
         refusal = self.errors.refusal()
         if refusal is None:
             return answer.result()
@@ -194,7 +194,7 @@ class Clients:
             raise engine_error(refusal) from None
 
     def close(self) -> None:
-        """Let go of what credentials need; blocks for up to half a second."""
+        """Release the credentials' resources; blocks for up to half a second."""
         self.credentials.close()
 
 

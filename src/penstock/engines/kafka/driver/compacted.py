@@ -22,7 +22,7 @@ from .threads import in_thread
 
 log = logging.getLogger(__name__)
 
-# A key and its value; None: it is deleted, `UnknownVersion`: its version is not known here.
+# A key and its value; None: deleted, `UnknownVersion`: of a version that this release does not know.
 Row = tuple[str, bytes | None]
 
 POLL_S: Final = 0.2  # how soon the thread sees that it is to end
@@ -32,9 +32,9 @@ AGAIN_S: Final = 1.0  # until reading is tried again, as after the topic was mad
 
 class CompactedTopic:
     """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order;
-    `failing` with the reason while nothing can be read, and with None once it can again.
+    `failing` with the reason while nothing can be read, and with None once reading works again.
 
-    `format_of` is that of a row's value, by its key: what is written names its version.
+    `format_of` returns the format of a row's value by its key; written rows name its version.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CompactedTopic:
         self._thread: Thread | None = None
         self._producer: Any = None
         self._generation = clients.generation  # of the producer
-        self._read_to = 0  # everything before it was read; of the thread
+        self._read_to = 0  # everything before it was read; the thread's
         self._position = 0  # everything before it was handed on
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -143,7 +143,10 @@ class CompactedTopic:
             while not self._ending.is_set():
                 try:
                     self._read_on(loop)
-                except (KafkaException, PenstockError) as error:  # with a new consumer, from where it ended
+                except (
+                    KafkaException,
+                    PenstockError,
+                ) as error:  # continue with a new consumer, from the same offset
                     loop.call_soon_threadsafe(self._failing, str(error))
                     self._ending.wait(AGAIN_S)
         except RuntimeError:
@@ -158,7 +161,7 @@ class CompactedTopic:
                     try:
                         consumer = self._consumer(self._read_to)
                     except PenstockError as error:
-                        log.warning("reading %s goes on with the old certificates: %s", self._topic, error)
+                        log.warning("still reading %s with the old certificates: %s", self._topic, error)
                     else:
                         old.close()
                 first = consumer.poll(POLL_S)
@@ -227,7 +230,7 @@ def rows_of(records: Sequence[Any], format_of: Callable[[str], Format]) -> tuple
 
 
 def _value_of(key: str, value: bytes, record: Any, format: Format) -> bytes:
-    """The value of a row, unless its version is not known."""
+    """The value of a row, or `UnknownVersion`."""
     try:
         format.check(version_of(record.headers()), key.replace("\0", " "))
     except PenstockError as error:

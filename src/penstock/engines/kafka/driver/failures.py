@@ -1,4 +1,4 @@
-"""What librdkafka's clients report of their connections: bounded log lines, counts, and whether the cluster refuses this server."""
+"""Connection errors of librdkafka's clients: rate-limited log lines, counts, and whether the cluster refuses this server."""
 
 import logging
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from .errors import CREDENTIALS
 
 log = logging.getLogger(__name__)
 
-LOG_S: Final = 60.0  # between two lines of one kind of client and one error
+LOG_S: Final = 60.0  # between log lines for one kind of client and one error
 QUIET_S: Final = 40.0  # without an error a client works again: librdkafka repeats the same error after 30 s
-SERIES_MAX: Final = 200  # kinds of clients and errors that are counted; others are together
+SERIES_MAX: Final = 200  # pairs of client kind and error that are counted; further ones count as OTHERS
 OTHERS: Final = ("other", "other")
 
-# The cluster does not take this server, or this server does not take the cluster.
+# The cluster rejects this server's credentials, or this server rejects the cluster's certificate.
 REFUSALS: Final = CREDENTIALS | {KafkaError._SSL}
 
 
@@ -31,7 +31,7 @@ class _Series(msgspec.Struct):
 
 
 class ClientErrors:
-    """Used by any thread: librdkafka calls back on the one that polls a client."""
+    """Thread-safe: librdkafka calls back on the thread that polls a client."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
@@ -41,7 +41,7 @@ class ClientErrors:
         self._refusal: tuple[KafkaError, float] | None = None
 
     def report(self, kind: str, error: KafkaError) -> None:
-        """A client of a kind (`producer`, `member`, …) reports an error."""
+        """Count an error of a client of a kind (`producer`, `member`, …), and log it if none was logged lately."""
         refusal = error.code() in REFUSALS
         with self._lock:
             now = self._now()
@@ -65,22 +65,22 @@ class ClientErrors:
         )
 
     def recovered(self, *, authenticated: bool) -> None:
-        """The cluster answers; `authenticated`: on a new connection, so that it takes this server."""
+        """The cluster answered; `authenticated`: on a new connection, so it accepts the credentials."""
         with self._lock:
             now = self._now()
             if authenticated:
                 self._refusal = None
-            again = [
+            recovered = [
                 (kind, last - first)
                 for kind, (first, last) in self._failing.items()
                 if authenticated or (self._refusal is None and now - last > QUIET_S)
             ]
-            for kind, _ in again:
+            for kind, _ in recovered:
                 del self._failing[kind]
             for key, series in self._series.items():
                 if key[0] not in self._failing:
-                    series.logged_s = None  # the next error is news
-        for kind, failed_s in again:
+                    series.logged_s = None  # the next error is logged at once
+        for kind, failed_s in recovered:
             log.info("a client of Kafka works again", extra={"client": kind, "failed_s": round(failed_s, 1)})
 
     def refusal(self, after_s: float = 0.0) -> KafkaError | None:

@@ -120,7 +120,7 @@ class KafkaGroups:
             consumer.close()
 
     def _consumer(self, group: str) -> Any:
-        """One that takes no part in its group; its errors are reported while it waits."""
+        """A consumer that does not join its group; it reports errors while a call waits."""
         own = {"group.id": group, "enable.auto.commit": False}
         return self._clients.poll_in_background(self._clients.consumer("group", own))
 

@@ -200,8 +200,8 @@ class Member:
                 log.debug("group %s: %s", self.group, error)
 
     def renew(self) -> None:
-        """Leave the group, and join it again with the credentials of now: partitions go and come by rebalances. Raises
-        PenstockError; then the member stays as it is."""
+        """Rejoin the group with the current credentials: partitions are revoked and assigned by rebalances. Raises
+        PenstockError; the member then stays unchanged."""
         with self._lock:
             if not self._closed:
                 made = self._make()
@@ -311,7 +311,7 @@ class Members:
                     try:
                         member.renew()
                     except PenstockError as error:
-                        log.warning("group %s goes on with its old certificates: %s", member.group, error)
+                        log.warning("group %s keeps its old certificates: %s", member.group, error)
             for member in members:
                 member.poll()
             now = monotonic()
