@@ -37,7 +37,7 @@ class Format(msgspec.Struct, frozen=True):
             raise PenstockError(
                 ErrorKind.NEWER_FORMAT,
                 f"{self.name} {key!r} has version {text[:_SHOWN_MAX]}, which a newer release wrote: this Penstock reads"
-                f" versions 1 to {self.newest}",
+                f" 1 to {self.newest}",
             )
         return number
 

@@ -63,7 +63,7 @@ class Burying:
                     self._buried(place, found[1])
 
         def again(part: EntryDeadLetters, wait_ms: int) -> None:
-            self._again(place, sum(1 << index for index in part.indexes), wait_ms)
+            self._again(place, part.mask, wait_ms)
 
         self._queue.add(EntryDeadLetters(deque(bits_of(bits)), load, bury, again, len(entry.data)))
 

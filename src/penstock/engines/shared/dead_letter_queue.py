@@ -39,6 +39,11 @@ class EntryDeadLetters(msgspec.Struct):
     bytes: int = 0  # held in memory for it
     waiting: int = 0  # messages counted as waiting
 
+    @property
+    def mask(self) -> int:
+        """The remaining messages, as bits."""
+        return sum(1 << index for index in self.indexes)
+
 
 class DeadLetterStats:
     """The dead letters of a subscription, over all its consumers in this process."""

@@ -225,8 +225,7 @@ class Outstanding:
                 self.acknowledged(offset, 1 << index)
 
         def again(part: EntryDeadLetters, wait_ms: int) -> None:
-            mask = sum(1 << index for index in part.indexes)
-            self.later(Slice(dead.entry_id, offset, dead.count, mask), wait_ms)
+            self.later(Slice(dead.entry_id, offset, dead.count, part.mask), wait_ms)
 
         return EntryDeadLetters(deque(bits_of(dead.mask)), load, bury, again)
 
