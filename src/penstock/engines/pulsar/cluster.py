@@ -87,7 +87,7 @@ class PulsarCluster:
         if not caller.token:
             raise PenstockError(
                 ErrorKind.UNAUTHENTICATED,
-                f"the cluster behind this server needs a token of {caller.role!r} itself (engine.act_for = 'token'):"
+                f"the cluster behind this server needs the own token of {caller.role!r} (engine.act_for = 'token'):"
                 " a password, a certificate or a proxy's token cannot replace it",
             )
         return CallersToken(caller)
