@@ -134,6 +134,6 @@ def test_each_token_of_a_role_is_its_own_caller_to_the_cluster(secure_cluster: S
         path = f"{TOPIC}-of-a-team{instance}"
         other = rest.get(f"{path}/messages", headers=may_not)
         assert (other.status_code, other.json()["error_code"]) == (403, 40301)
-        assert "made with another token" in other.json()["message"]
+        assert "created with another token" in other.json()["message"]
         assert rest.get(f"{path}/messages", params={"timeout": 0}, headers=may).status_code == 200
         assert status(may) == 200  # the other's refusals did not end its connection

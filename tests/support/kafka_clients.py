@@ -11,7 +11,7 @@ class FakeClients:
 
     def __init__(self, make: Callable[[dict[str, Any]], Any] | None = None) -> None:
         self.generation = 0
-        self.renewed: list[Callable[[], None]] = []
+        self.on_renewal: list[Callable[[], None]] = []
         self.errors = ClientErrors()
         self._make = make
 
@@ -19,11 +19,11 @@ class FakeClients:
         assert self._make is not None
         return self._make(own)
 
-    def poll_too(self, client: Any) -> Any:
+    def poll_in_background(self, client: Any) -> Any:
         return client
 
     def renew(self) -> None:
-        """Other certificates are there."""
+        """Have other certificates used."""
         self.generation += 1
-        for renew in self.renewed:
+        for renew in self.on_renewal:
             renew()

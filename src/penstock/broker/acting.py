@@ -14,14 +14,14 @@ from penstock.model.secret import Secret
 
 
 class Acting(msgspec.Struct, frozen=True):
-    """A caller: its role, and its own token if the cluster is reached with it; never that of a proxy."""
+    """A caller: its role, and its own token if the cluster is reached with callers' tokens; never a proxy's token."""
 
     role: str
     token: Secret = Secret()
 
     @property
     def key(self) -> str:
-        """What is made for it in the cluster is shared under this key: the role, and a digest of the token."""
+        """The key of the caller's connections and producers in the cluster: the role, and a digest of the token."""
         if not self.token:
             return self.role
         return f"{self.role}\0{sha256(self.token.reveal().encode()).hexdigest()}"
@@ -31,6 +31,6 @@ ACTING: Final[ContextVar[Acting | None]] = ContextVar("acting", default=None)
 
 
 def acting_key() -> str:
-    """The key of that caller; empty if the server acts for itself, or for all alike."""
+    """The key of the current caller; empty if the server acts for itself, or for all callers alike."""
     acting = ACTING.get()
     return "" if acting is None else acting.key

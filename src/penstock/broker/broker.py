@@ -39,7 +39,7 @@ class Services(Protocol):
     def encoder(self) -> EntryFormat: ...
     @property
     def failures(self) -> Failures:
-        """Background work that fails now."""
+        """Background work that is failing."""
 
     @property
     def journals(self) -> Journals | None:
@@ -50,7 +50,7 @@ class Services(Protocol):
     def namespaces(self) -> Namespaces: ...
     @property
     def partitioner(self) -> Partitioner:
-        """How keys choose partitions, for producers that do not say."""
+        """How keys choose partitions, unless a producer names a hash."""
 
     @property
     def policies(self) -> Policies: ...

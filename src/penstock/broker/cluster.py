@@ -43,7 +43,7 @@ class Cluster(Protocol):
 
     @property
     def wants_tokens(self) -> bool:
-        """Whether they reach it by the caller's own token, rather than by its role."""
+        """Whether `acts_for_callers` needs the caller's own token, rather than its role."""
 
     @property
     def kind(self) -> str:
@@ -68,10 +68,11 @@ class Cluster(Protocol):
         *,
         caller: Acting | None = None,
     ) -> ClusterAnswer:
-        """Pass a request of HTTP on, under the engine's own credentials, which name the caller, or under the caller's where
-        the cluster is reached for callers (`acts_for_callers`). Raises UNAVAILABLE, UNAUTHENTICATED.
+        """Forward an HTTP request. If the cluster is reached for callers (`acts_for_callers`), it carries the caller's token,
+        or the engine's credentials and the caller's name; else the engine's credentials alone. Raises UNAVAILABLE,
+        UNAUTHENTICATED.
 
-        Of the headers, those about the body and the answer are passed on, and none that says who asks."""
+        Only headers about the body and the answer are forwarded, none that identifies the caller."""
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         """The properties of the consumers of a subscription, of every process; none where it is not there. Raises

@@ -48,9 +48,9 @@ class LogSearch(Protocol):
         """The offset of the first message after `message_id` (or of it); raises BAD_PARAMETER."""
 
     async def offset_at_time(self, publish_time: int) -> int:
-        """The offset of the first message published at or after `publish_time` (ms); the end when none was.
+        """The offset of the first message published at or after `publish_time` (ms); the end if there is none.
 
-        If publish times do not rise with offsets, it is what the engine finds: see "Times" in docs/spark.md.
+        If publish times do not rise with offsets, the result depends on the engine: see "Times" in docs/spark.md.
         """
 
     async def size_since(self, entry_id: int) -> int:

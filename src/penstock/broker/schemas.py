@@ -44,7 +44,7 @@ class KeyFraming(Protocol):
     """How the log stores keys that have schemas."""
 
     async def key_prefix(self, topic: TopicName, number: int) -> bytes:
-        """What the log stores before a key of this version, of a schema of key and value; raises SCHEMA_NOT_FOUND."""
+        """The bytes that the log stores before a key with this version of a key/value schema; raises SCHEMA_NOT_FOUND."""
 
 
 class Schemas(SchemaVersions, KeyFraming, Protocol):

@@ -64,24 +64,18 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     admin_url: str = ""  # http(s)://host:port of a Pulsar cluster's admin REST, several hosts by commas
     token: Secret = Secret()
-    token_file: str = (
-        ""  # read for each connection: a token may be renewed. Before Kafka a JWT for OAUTHBEARER
-    )
+    token_file: str = ""  # read for each connection: a token may be renewed. For Kafka a JWT (OAUTHBEARER)
     username: str = ""  # of basic authentication, or of SASL before Kafka
     password: Secret = Secret()
-    password_file: str = ""  # before Kafka; read again when it changes
-    # Kafka's: with a username, or OAUTHBEARER with `token_file` or `oauth_token_url`.
+    password_file: str = ""  # for Kafka; read again when it changes
+    # For Kafka: a mechanism for `username`, or OAUTHBEARER with `token_file` or `oauth_token_url`.
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
-    oauth_token_url: str = (
-        ""  # http(s)://… of an identity provider: the grant client_credentials (RFC 6749, 4.4)
-    )
+    oauth_token_url: str = ""  # http(s)://… of an identity provider: client credentials (RFC 6749, 4.4)
     oauth_client_id: str = ""
     oauth_client_secret: Secret = Secret()
     oauth_client_secret_file: str = ""  # read for each token: the secret may be renewed
     oauth_scope: str = ""
-    oauth_trust_file: str = (
-        ""  # PEM: who may have signed the identity provider's certificate; empty: the system's
-    )
+    oauth_trust_file: str = ""  # PEM: CAs of the identity provider's certificate; empty: the system's
     oauth_extensions: dict[str, str] = {}  # SASL extensions (KIP-342) for the brokers
     # For whom producers and consumers are made there, where the server authenticates its callers. principal: the server,
     # with the caller's role as original principal (the server's role is in the cluster's proxyRoles); token: the caller,
@@ -90,7 +84,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # What the server asks for itself names this principal as the original one: brokers want one of each of their proxyRoles.
     own_principal: str = ""
     tls_trust_file: str = ""  # PEM: who may have signed the brokers' certificates; empty: the system's
-    # PEM: the server's own certificate, for authentication by certificate. Before Kafka read again when it changes.
+    # PEM: the server's certificate, for authentication by certificate. For Kafka read again when it changes.
     tls_cert_file: str = ""
     tls_key_file: str = ""
     tls_check_host: bool = True  # whether a broker's certificate has to name its host

@@ -60,16 +60,16 @@ class Cursor(Protocol):
         """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
 
 
-class DeadLetterFigures(Protocol):
-    """What became of messages that were to move to the dead-letter topic, as far as this process moves them."""
+class DeadLetterStats(Protocol):
+    """Statistics of the dead letters of a subscription that this process publishes."""
 
     @property
     def waiting(self) -> int:
-        """Messages that the dead-letter topic did not take: they are not acknowledged, and tried again."""
+        """Messages that the dead-letter topic refused: they stay unacknowledged, and are retried."""
 
     @property
     def failed(self) -> int:
-        """Attempts that failed, since the server's start."""
+        """Failed attempts since the server started."""
 
     @property
     def error(self) -> str | None:
@@ -92,7 +92,7 @@ class SubscriptionFigures(Protocol):
     @property
     def cursor(self) -> Cursor: ...
     @property
-    def dead_letters(self) -> DeadLetterFigures: ...
+    def dead_letters(self) -> DeadLetterStats: ...
     @property
     def delayed(self) -> int: ...
     @property

@@ -1,4 +1,4 @@
-"""Requests of HTTP to a cluster's brokers: sent exactly as they were built, and redirected to the same path alone."""
+"""HTTP requests to a cluster's brokers: sent exactly as built, and redirected only to the same path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
 
 def query_text(pairs: Iterable[tuple[str, str]]) -> str:
-    """A query in the one spelling that no client changes."""
+    """A query string in the one encoding that no HTTP client changes."""
     return urlencode(list(pairs), quote_via=quote, safe="")
 
 
@@ -33,10 +33,10 @@ async def ask(
     headers: Mapping[str, str] | httpx.Headers,
     content: bytes | None = None,
 ) -> httpx.Response:
-    """The answer to one request; `root` is `scheme://host:port`, `query` as `query_text` writes one.
+    """Send one request and return the answer; `root` is `scheme://host:port`, `query` as `query_text` writes one.
 
-    A redirect is followed with method, body and credentials, as brokers of one cluster take the same ones: to the same
-    path, and not from TLS to a connection without it. Raises ConnectError for any other, and errors of httpx.
+    A redirect is followed with method, body and credentials, which all brokers of a cluster accept, if it leads to the
+    same path and not from https to http. Raises ConnectError for any other redirect, and errors of httpx.
     """
     for _ in range(REDIRECTS_MAX):
         response = await http.send(_request(http, method, root, target, query, headers, content))
@@ -56,7 +56,7 @@ def _request(
     headers: Mapping[str, str] | httpx.Headers,
     content: bytes | None,
 ) -> httpx.Request:
-    """Raises ConnectError if the client would send anything but the target."""
+    """Raises ConnectError if the HTTP client would send another path than the target's."""
     wanted = target.path + (f"?{query}" if query else "")
     request = http.build_request(method, root + wanted, headers=headers, content=content)
     if request.url.raw_path != wanted.encode():
@@ -67,13 +67,13 @@ def _request(
 
 
 def _redirected(url: httpx.URL, location: str, target: Target) -> tuple[str, str]:
-    """Where a redirect leads, and its query. Raises ConnectError."""
+    """The root and the query that a redirect leads to. Raises ConnectError."""
     import httpx  # here: other clients import no HTTP client
 
     try:
         to = url.join(location)
     except httpx.InvalidURL:
-        raise ConnectError("the cluster redirects to what is not a URL") from None
+        raise ConnectError("the cluster redirects to an invalid URL") from None
     if to.scheme != "https" and to.scheme != url.scheme:
         raise ConnectError(
             f"the cluster redirects from {url.scheme} to {to.scheme}: credentials are not sent there"

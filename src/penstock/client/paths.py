@@ -53,7 +53,7 @@ def schemas_path(topic: TopicName) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as one segment of a path; raises INVALID_NAME for `.` and `..`, which HTTP clients take for steps in it."""
+    """A name as one segment of a path; raises INVALID_NAME for `.` and `..`, which HTTP clients remove as dot segments."""
     if name in (".", ".."):
-        raise PenstockError(ErrorKind.INVALID_NAME, f"{name!r} is no name")
+        raise PenstockError(ErrorKind.INVALID_NAME, f"{name!r} is not a name")
     return quote(name, safe="")

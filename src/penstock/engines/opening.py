@@ -60,15 +60,15 @@ def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: En
     if not _is_kafka(cluster) and cluster.partitioner != ClusterSettings().partitioner:
         raise PenstockError(
             ErrorKind.BAD_PARAMETER,
-            "engine.partitioner is for an engine before Kafka: Pulsar's clients choose partitions by their own hash",
+            "engine.partitioner is for Kafka clusters: Pulsar's clients choose partitions by their own hash",
         )
     return (open_kafka if _is_kafka(cluster) else open_pulsar)(cluster, settings, encoder)
 
 
 async def check_kafka(cluster: ClusterSettings) -> tuple[list[str], list[str]]:
-    """Ask a Kafka cluster who may write the server's internal topics: sentences about what is right, and what may not be.
+    """Ask a Kafka cluster which principals may write the server's internal topics; returns findings and doubts, in sentences.
 
-    Nothing for another engine. Raises BAD_PARAMETER for settings that cannot be used.
+    Both are empty for another engine. Raises BAD_PARAMETER for settings that cannot be used.
     """
     if not _is_kafka(cluster):
         return [], []

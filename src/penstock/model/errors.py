@@ -90,7 +90,7 @@ class ErrorKind(Enum):
     STORAGE_FAILED = ErrorCodes(
         503, 50306, 503, 8, 2, True
     )  # on the wire as STORAGE_FULL: Pulsar has one number for both
-    NEWER_FORMAT = ErrorCodes(503, 50307, 503, 8, 6, True)  # kept in a cluster by a newer Penstock
+    NEWER_FORMAT = ErrorCodes(503, 50307, 503, 8, 6, True)  # stored in a cluster by a newer Penstock
     REQUEST_TIMEOUT = ErrorCodes(504, 50401, 504, 8, 1)
 
 

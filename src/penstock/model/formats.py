@@ -1,8 +1,8 @@
-"""The formats of what processes keep in a cluster for one another, each with its version (docs/upgrades.md, decision 0091).
+"""The formats of records that processes share through a cluster, and their versions (docs/upgrades.md, decision 0091).
 
-A record of Kafka's names the version of its value in a header, a message of Pulsar's in a property, both called
-`penstock-version`; a record of a journal names it in its JSON. A record that names none is of version 1, as releases that
-named no versions wrote it. Cursors in a group's commits name theirs in their first bytes (`engines/kafka/cursors.py`).
+A Kafka record names the version of its value in a header, a Pulsar message in a property, both called `penstock-version`; a
+journal's record names it in its JSON. A record without a version has version 1: earlier releases named none. Cursors in a
+group's commits name their version in the first bytes (`engines/kafka/cursors.py`).
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -13,14 +13,14 @@ import msgspec
 from .errors import ErrorKind, PenstockError
 
 VERSION: Final = "penstock-version"  # the header, and the property
-UNNAMED: Final = 1  # the version of what names none
-_SHOWN_MAX: Final = 20  # characters of something that is no version
+UNNAMED: Final = 1  # the version of records that name none
+_SHOWN_MAX: Final = 20  # characters of an invalid version
 
 
 class Format(msgspec.Struct, frozen=True):
-    """One format: `written` is the version that this release writes, and it reads all from 1 to `newest`.
+    """One format: this release writes version `written`, and reads versions 1 to `newest`.
 
-    `newest` is raised by one release, and `written` by a later one, so that both may run side by side.
+    One release raises `newest`, a later one `written`, so that neighbouring releases can run side by side.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Format(msgspec.Struct, frozen=True):
     newest: int = 1
 
     def check(self, version: bytes | str | int | None, key: str) -> int:
-        """The version that a record names, None: it names none. Raises NEWER_FORMAT for one that is not known here."""
+        """The number of the version that a record names; None stands for version 1. Raises NEWER_FORMAT if it is unknown."""
         if version is None:
             return UNNAMED
         text = version.decode(errors="replace") if isinstance(version, bytes) else str(version)
@@ -36,8 +36,8 @@ class Format(msgspec.Struct, frozen=True):
         if not 1 <= number <= self.newest:
             raise PenstockError(
                 ErrorKind.NEWER_FORMAT,
-                f"{self.name} {key!r} has version {text[:_SHOWN_MAX]}, which is not known here: this Penstock reads"
-                f" 1 to {self.newest}, and a newer release wrote it",
+                f"{self.name} {key!r} has version {text[:_SHOWN_MAX]}, which a newer release wrote: this Penstock reads"
+                f" 1 to {self.newest}",
             )
         return number
 
@@ -67,7 +67,7 @@ DOCUMENTS: Final = {
         "answers",
     )
 }
-# Version 1 of these two is not named: a header costs bytes in each message, and any client may write replies.
+# Version 1 of these two is not written: a header costs bytes in each message, and any client may write replies.
 MESSAGES: Final = Format("message")
 REPLIES: Final = Format("reply")
 POSITIONS: Final = Format("journal of byte positions")
@@ -79,12 +79,12 @@ FORMATS: Final = (*DOCUMENTS.values(), MESSAGES, REPLIES, POSITIONS, PARTS, COMM
 
 
 def document_format(kind: str) -> Format:
-    """That of a kind of documents."""
+    """The format of a kind of documents."""
     return DOCUMENTS.get(kind) or Format(f"document {kind}")
 
 
 def version_of(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | None:
-    """The version that a record's headers name, None: they name none."""
+    """The version that a record's headers name, or None."""
     if headers:
         for name, value in headers:
             if name == VERSION:
@@ -93,9 +93,9 @@ def version_of(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | No
 
 
 def with_unknown_fields(document: bytes, before: bytes | None, known: Collection[str]) -> bytes:
-    """A JSON object that replaces another one, with the fields of that one that are not `known` here.
+    """A JSON object that replaces another one, extended by the fields of the other one that are not in `known`.
 
-    A newer process wrote them: an older one that changes other fields keeps them, at the top level of the document.
+    So a process keeps the fields that a newer one added, at the top level of the document.
     """
     if before is None:
         return document

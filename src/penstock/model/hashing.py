@@ -58,7 +58,7 @@ def murmur2(data: bytes) -> int:
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a of 32 bits; the magnitude of the signed number, as Sarama and librdkafka take it."""
+    """FNV-1a with 32 bits; the absolute value of the signed number, as in Sarama and librdkafka."""
     value = FNV_OFFSET
     for byte in data:
         value = (value ^ byte) * FNV_PRIME & _UINT32

@@ -16,8 +16,8 @@ NAME_BYTES_MAX: Final = 512  # a name travels in URLs, headers and keys of the s
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PARTITION = re.compile(r".+-partition-(0|[1-9][0-9]{0,8})", re.DOTALL)
-# `.` and `..` are steps in a path (RFC 3986 5.2.4), whatever they name: as a whole name, as a part of one between slashes,
-# and as the topic that a partition is of.
+# `.` and `..` are dot segments of a path (RFC 3986 5.2.4): as a whole name, as a part of one between slashes, and as the
+# topic of a partition.
 _RELATIVE = re.compile(r"(?:\A|/)\.\.?(?:/|(?:-partition-[0-9]+)*\Z)")
 
 
@@ -33,7 +33,7 @@ def check_entity(kind: str, name: str) -> str:
 
 
 def check_local(kind: str, name: str) -> str:
-    """Return the `name` of a topic in its namespace, of a client or of a stage, or raise INVALID_NAME."""
+    """Return the local `name` of a topic, or the name of a client or a stage, or raise INVALID_NAME."""
     if not name or not name.strip():
         raise _bad(f"empty {kind} name")
     if _CONTROL.search(name):
@@ -45,7 +45,7 @@ def check_local(kind: str, name: str) -> str:
     if size > NAME_BYTES_MAX:
         raise _bad(f"{kind} name longer than {NAME_BYTES_MAX} bytes")
     if "." in name and _RELATIVE.search(name):
-        raise _bad(f"invalid {kind} name {name!r}: '.' and '..' are no names")
+        raise _bad(f"invalid {kind} name {name!r}: '.' and '..' are not names")
     return name
 
 
@@ -120,7 +120,7 @@ class TopicName(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse_known(cls, text: str) -> Self | None:
-        """Read a name that was stored or that a cluster lists; None if it is not allowed here (now)."""
+        """Parse a name that is stored or that a cluster lists; None if it is not allowed here (any more)."""
         try:
             return cls.parse(text)
         except PenstockError:

@@ -1,4 +1,4 @@
-"""Which hash of a key chooses its partition."""
+"""The hashes by which keys choose partitions."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -7,14 +7,14 @@ from zlib import crc32
 
 from .hashing import fnv1a, java_string_hash, murmur2, murmur3_32
 
-# A producer of the binary protocol that has this property with the value `client` chooses partitions itself: its messages stay
-# in the partition that it sends them to.
+# A producer of the binary protocol with this property set to `client` chooses partitions itself: the server does not move its
+# messages.
 PARTITIONER_PROPERTY: Final = "penstock.partitioner"
 PARTITIONER_CLIENT: Final = "client"
 
 
 class Partitioner(Enum):
-    """How a key chooses its partition, by the names of `engine.partitioner`.
+    """How a key chooses its partition; the values are those of `engine.partitioner`.
 
     Kafka's clients hash the bytes of the record's key, Pulsar's the text of the message's key.
     """
@@ -27,7 +27,7 @@ class Partitioner(Enum):
 
     @property
     def hashes_bytes(self) -> bool:
-        """Whether it is one of Kafka's."""
+        """Whether it hashes the bytes of a record's key, as Kafka's clients do."""
         return self in _OF_BYTES
 
 

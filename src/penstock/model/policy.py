@@ -125,8 +125,8 @@ class NamespacePolicies(TopicPolicies, frozen=True, kw_only=True, omit_defaults=
     properties: dict[str, str] = {}
     permissions: dict[str, tuple[str, ...]] = {}  # actions by role
     topic_permissions: dict[str, dict[str, tuple[str, ...]]] = {}  # the same by the topic's full name
-    subscription_roles: dict[str, tuple[str, ...]] = {}  # who alone may use a subscription of that name
-    subscription_prefix: bool = False  # roles use subscriptions whose names begin with the role's
+    subscription_roles: dict[str, tuple[str, ...]] = {}  # by subscription: the only roles that may use it
+    subscription_prefix: bool = False  # roles may use only subscriptions whose names begin with the role
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
@@ -150,9 +150,9 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     routing: Routing = Routing.ROUND_ROBIN
     partitioner: Partitioner | None = None  # None: the engine's
     encrypted: bool = False  # its messages come encrypted: clusters may want to know before
-    # Messages with keys in entries for one partition go to the partition of their key, where the engine partitions as Kafka's
-    # clients do: clients of Pulsar's protocol choose by their own hash.
-    places_keys: bool = False
+    # If the engine partitions as Kafka's clients do, messages with keys go to the partition of their key, not to the one that
+    # they were sent to: clients of Pulsar's protocol choose it by another hash.
+    repartitions_by_key: bool = False
     shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
     properties: dict[str, str] = {}
     client: ClientInfo = UNKNOWN_CLIENT

@@ -1,7 +1,7 @@
-"""The target of a request to an admin REST: the segments of its path, and the one function that writes them as a path.
+"""The target of a request to a Pulsar admin API: the segments of its path, and the one function that writes the path.
 
-A name never becomes structure: a segment is percent-encoded as a whole, and one that a client or a server on the way
-could take for something else (`.`, `..`, an empty one) does not become a target at all.
+A name cannot change the structure of a path: each segment is percent-encoded as a whole, and a segment that a client or a
+server could interpret (`.`, `..`, an empty one) is refused.
 """
 
 import re
@@ -14,18 +14,18 @@ from .errors import ErrorKind, PenstockError
 from .names import NamespaceName, TopicName
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_DECODINGS_MAX: Final = 4  # of one segment, by all servers that it passes
+_DECODINGS_MAX: Final = 4  # of one segment, by all servers on the way together
 _SHOWN_MAX: Final = 80  # characters of a segment in an error
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The decoded segments of a path. Make one with `of`, which checks them."""
+    """The decoded segments of a path. Create it with `of`, which checks them."""
 
     segments: tuple[str, ...]
 
     @classmethod
     def of(cls, *segments: str) -> Self:
-        """A target of these segments; raises INVALID_NAME for one that cannot be sent as it is."""
+        """A target of these segments; raises INVALID_NAME for a segment that could be interpreted."""
         for segment in segments:
             problem = problem_of(segment)
             if problem:
@@ -34,32 +34,32 @@ class Target(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_namespace(cls, name: NamespaceName, *more: str) -> Self:
-        """A namespace below `/admin/v2`, and what follows it there."""
+        """The path of a namespace below `/admin/v2`, followed by `more`."""
         return cls.of("admin", "v2", "namespaces", name.tenant, name.namespace, *more)
 
     @classmethod
     def of_topic(cls, name: TopicName, *more: str) -> Self:
-        """A topic below `/admin/v2`, and what follows it there; raises INVALID_NAME."""
+        """The path of a topic below `/admin/v2`, followed by `more`; raises INVALID_NAME."""
         return cls.of("admin", "v2", name.domain, name.tenant, name.namespace, name.local, *more)
 
     @classmethod
     def of_subscription(cls, name: TopicName, subscription: str, *more: str) -> Self:
-        """A subscription below `/admin/v2`, and what follows it there; raises INVALID_NAME."""
+        """The path of a subscription below `/admin/v2`, followed by `more`; raises INVALID_NAME."""
         return cls.of_topic(name, "subscription", encoded_once(subscription), *more)
 
     @classmethod
     def of_schemas(cls, name: TopicName, *more: str) -> Self:
-        """The schemas of a topic below `/admin/v2`; raises INVALID_NAME."""
+        """The path of a topic's schemas below `/admin/v2`, followed by `more`; raises INVALID_NAME."""
         local = encoded_once(name.local)
         return cls.of("admin", "v2", "schemas", name.tenant, name.namespace, local, *more)
 
     @property
     def path(self) -> str:
-        """The path: every segment percent-encoded."""
+        """The path, with every segment percent-encoded."""
         return "".join(f"/{quote(segment, safe='')}" for segment in self.segments)
 
     def is_path(self, path: str) -> bool:
-        """Whether a path that a broker wrote has the same segments. Brokers write a space as `+` or `%20`, and `+` as `%2B`."""
+        """Whether a path from a broker has the same segments. Brokers write a space as `+` or `%20`, and `+` as `%2B`."""
         if not path.startswith("/"):
             return False
         found = [unquote_to_bytes(part.replace("+", " ")) for part in path[1:].split("/")]
@@ -67,7 +67,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def problem_of(segment: str) -> str:
-    """Why a segment could be taken for structure, by whoever decodes it how often; empty if it could not."""
+    """Why a segment could change the structure of a path after up to `_DECODINGS_MAX` decodings; empty if it could not."""
     try:
         segment.encode()
     except UnicodeEncodeError:
@@ -85,6 +85,6 @@ def problem_of(segment: str) -> str:
 
 
 def encoded_once(name: str) -> str:
-    """A name as a segment that Pulsar decodes twice, as those of subscriptions, and of topics with schemas: it would take
-    `a%2Fb` for `a/b`, and `a+b` for `a b`."""
+    """A name encoded once more, for segments that Pulsar decodes twice (subscriptions, and topics below `/schemas`): else
+    it would read `a%2Fb` as `a/b`, and `a+b` as `a b`."""
     return quote(name, safe="") if "%" in name or "+" in name else name

@@ -80,9 +80,8 @@ class Caller:
                 scope["penstock.proxy"] = principal.authenticated.role
         cluster = context.broker.cluster
         if cluster is not None and cluster.acts_for_callers:
-            own = (
-                cluster.wants_tokens and principal.proxy is None
-            )  # a proxy's token is not that of whom it acts for
+            # A proxy's token is not the token of the principal that it acts for.
+            own = cluster.wants_tokens and principal.proxy is None
             ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope) if own else "")))
         holding = holding_of(scope)
         if holding is not None:
@@ -203,14 +202,14 @@ class Caller:
             self._require(permissions.produces, "produce to", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
-        """Raise FORBIDDEN unless the role may read `topic`, by a subscription where one is named."""
+        """Raise FORBIDDEN unless the role may read `topic`, and use the subscription if one is named."""
         if (permissions := self._permissions()) is None:
             return
         self._require(lambda role: permissions.may(role, CONSUME, topic), "consume", topic)
         if subscription is not None:
             namespace = topic.namespace_name
             self._require(
-                lambda role: permissions.may_use(role, subscription, namespace),
+                lambda role: permissions.may_use_subscription(role, subscription, namespace),
                 f"use the subscription {subscription} of",
                 topic,
             )

@@ -15,9 +15,8 @@ from penstock.protocols.payloads import TopicSchemas
 
 PRODUCERS_MAX: Final = 4096  # a cached producer is a few KiB; one that was evicted is made again
 
-Key = tuple[
-    TopicName, str, str
-]  # with the key of the caller that it publishes for, where an engine tells them apart
+# Topic, producer name, and the caller's key if the cluster is reached for callers.
+Key = tuple[TopicName, str, str]
 
 
 class CachedProducer(msgspec.Struct, frozen=True):

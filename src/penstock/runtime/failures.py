@@ -1,7 +1,7 @@
-"""Ongoing failures: work that cannot be done now, is tried again or passed over, and holds up nothing else.
+"""Ongoing failures of background work that is retried or skipped, and whose errors no caller receives.
 
 Each has a kind and a subject. It is logged once when it begins and once when it ends, however often it repeats; in
-between it is counted, and listed for operators. Use it for background work whose error no caller receives.
+between it is counted, and listed for operators.
 """
 
 import logging
@@ -15,11 +15,11 @@ from .clock import Clock
 
 log = logging.getLogger(__name__)
 
-ONGOING_MAX: Final = 1000  # that are listed; further ones are counted only
+ONGOING_MAX: Final = 1000  # listed failures; further ones are only counted
 
 
 class FailureKind(StrEnum):
-    """What fails. The values are labels of metrics: keep them few."""
+    """The kind of failing work. The values are metric labels: keep them few."""
 
     DEAD_LETTER = "dead_letter"  # subject: topic and subscription
     SCHEMA = "schema"  # subject: topic
@@ -27,27 +27,27 @@ class FailureKind(StrEnum):
     DOCUMENT = "document"  # subject: kind and key of the document, or the topic that holds them all
 
 
-# The log's event as a failure begins, its event as it ends, and what happens between.
+# The log event when a failure begins, the one when it ends, and what happens in between.
 _TEXTS: Final = {
     FailureKind.DEAD_LETTER: (
         "dead letters cannot be stored",
         "dead letters are stored again",
-        "they wait unacknowledged and are tried again; other messages are delivered",
+        "they wait unacknowledged and are retried; other messages are delivered",
     ),
     FailureKind.SCHEMA: (
         "a schema cannot be fetched",
         "the schema was fetched",
-        "it is tried again; messages of other schemas are delivered",
+        "it is retried; messages with other schemas are delivered",
     ),
     FailureKind.READ: (
         "messages cannot be read",
         "messages can be read again",
-        "it is tried again; other topics and subscriptions go on",
+        "it is retried; other topics and subscriptions are not affected",
     ),
     FailureKind.DOCUMENT: (
         "a stored document cannot be read",
         "the document can be read again",
-        "it is passed over; all others count",
+        "it is skipped; all others are read",
     ),
 }
 
@@ -71,10 +71,10 @@ class Failures:
         self._clock = clock
         self._max = ongoing_max
         self._ongoing: dict[tuple[FailureKind, str], Failure] = {}
-        self._full = False  # whether failures were left out of the list since it was empty
+        self._full = False  # whether failures were omitted from the list since it was last empty
 
     def failed(self, kind: FailureKind, subject: str, message: str, attempts: int = 1) -> None:
-        """An attempt failed; logs it if it is the first of its kind and subject."""
+        """Count failed attempts; the first of a kind and subject is logged."""
         self.total[kind] += attempts
         found = self._ongoing.get((kind, subject))
         if found is not None:
@@ -91,7 +91,7 @@ class Failures:
         log.warning(begins, extra={"subject": subject, "reason": message, "follows": follows})
 
     def recovered(self, kind: FailureKind, subject: str) -> None:
-        """It works; logs it if it failed before."""
+        """End a failure because its work succeeded; logged if there was one."""
         found = self._end(kind, subject)
         if found is not None:
             seconds = max(0, self._clock.now_ms() - found.since_ms) / 1000
@@ -99,7 +99,7 @@ class Failures:
             log.warning(_TEXTS[kind][1], extra=extra)
 
     def dropped(self, kind: FailureKind, subject: str) -> None:
-        """Nothing is left to try, as its subject was deleted: not listed any more, and no recovery."""
+        """End a failure because its subject is gone, without logging a recovery."""
         self._end(kind, subject)
 
     def _end(self, kind: FailureKind, subject: str) -> Failure | None:

@@ -1,8 +1,8 @@
 """Whether a server could start with a configuration (`penstock serve --check`).
 
-Nothing is written, no port stays taken and no client is let in. What is done is what a start does first, by the same code:
-it reads certificates, keys and users, and makes the engine without starting it. A Kafka cluster is asked who may write the
-server's internal topics.
+Nothing is written, no port stays taken and no client is let in. The check runs the first steps of a start, by the same code:
+it reads certificates, keys and users, and creates the engine without starting it. It asks a Kafka cluster which principals may
+write the server's internal topics.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def check(config: Config) -> Checked:
     checked = Checked([], [], [])
     for part in (*_PARTS, _internal_topics):
         if part is _internal_topics and checked.wrong:
-            break  # a cluster is asked by settings that are right
+            break  # the cluster is asked only with valid settings
         try:
             for sentence in part(config):
                 (checked.doubts if isinstance(sentence, Doubt) else checked.right).append(sentence)
@@ -155,7 +155,7 @@ def _parts(config: Config) -> Iterator[str]:
 
 
 def _internal_topics(config: Config) -> Iterator[str]:
-    """Who may write the topics in Kafka that hold permissions."""
+    """Which principals may write the topics in Kafka that hold permissions."""
     right, doubts = asyncio.run(check_kafka(config.engine))
     yield from right
     yield from map(Doubt, doubts)

@@ -83,7 +83,7 @@ class Pages:
         if storage.failing:
             return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.readiness()})
         # At its configured bound a server is well: taken out of service, it could not be emptied by its consumers.
-        # Nor does anything mend background work that fails here: it is shown, without names, as anyone may ask.
+        # A restart does not mend failing background work either: it is only counted, without names, as anyone may ask.
         failing = {
             kind.value: count for kind, count in self._context.broker.failures.counts().items() if count
         }

@@ -27,8 +27,8 @@ _PARTITION: Final = 0x18
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Where an entry was stored; ledger and entry are -1 where the broker took it for a repeat, and the partition if the broker
-    does not name it."""
+    """The position of a stored entry. Ledger and entry are -1 if the broker dropped it as a duplicate, the partition is -1 if the
+    broker does not name it."""
 
     producer_id: int
     sequence_id: int

@@ -192,7 +192,7 @@ async def open_producer(
 
 
 def _properties(options: ProducerOptions) -> dict[str, str]:
-    """A producer's properties; one with a router of its own says that keys do not choose partitions."""
+    """A producer's properties; one with a message router tells the broker to keep the partitions that it chooses."""
     given = options["properties"] or {}
     if options["message_router"] is None:
         return given

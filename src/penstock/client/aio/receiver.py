@@ -76,7 +76,7 @@ class Receiver:
         self._receiving = receiving
         self._link: Link | None = None
         self._fetching = self._settling = False
-        self._waits_for: int | None = None  # a schema that could not be fetched yet: logged once
+        self._waits_for: int | None = None  # a schema that is not fetched yet: logged once
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -294,7 +294,9 @@ class Receiver:
             if error.can_retry:
                 if self._waits_for != version:
                     self._waits_for = version
-                    log.warning("schema %d of %s is waited for: %s", version, self._base, error)
+                    log.warning(
+                        "schema %d of %s cannot be fetched, trying again: %s", version, self._base, error
+                    )
                 await asyncio.sleep(_AGAIN_S)
             else:
                 log.warning("schema %d of %s cannot be had: %s", version, self._base, error)

@@ -162,7 +162,7 @@ class EntryConsumer:
             self._acks.forget(self.error)
 
     def _leave(self) -> Link | None:
-        """Take nothing more, and do not connect again; returns the connection that it had."""
+        """Receive nothing more, and do not reconnect; returns the connection that it had."""
         link, self._link = self._link, None
         if link is not None:
             link.consumers.pop(self._id, None)
@@ -323,8 +323,8 @@ class EntryConsumer:
         return last, read_id(answer.consumer_mark_delete_position) if done else None
 
     async def unsubscribe(self, *, force: bool = False) -> None:
-        """Delete the subscription, and be closed. Raises what the broker says, which refuses it while others consume
-        unless `force`; then it goes on."""
+        """Delete the subscription, and close the consumer. Raises the broker's error: without `force` it refuses while
+        there are other consumers, and the consumer stays open."""
         await self._ask(CommandUnsubscribe(force=force))
         self._leave()
         self.error = AlreadyClosed("the subscription was deleted")

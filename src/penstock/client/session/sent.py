@@ -45,7 +45,7 @@ class Settled(msgspec.Struct, eq=False):
     entry: int = -1
     error: PulsarException | None = None
     chunks: tuple[tuple[int, int], ...] = ()
-    partition: int = -1  # that the broker stored it in, where it says so
+    partition: int = -1  # the partition it was stored in; -1 if the broker does not name it
 
     def ids(self, partition: int, topic: str) -> list[MessageId]:
         """The id of each message."""

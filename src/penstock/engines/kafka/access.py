@@ -1,4 +1,4 @@
-"""Whether others may write the server's internal topics, which hold permissions; for a check before a start."""
+"""Checks before a start whether other principals may write the server's internal topics, which hold permissions."""
 
 import asyncio
 from collections import defaultdict
@@ -19,14 +19,14 @@ _HOLD: Final = "their records decide about permissions here (docs/security.md, B
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Sentences about what is right, and what may not be."""
+    """The result, in sentences: confirmed findings, and doubts."""
 
     right: list[str]
     doubts: list[str]
 
 
 async def check_access(settings: ClusterSettings) -> Access:
-    """Ask the cluster who may write the internal topics; raises BAD_PARAMETER for settings that cannot be used."""
+    """Ask the cluster which principals may write the internal topics; raises BAD_PARAMETER for settings that cannot be used."""
     names = list(internal_topics(settings).values())
     topics = ", ".join(names)
     cluster = KafkaCluster(settings)
@@ -42,7 +42,7 @@ async def check_access(settings: ClusterSettings) -> Access:
         )
     except (PenstockError, TimeoutError) as error:
         why = error.message if isinstance(error, PenstockError) else "the cluster does not answer"
-        return Access([], [f"who may write {topics} in Kafka could not be checked: {why}"])
+        return Access([], [f"the principals that may write {topics} in Kafka could not be checked: {why}"])
     finally:
         await cluster.close()
     others: defaultdict[frozenset[str], list[str]] = defaultdict(list)
@@ -52,7 +52,7 @@ async def check_access(settings: ClusterSettings) -> Access:
         "the principal of this server is its certificate's name" if own is None else f"this server is {own}"
     )
     secured = others.pop(frozenset(), [])
-    right = [f"Kafka's lists of access let no other principal write {', '.join(secured)} ({own_said})"]
+    right = [f"Kafka's ACLs let no other principal write {', '.join(secured)} ({own_said})"]
     doubts = [
         f"{', '.join(sorted(principals))} may write, delete or alter {', '.join(written)} in Kafka ({own_said}), and {_HOLD}"
         for principals, written in others.items()

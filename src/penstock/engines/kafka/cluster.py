@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
 GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
-REFUSED_S: Final = 5.0  # credentials that are refused for so long at the start are the operator's to mend
+REFUSED_S: Final = (
+    5.0  # once credentials are refused for so long, the start stops waiting: the operator has to mend them
+)
 LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
 
 
@@ -75,17 +77,17 @@ class KafkaCluster:
     async def look(self) -> None:
         """Find out whether the cluster answers, and set `problem`.
 
-        After credentials were refused a new connection is made: those that are there may go on without being asked.
+        After a refusal a new connection is made: brokers do not authenticate existing ones again.
         """
         refused = self.clients.errors.refusal() is not None
         try:
-            self.nodes = await (self._look_again() if refused else self.admin.cluster(LOOK_S))
-            self.clients.errors.works(authenticated=refused)
+            self.nodes = await (self._ask_on_new_connection() if refused else self.admin.cluster(LOOK_S))
+            self.clients.errors.recovered(authenticated=refused)
             self.problem = None
         except PenstockError as error:
             self.problem = f"the cluster at {self.settings.url} cannot be reached: {error.message}"
 
-    async def _look_again(self) -> ClusterNodes:
+    async def _ask_on_new_connection(self) -> ClusterNodes:
         admin = KafkaAdmin(self.clients, self.timeout_s)
         try:
             return await admin.cluster(LOOK_S)

@@ -3,8 +3,8 @@
 Every process reads all of them and hears of each change. Of two that write one document at a time the later one counts
 everywhere; of a kind that is stored once, the first one, and the other process learns that it was late.
 
-A row names the version of its document (`model/formats.py`). One of a version that is not known here is `Withheld`: it cannot
-be decoded, and it is not written over.
+A row names the version of its document (`model/formats.py`). A document of an unknown version is an `UnknownVersion`: it
+cannot be decoded, and is not overwritten.
 """
 
 import logging
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from penstock.engines.shared.documents import DocumentReader
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, document_format, with_unknown_fields
 from penstock.runtime.failures import FailureKind, Failures
@@ -32,7 +32,7 @@ CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"
 class Documents:
     """`broker.MetaStore`. `listeners` are called, by the kind, with the keys and documents that changed.
 
-    `fields` are those that this release knows, by the kind; the others of a document stay when it is written again.
+    `fields` are the fields that this release knows, by kind; unknown fields of a document stay when it is rewritten.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Documents:
         They are not one transaction: a process that is killed within one would keep every process from reading on until
         Kafka ends it. So what is stored together has to make sense without its end.
 
-        Raises ALREADY_EXISTS for one of a kind that is stored once, where another process was quicker; NEWER_FORMAT
-        instead of writing over one, or deleting one, of a version that is not known here.
+        Raises ALREADY_EXISTS if another process stored a document first whose kind is stored once, and NEWER_FORMAT
+        instead of overwriting or deleting a document of an unknown version.
         """
         if self._table is None:
             raise PenstockError(
@@ -139,9 +139,9 @@ class Documents:
             await self._table.append(rows)
 
     def _whole(self, kind: str, key: str, document: bytes | None) -> bytes | None:
-        """A document as it is to be stored, with what a newer process wrote into the one before."""
+        """The document to store, with the unknown fields of the one that it replaces."""
         before = self._documents[kind].get(key)
-        if isinstance(before, Withheld):
+        if isinstance(before, UnknownVersion):
             raise before.new_error()
         if document is None or kind not in self._fields:
             return document
@@ -173,7 +173,7 @@ class Documents:
                 self.reader.read(kind, key, value, listener)
 
     def _failing(self, reason: str | None) -> None:
-        """No document can be read, so that no change of another process is heard of; None: they can."""
+        """Report why no document can be read, so that changes of other processes are missed; None: they can be read."""
         if reason is None:
             self._failures.recovered(FailureKind.DOCUMENT, self._topic)
         else:

@@ -80,7 +80,7 @@ class Group:
                 return
             try:
                 async with asyncio.timeout(JOIN_S):
-                    await self._members.clients.unless_refused(turned)
+                    await self._members.clients.wait_unless_refused(turned)
             except TimeoutError:
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE,

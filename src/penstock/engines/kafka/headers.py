@@ -12,7 +12,7 @@
 | `penstock-entry` | Pulsar's MessageMetadata of an entry that is kept as it is: the value is its payload |
 | `penstock-reply-to`, `penstock-correlation-id` | of a request: where its reply goes, and its number there (`replies`) |
 | `penstock-property-…` | a property whose own name begins with `penstock-` |
-| `penstock-version` | the version of all these; 1, which is not written, where it is missing |
+| `penstock-version` | the version of all these headers; missing: 1 |
 
 A record of an unknown version is delivered as a plain record: all its headers are properties.
 
@@ -210,7 +210,7 @@ def _entry(said: Said, value: bytes) -> None:
 
 
 def _version(said: Said, value: bytes) -> None:
-    """It is one that is known."""
+    """Nothing: `read_headers` has checked it."""
 
 
 _READ: Final[dict[str, Callable[[Said, bytes], None]]] = {

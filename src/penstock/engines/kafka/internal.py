@@ -1,4 +1,4 @@
-"""The topics that the server keeps for itself in the cluster: documents, journals, replies, staged batches."""
+"""The server's internal topics in the cluster: documents, journals, replies, staged batches."""
 
 from typing import Final
 
@@ -7,12 +7,12 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 # Appended to the name of the topic of documents.
 STAGED: Final = "_staging"  # entries of staged parts
-PARTS: Final = "_parts"  # where they are
+PARTS: Final = "_parts"  # the positions of the parts' entries
 COMMITS: Final = "_commits"  # committed batches, written in their transactions
 
 
 def internal_topics(settings: ClusterSettings) -> dict[str, str]:
-    """Kafka's name of each internal topic, by the setting that names it; raises BAD_PARAMETER for two of one name."""
+    """The Kafka name of each internal topic, by its setting; raises BAD_PARAMETER if two have the same name."""
     found = {
         "engine.documents_topic": settings.documents_topic,
         "engine.journals_topic": settings.journals_topic,

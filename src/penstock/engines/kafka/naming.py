@@ -34,9 +34,9 @@ def ledger_of(topic_id: str, partition: int) -> int:
 class Naming:
     """Maps topics to Kafka's names and back.
 
-    `prefixes` are the configured ones, by `tenant/namespace`. `internal` has the server's own topics by the setting that
-    names each; clients cannot name them. Raises BAD_PARAMETER if two namespaces cannot be told apart or a client could name
-    an internal topic, and INVALID_NAME.
+    `prefixes` are the configured ones, by `tenant/namespace`. `internal` are the server's own topics by their settings;
+    clients cannot name them. Raises BAD_PARAMETER if two namespaces could share topics or a client could name an internal
+    topic, and INVALID_NAME.
     """
 
     def __init__(self, prefixes: Mapping[str, str], internal: Mapping[str, str] | None = None) -> None:
@@ -53,7 +53,9 @@ class Naming:
         if len(set(self._given.values())) < len(self._given):
             raise PenstockError(ErrorKind.BAD_PARAMETER, "engine.namespaces: two namespaces have one prefix")
         for one, other in self.conflicts((*self._given, SYSTEM_NAMESPACE)):
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine.namespaces: {self._sharing(one, other)}")
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"engine.namespaces: {self._conflict_message(one, other)}"
+            )
 
     def _check_internal(self, setting: str, topic: str) -> None:
         if not _KAFKA.fullmatch(topic) or topic in (".", ".."):
@@ -82,12 +84,12 @@ class Naming:
         return self._given.get(name, f"{name.tenant}.{name.namespace}.")
 
     def conflicts(self, names: Iterable[NamespaceName]) -> list[tuple[NamespaceName, NamespaceName]]:
-        """The pairs of namespaces whose topics cannot be told apart: one prefix equals or begins the other.
+        """The pairs of namespaces that could share topics: one prefix equals or begins the other.
 
-        A namespace without a prefix has the topics that no other namespace has, and conflicts with none.
+        A namespace without a prefix has the topics that belong to no other namespace, and conflicts with none.
         """
         found: list[tuple[NamespaceName, NamespaceName]] = []
-        open_: list[tuple[str, NamespaceName]] = []  # each begins the next one
+        open_: list[tuple[str, NamespaceName]] = []  # each prefix begins the next one
         for prefix, name in sorted((self.prefix(name), name) for name in set(names)):
             if not prefix:
                 continue
@@ -98,14 +100,14 @@ class Naming:
         return found
 
     def check_new(self, name: NamespaceName, others: Iterable[NamespaceName]) -> None:
-        """Raise BAD_PARAMETER if the topics of a new namespace could not be told from another's, or from internal ones."""
+        """Raise BAD_PARAMETER if a new namespace could share topics with another, or have an internal topic."""
         prefix = self.prefix(name)
         if not prefix:
             return
         for other in others:
             theirs = self.prefix(other)
             if other != name and theirs and (theirs.startswith(prefix) or prefix.startswith(theirs)):
-                raise PenstockError(ErrorKind.BAD_PARAMETER, self._sharing(name, other))
+                raise PenstockError(ErrorKind.BAD_PARAMETER, self._conflict_message(name, other))
         for topic in self._internal:
             if topic.startswith(prefix):
                 raise PenstockError(
@@ -113,7 +115,7 @@ class Naming:
                     f"namespace {name} would have the prefix {prefix!r} in Kafka, and {topic} is the server's own topic",
                 )
 
-    def _sharing(self, name: NamespaceName, other: NamespaceName) -> str:
+    def _conflict_message(self, name: NamespaceName, other: NamespaceName) -> str:
         return (
             f"namespace {name} would share topics with {other}: in Kafka their names begin with "
             f"{self.prefix(name)!r} and {self.prefix(other)!r}"

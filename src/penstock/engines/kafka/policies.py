@@ -89,9 +89,9 @@ def decided(own: TopicPolicies, namespace: TopicPolicies) -> TopicPolicies:
 class KafkaNamespaces(Namespaces):
     """`broker.Namespaces`. `apply` sets the configuration of a namespace's topics after its policies changed.
 
-    A new namespace is refused if its topics could not be told from another's. If processes create two such namespaces at
-    once, the one whose document comes first in the topic of documents counts: every process passes over the second
-    document, and the process that wrote it deletes it.
+    A new namespace is refused if it could share topics with another. If processes create two such namespaces at the same
+    time, the one whose document comes first in the topic of documents counts: every process ignores the second document,
+    and the process that wrote it deletes it.
     """
 
     apply: Callable[[NamespaceName], Awaitable[None]]
@@ -102,15 +102,17 @@ class KafkaNamespaces(Namespaces):
         always = (*dict.fromkeys((*ALWAYS, *naming.named)),)
         super().__init__(store, auto_create=auto_create, always=always, reader=reader)
         self._naming = naming
-        self._refused: set[NamespaceName] = set()  # whose document came after that of one they conflict with
+        self._refused: set[NamespaceName] = (
+            set()
+        )  # their documents came after those of namespaces that they conflict with
 
     async def load(self) -> None:
-        """Read the stored namespaces; logs those that share topics, which an older version may have created."""
+        """Read the stored namespaces; logs those that share topics, as older versions allowed."""
         await super().load()
         shared = self._naming.conflicts(self.all())
         if shared:
             log.warning(
-                "namespaces share topics: their prefixes in Kafka cannot be told apart",
+                "namespaces share topics: their prefixes in Kafka overlap",
                 extra={
                     "namespaces": [f"{one} {other}" for one, other in shared[:SHOWN_MAX]],
                     "pairs": len(shared),
@@ -126,7 +128,7 @@ class KafkaNamespaces(Namespaces):
                 self._naming.check_new(name, self.all())
             except PenstockError as error:
                 self._refused.add(name)
-                log.warning("a namespace is passed over", extra={"namespace": key, "reason": error.message})
+                log.warning("a namespace is ignored", extra={"namespace": key, "reason": error.message})
                 return
         super().learned(key, document)
 
@@ -134,7 +136,7 @@ class KafkaNamespaces(Namespaces):
         if not self.exists(name):
             self._naming.check_new(name, self.all())
         await super()._save(name, documents)
-        if name in self._refused:  # another process was quicker
+        if name in self._refused:  # another process wrote first
             await self._store.save_meta([(KIND, str(name), None)])
             self._naming.check_new(name, self.all())
             raise PenstockError(ErrorKind.UNAVAILABLE, f"namespace {name} was not created: try again")

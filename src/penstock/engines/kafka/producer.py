@@ -58,8 +58,8 @@ class Producer:
         self._numbers = Numbers()
         self._numbers.next = options.initial_sequence_id + 1
         self._router = Router(len(topics), options.routing, options.partitioner or publishing.partitioner)
-        self._places_keys = (
-            options.places_keys and name.partition >= 0 and publishing.partitioner.hashes_bytes
+        self._repartitions_by_key = (
+            options.repartitions_by_key and name.partition >= 0 and publishing.partitioner.hashes_bytes
         )
         self._turns = Turns(self._router, LoopClock())
 
@@ -190,13 +190,13 @@ class Producer:
         return placed
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
-        """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's, whose partition
-        may be another one than this producer's (`ProducerOptions.places_keys`)."""
+        """As `broker.Publishing.publish_entries`. An entry of several messages has the id of the first one, whose partition may
+        differ from this producer's (`ProducerOptions.repartitions_by_key`)."""
         await self._room()
         try:
             if any(item.request is not None for item in items):
                 await self._publishing.replies.listen(self._topic.namespace_name)
-            keyed = self._publishing.keyed_places(self._logs[0]) if self._places_keys else None
+            keyed = self._publishing.key_partitions(self._logs[0]) if self._repartitions_by_key else None
         except PenstockError as error:
             for item in items:
                 item.settle(error)

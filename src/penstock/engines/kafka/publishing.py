@@ -77,9 +77,9 @@ class Publishing:
             except UnknownVersion as unknown:
                 versions.append(unknown.version)
 
-    def keyed_places(self, log: KafkaTopic) -> "KeyedPlaces":
-        """The partitions of records that a client of Pulsar's protocol sent to one partition of a topic."""
-        return KeyedPlaces(log, self._topics, self.partitioner)
+    def key_partitions(self, log: KafkaTopic) -> "KeyPartitions":
+        """Chooses partitions for records that a client of Pulsar's protocol sent to one partition of a topic."""
+        return KeyPartitions(log, self._topics, self.partitioner)
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
         """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
@@ -115,7 +115,7 @@ class Publishing:
         at = topic.place.topic, topic.place.partition
         sent = self.records.send_values(at, values, headers)
         outcomes = await finished(sent.future)
-        if _unknown(outcomes):
+        if _lacks_partition(outcomes):
             await self.records.refresh(topic.place.topic)
             sent = self.records.send_values(at, values, headers)
             outcomes = await finished(sent.future)
@@ -137,10 +137,10 @@ class Publishing:
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
 
 
-class KeyedPlaces:
-    """The partitions of the records of one call that came for `log`: with a key where Kafka's clients place it, else `log`.
+class KeyPartitions:
+    """Chooses the partition of each record sent to `log`: by the record's key, as Kafka's clients do; without a key it is `log`.
 
-    Pulsar's clients choose partitions by hashes that no client of Kafka has. `logs` are the partitions so far, by number.
+    Pulsar's clients choose partitions by other hashes than Kafka's. For one call; `logs` are the partitions chosen so far.
     """
 
     def __init__(self, log: KafkaTopic, topics: KafkaTopics, partitioner: Partitioner) -> None:
@@ -226,7 +226,7 @@ class Posting:
         stored = 0
         for topic, partition, one in sent:
             outcomes = await finished(one.future)
-            if _unknown(outcomes):
+            if _lacks_partition(outcomes):
                 await producer.refresh(topic.place.topic)
                 again = producer.send((topic.place.topic, topic.place.partition), self._records[partition])
                 outcomes = await finished(again.future)
@@ -253,8 +253,8 @@ class Posting:
         return stored
 
 
-def _unknown(outcomes: Sequence[int | PenstockError]) -> bool:
-    """Whether librdkafka does not know a partition, which was added a moment ago."""
+def _lacks_partition(outcomes: Sequence[int | PenstockError]) -> bool:
+    """Whether all failed because librdkafka does not know the partition yet."""
     return all(
         isinstance(one, PenstockError) and one.kind is ErrorKind.PARTITION_NOT_FOUND for one in outcomes
     )

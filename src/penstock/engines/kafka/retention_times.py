@@ -1,4 +1,4 @@
-"""How long the cluster keeps the records of topics; delayed messages that it would delete before their time are refused."""
+"""The retention times of topics: refuses delayed messages that the cluster would delete before their delivery time."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +12,7 @@ from penstock.runtime.tasks import Locks
 
 from .policies import CLEANUP, RETENTION_MS
 
-TOPICS_MAX: Final = 10_000  # remembered
+TOPICS_MAX: Final = 10_000  # cached
 REFUSED_MS: Final = (
     1_000  # the age of an answer that a message may be refused by: retention may just have been raised
 )
@@ -25,7 +25,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class RetentionTimes:
-    """Retention by Kafka's topics. `configs` asks for a topic's configuration; what it answered counts for `learned_ms`."""
+    """Retention time by Kafka topic. `configs` fetches a topic's configuration, which is cached for `learned_ms`."""
 
     def __init__(
         self, configs: Callable[[str], Awaitable[Mapping[str, str]]], clock: Clock, learned_ms: int
@@ -39,8 +39,8 @@ class RetentionTimes:
     async def check_delay(self, topic: str, deliver_at: int, publish_time: int) -> None:
         """Raise BAD_PARAMETER unless the topic keeps a record of `publish_time` until `deliver_at` (ms, both).
 
-        A topic whose configuration this server may not see refuses nothing. Deletion by size (`retention.bytes`) cannot be
-        foretold and is not checked. Raises UNAVAILABLE.
+        Accepts any delay if this server may not see the topic's configuration. Deletion by size (`retention.bytes`) cannot
+        be predicted and is not checked. Raises UNAVAILABLE.
         """
         wait_ms = deliver_at - publish_time
         if wait_ms <= 0 or self._keeps(await self._learn(topic, self._learned_ms), wait_ms):
@@ -49,14 +49,14 @@ class RetentionTimes:
         if not self._keeps(kept, wait_ms):
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
-                f"a delay of {wait_ms} ms; topic {topic} keeps messages for {kept} ms (retention.ms)",
+                f"a delay of {wait_ms} ms is longer than topic {topic} keeps messages: {kept} ms (retention.ms)",
             )
 
     def _keeps(self, retention_ms: int, wait_ms: int) -> bool:
         return retention_ms == UNBOUNDED or wait_ms <= retention_ms
 
     async def _learn(self, topic: str, learned_ms: int) -> int:
-        """A topic's retention (ms), asked for unless that was done in the last `learned_ms`."""
+        """A topic's retention (ms), at most `learned_ms` old."""
         found = self._fresh(topic, learned_ms)
         if found is not None:
             return found

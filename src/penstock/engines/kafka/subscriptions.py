@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic
-from penstock.engines.shared.unsubscribing import check_alone, not_alone
+from penstock.engines.shared.unsubscribing import check_sole_consumer, other_consumers_error
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
@@ -251,13 +251,13 @@ class KafkaSubscriptions:
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         found = [one for one in cast(Consumer, consumer).attached if isinstance(one, GroupSubscription)]
-        check_alone(found)
+        check_sole_consumer(found)
         if found and await self._elsewhere(found):
-            raise not_alone()
+            raise other_consumers_error()
         await self._delete_all(found)
 
     async def _elsewhere(self, found: Sequence[GroupSubscription]) -> bool:
-        """Whether other processes have consumers of subscriptions of one name."""
+        """Whether other processes have consumers of these subscriptions, which have one name."""
         group = self._hosting.groups.of(found[0].name)
         return bool(await group.others([source.at for source in found]))
 

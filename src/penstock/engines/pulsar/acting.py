@@ -25,8 +25,8 @@ class ActingCluster(PulsarCluster):
 
 
 class ActingClusters:
-    """One for each role that has clients here, and where tokens are passed on one for each token: two tokens of one role
-    may be two principals to the cluster, and a connection has one of them from its beginning to its end."""
+    """One for each role with clients here, or one for each token if callers' tokens are used: two tokens of one role may be
+    two principals in the cluster, and a connection has one token all its life."""
 
     def __init__(self, cluster: PulsarCluster, clock: Clock) -> None:
         self._cluster = cluster
@@ -34,8 +34,8 @@ class ActingClusters:
         self._of: dict[str, ActingCluster] = {}
 
     def of(self, caller: Acting | None) -> PulsarCluster:
-        """How to reach the cluster for a caller; raises TOO_MANY_REQUESTS, and UNAUTHENTICATED for one whose own token is
-        not known where tokens are passed on."""
+        """The cluster as reached for a caller. Raises TOO_MANY_REQUESTS, and UNAUTHENTICATED if callers' tokens are used and
+        this caller has none."""
         if caller is None or self._cluster.act_for == "server":
             return self._cluster
         found = self._of.get(caller.key)
@@ -43,7 +43,7 @@ class ActingClusters:
             if len(self._of) >= CALLERS_MAX:
                 raise PenstockError(
                     ErrorKind.TOO_MANY_REQUESTS,
-                    f"clients of {CALLERS_MAX} roles or tokens are here, which is the most",
+                    f"{CALLERS_MAX} roles or tokens have clients here, which is the limit",
                 )
             found = self._of[caller.key] = ActingCluster(self._cluster, caller)
         found.used_ms = self._clock.monotonic_ms()

@@ -18,8 +18,8 @@ from penstock.model.target import Target
 from .credentials import advice
 
 _CONNECTIONS_MAX: Final = 32
-# All of a request that is passed on. Credentials and cookies are meant for this server; `X-Original-Principal` and
-# `X-Pulsar-Auth-Method-Name` would change whom the brokers see.
+# The only request headers that are forwarded. Credentials and cookies are for this server; `X-Original-Principal` and
+# `X-Pulsar-Auth-Method-Name` would change the principal that brokers see.
 _ASKED_WITH: Final = frozenset(
     (
         b"accept",
@@ -30,7 +30,7 @@ _ASKED_WITH: Final = frozenset(
         b"x-pulsar-listenername",
     )
 )
-# Of an answer these are not passed on: they are of one connection (RFC 9110 7.6.1), or of the brokers themselves.
+# Response headers that are not forwarded: they concern one connection (RFC 9110 7.6.1), or the brokers themselves.
 _NOT_ANSWERED_WITH: Final = frozenset(
     (
         b"connection",
@@ -58,7 +58,7 @@ _KINDS: Final = {
     412: ErrorKind.BAD_PARAMETER,
     422: ErrorKind.BAD_PARAMETER,
     429: ErrorKind.TOO_MANY_REQUESTS,
-    500: ErrorKind.UNAVAILABLE,  # a broker failed, as one does that starts or has too few bookies
+    500: ErrorKind.UNAVAILABLE,  # a broker that is starting, or has too few bookies
     501: ErrorKind.NOT_SUPPORTED,
     502: ErrorKind.UNAVAILABLE,
     503: ErrorKind.UNAVAILABLE,
@@ -96,7 +96,7 @@ class Admin:
         missing: ErrorKind = ErrorKind.NOT_FOUND,
         **query: object,
     ) -> Any:
-        """One call; returns the answer's JSON, None for an empty one."""
+        """Send one request; returns the answer's JSON, None if it is empty."""
         response = await self._send(
             method,
             target,
@@ -123,7 +123,7 @@ class Admin:
         body: bytes = b"",
         authentication: Authentication | None = None,
     ) -> ClusterAnswer:
-        """Pass a request on, under the server's own credentials or others."""
+        """Forward a request, under the server's own credentials or those given."""
         named = _named_by_connection(headers)
         kept = [
             (name, value)
@@ -138,7 +138,9 @@ class Admin:
             httpx.Headers(kept),
             body,
         )
-        answered = response.headers.raw  # names as they are written: Pulsar's own clients compare them
+        answered = (
+            response.headers.raw
+        )  # header names in their original case: Pulsar's own clients compare them
         dropped = _NOT_ANSWERED_WITH | _named_by_connection(answered)
         return ClusterAnswer(
             response.status_code,
@@ -183,7 +185,7 @@ class Admin:
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:
-    """The headers that are of this connection alone, in lower case."""
+    """The headers that `Connection` names, in lower case."""
     lists = (value for name, value in headers if name.lower() == b"connection")
     return {one.strip().lower() for value in lists for one in value.split(b",")}
 

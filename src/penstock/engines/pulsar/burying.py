@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadPart
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, EntryDeadLetters
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter
@@ -18,8 +18,8 @@ Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]
 
 
 class Burying:
-    """`bury` publishes a message; `buried` is called with its entry once that is durable, `again` with messages that
-    are to be delivered again after some ms."""
+    """`bury` publishes a message; `buried` is called with its entry once it is durable, `again` with messages to
+    redeliver and the delay (ms)."""
 
     def __init__(
         self,
@@ -55,17 +55,17 @@ class Burying:
 
         async def bury(entry: Entry, index: int) -> None:
             known = self._out.row(place)
-            if known is not None and known.left >> index & 1:  # else it was acknowledged meanwhile
+            if known is not None and known.left >> index & 1:  # else it was acknowledged
                 await self._bury(self._source, entry, index, letter, redeliveries)
             if epoch == self._epoch:
                 found = self._out.acknowledge_bits(place, 1 << index)
                 if found is not None:
                     self._buried(place, found[1])
 
-        def again(part: DeadPart, wait_ms: int) -> None:
-            self._again(place, sum(1 << index for index in part.indexes), wait_ms)
+        def again(part: EntryDeadLetters, wait_ms: int) -> None:
+            self._again(place, part.mask, wait_ms)
 
-        self._queue.add(DeadPart(deque(bits_of(bits)), load, bury, again, len(entry.data)))
+        self._queue.add(EntryDeadLetters(deque(bits_of(bits)), load, bury, again, len(entry.data)))
 
     def forget(self) -> None:
         """What is not moved yet stays where it is."""

@@ -80,15 +80,15 @@ class PulsarCluster:
         return self.act_for == "token"
 
     def authentication_for(self, caller: Acting) -> Authentication:
-        """Who asks the cluster when the server acts for a caller. Raises UNAUTHENTICATED for a caller whose own token is
-        not known, if tokens are passed on."""
+        """The credentials by which the server reaches the cluster for a caller. Raises UNAUTHENTICATED if callers' tokens
+        are used and this caller has none."""
         if not self.wants_tokens:
             return ServerForCaller(self.authentication, caller.role)
         if not caller.token:
             raise PenstockError(
                 ErrorKind.UNAUTHENTICATED,
-                f"the cluster behind this server wants the own token of {caller.role!r} (engine.act_for = 'token'):"
-                " neither a password nor the token of a proxy stands for it",
+                f"the cluster behind this server needs the own token of {caller.role!r} (engine.act_for = 'token'):"
+                " a password, a certificate or a proxy's token cannot replace it",
             )
         return CallersToken(caller)
 

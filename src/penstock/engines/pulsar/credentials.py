@@ -111,7 +111,7 @@ class ServerForCaller(ActingFor):
 
 
 class CallersToken(AuthenticationToken):
-    """The token that a caller showed. One that is renewed is another caller's."""
+    """The token that a caller presented. A renewed token counts as another caller."""
 
     def __init__(self, caller: Acting) -> None:
         super().__init__(caller.token.reveal())

@@ -22,7 +22,7 @@ KNOWN_MAX: Final = 10_000
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What was learned of a namespace, and when; no policies: it does not exist."""
+    """The policies of a namespace, and when they were fetched; without policies it does not exist."""
 
     at_ms: int
     policies: NamespacePolicies | None
@@ -52,7 +52,7 @@ class PulsarNamespaces:
         async with self._locks.hold(name):
             if self.fresh(name):
                 return
-            known = self._known.get(name)  # and it counts until the answers are there
+            known = self._known.get(name)  # stays valid until the answers arrive
             before = (None if known is None else known.policies, self._tenants.get(name.tenant))
             policies = await self._ask(Target.of_namespace(name), _policies, NamespacePolicies())
             tenant = await self._ask(Target.of("admin", "v2", "tenants", name.tenant), _tenant, TenantInfo())
@@ -69,7 +69,7 @@ class PulsarNamespaces:
                 listener()
 
     async def _ask(self, target: Target, read: Callable[[Any], Any], unseen: Any) -> Any:
-        """What there is at a target, None where there is nothing; `unseen` where the server may not see it."""
+        """The answer of a target, None if it does not exist, `unseen` if the server may not see it."""
         try:
             return read(await self._cluster.admin.get(target))
         except PenstockError as error:

@@ -26,7 +26,7 @@ from .errors import engine_error
 from .owner import ArrivingSchemas
 from .receiver import Receiver
 from .subscribing import subscription_of
-from .subscription import Admin, Subscription, attached_subscription, gone
+from .subscription import Admin, Subscription, attached_subscription, subscription_deleted
 from .topic_consumer import TopicConsumer
 
 log = logging.getLogger(__name__)
@@ -246,9 +246,9 @@ class Subscriber(Receiver, ABC):
             await asyncio.wait(self._leaving, timeout=timeout_s)
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription of each topic, which the cluster refuses while others consume it; then it is closed.
+        """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers.
 
-        Raises SUBSCRIPTION_SHARED, and goes on; if only some topics were refused, it ends.
+        Raises SUBSCRIPTION_SHARED and stays open, unless only some of the topics were refused: then it closes.
         """
         done = False
         try:
@@ -259,7 +259,7 @@ class Subscriber(Receiver, ABC):
             if done:
                 self.close(error)
             raise
-        self.close(gone(self.subscription))
+        self.close(subscription_deleted(self.subscription))
 
     # -- its topics
 

@@ -6,8 +6,8 @@ from typing import Any, Final, NoReturn, Protocol
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
-from penstock.engines.shared.dead_letter_queue import DeadLetterFigures
-from penstock.engines.shared.unsubscribing import not_alone
+from penstock.engines.shared.dead_letter_queue import DeadLetterStats
+from penstock.engines.shared.unsubscribing import other_consumers_error
 from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -71,7 +71,7 @@ class Subscription:
         self.unacked = 0
         self.connected = 0  # consumers, of any process
         self.redelivered = 0
-        self.dead_letters = DeadLetterFigures()
+        self.dead_letters = DeadLetterStats()
         self.active: Receiver | None = None  # where it is a consumer of this process
         self._admin = admin
 
@@ -127,10 +127,10 @@ class Subscription:
             )
         return found
 
-    async def check_alone(self) -> None:
-        """Raise SUBSCRIPTION_SHARED if it has more than one consumer in the cluster, SUBSCRIPTION_NOT_FOUND."""
+    async def check_sole_consumer(self) -> None:
+        """Raise SUBSCRIPTION_SHARED if the subscription has more than one consumer in the cluster; SUBSCRIPTION_NOT_FOUND."""
         if len((await self._stats()).get("consumers") or ()) > 1:
-            raise not_alone()
+            raise other_consumers_error()
 
     def _learn(self, stats: Mapping[str, Any]) -> None:
         self.backlog = int(stats.get("msgBacklog", 0))
@@ -230,10 +230,10 @@ class Subscription:
     async def delete(self, *, force: bool = True) -> None:
         """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND.
 
-        Unless `force` the cluster refuses it while it has consumers, of whichever process.
+        Without `force` the cluster refuses while the subscription has consumers, in any process.
         """
         for consumer in list(self.consumers):
-            consumer.close(gone(self.name))
+            consumer.close(subscription_deleted(self.name))
         await self._admin.call("DELETE", self._target(), force=str(force).lower())
 
     async def reply(
@@ -287,8 +287,8 @@ class Subscription:
         return self.topic.terminated and self.backlog == 0
 
 
-def gone(subscription: str) -> PenstockError:
-    """Why the consumers of a subscription end that was deleted."""
+def subscription_deleted(subscription: str) -> PenstockError:
+    """The error of consumers whose subscription was deleted."""
     return PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription} was deleted")
 
 

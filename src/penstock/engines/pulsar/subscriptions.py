@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
-from penstock.engines.shared.unsubscribing import check_alone
+from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName, check_subscription
@@ -116,9 +116,9 @@ class PulsarSubscriptions:
             await one.delete(force=force)
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
-        """The brokers decide. Of several partitions all are looked at first: a refusal is to change nothing."""
+        """The brokers decide. All partitions are checked first, so that a refusal changes nothing."""
         attached = cast(Consumer, consumer).attached
-        check_alone(attached)
+        check_sole_consumer(attached)
         if len(attached) > 1:
-            await asyncio.gather(*(one.check_alone() for one in attached))
+            await asyncio.gather(*(one.check_sole_consumer() for one in attached))
         await cast(Consumer, consumer).unsubscribe()

@@ -1,7 +1,7 @@
-"""Entries that wait until the schemas they name are known: what is delivered can be read at once.
+"""Entries that wait until their schemas are known, so that delivered entries can be decoded at once.
 
 A schema that cannot be fetched holds up its topic for a bounded time. Then its entries are delivered without it: endpoints
-that decode give an error in the slots of their messages, all others the bytes. It is still asked for, until it is known.
+that decode return an error in the slots of its messages, all others return the bytes. Fetching is retried until it succeeds.
 """
 
 from collections import deque
@@ -18,13 +18,13 @@ from penstock.runtime.tasks import Tasks
 from .owner import ArrivingSchemas
 
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
-WAIT_MS: Final = 30_000  # for a schema, then its entries are delivered without it
-PASSED_AGAIN_MS: Final = 30_000  # between attempts to fetch such a schema
-PASSED_MAX: Final = 100  # such schemas of one topic; then the oldest is waited for again
+WAIT_MS: Final = 30_000  # for a schema; then its entries are delivered without it
+SKIPPED_RETRY_MS: Final = 30_000  # between attempts to fetch such a schema
+SKIPPED_MAX: Final = 100  # such schemas of one topic; beyond it entries wait for the oldest again
 
 
 class Unread:
-    """Of one topic or partition, in order. `arrived` gets those that can be delivered, as `sift` does."""
+    """The entries of one topic or partition, in order. `arrived` gets those that can be delivered."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Unread:
         self._entries: deque[Arrived] = deque()
         self._learning = False
         self._since_ms: dict[int, int] = {}  # when the first attempt failed, by version
-        self._passed: dict[int, None] = {}  # versions that are not waited for any longer
+        self._skipped: dict[int, None] = {}  # versions that entries no longer wait for
         self._timer: Timer | None = None
         self._closed = False
 
@@ -54,14 +54,14 @@ class Unread:
         return sum(one.mask.bit_count() for one in self._entries) if self._entries else 0
 
     def sift(self, entries: list[Arrived]) -> list[Arrived]:
-        """The entries that can be delivered now: up to the first that cannot, which waits with all after it."""
+        """The entries that can be delivered now. The first that cannot waits, with all after it."""
         if self._entries:
             self._entries += entries
             return []
         name, schemas = self._name, self._schemas
         for at, one in enumerate(entries):
             version = one.schema_version
-            if version is not None and version not in self._passed and not schemas.knows(name, version):
+            if version is not None and version not in self._skipped and not schemas.knows(name, version):
                 self._entries += entries[at:]
                 self._learn(version)
                 return entries[:at]
@@ -72,7 +72,7 @@ class Unread:
         self._entries.clear()
 
     def close(self) -> None:
-        """The consumer ends."""
+        """Stop: the consumer is closing."""
         self.clear()
         self._closed = True
         if self._timer is not None:
@@ -93,14 +93,14 @@ class Unread:
             if self._clock.monotonic_ms() - self._since_ms[version] < WAIT_MS:
                 self._clock.call_later(LEARN_AGAIN_MS, self._learned)
                 return
-            self._pass(version)
+            self._skip(version)
         self._learned()
 
     async def _ask(self, version: int) -> bool:
-        """Ask for a schema; returns whether it is known now, or known not to be there."""
+        """Fetch a schema; returns whether it is now known, or known not to exist."""
         try:
             await self._schemas.fetch(self._name, version)
-        except Exception as error:  # whatever it is: the entries that wait must not wait for ever
+        except Exception as error:  # any error: waiting entries must not wait for ever
             if not self._closed:
                 self._since_ms.setdefault(version, self._clock.monotonic_ms())
                 message = error.message if isinstance(error, PenstockError) else repr(error)
@@ -110,23 +110,23 @@ class Unread:
             self._failures.recovered(FailureKind.SCHEMA, self._subject(version))
         return True
 
-    def _pass(self, version: int) -> None:
-        """Wait for a version no longer, and ask for it now and then."""
-        if len(self._passed) >= PASSED_MAX:
-            del self._passed[next(iter(self._passed))]
-        self._passed[version] = None
+    def _skip(self, version: int) -> None:
+        """Deliver entries of a version without it, and retry fetching it from time to time."""
+        if len(self._skipped) >= SKIPPED_MAX:
+            del self._skipped[next(iter(self._skipped))]
+        self._skipped[version] = None
         if self._timer is None:
-            self._timer = self._clock.call_later(PASSED_AGAIN_MS, self._look)
+            self._timer = self._clock.call_later(SKIPPED_RETRY_MS, self._retry_skipped)
 
-    def _look(self) -> None:
-        self._tasks.spawn(self._fetch_passed(), f"fetch schemas of {self._name} again")
+    def _retry_skipped(self) -> None:
+        self._tasks.spawn(self._fetch_skipped(), f"fetch schemas of {self._name} again")
 
-    async def _fetch_passed(self) -> None:
-        for version in list(self._passed):
+    async def _fetch_skipped(self) -> None:
+        for version in list(self._skipped):
             if await self._ask(version):
-                self._passed.pop(version, None)
-        again = bool(self._passed) and not self._closed
-        self._timer = self._clock.call_later(PASSED_AGAIN_MS, self._look) if again else None
+                self._skipped.pop(version, None)
+        again = bool(self._skipped) and not self._closed
+        self._timer = self._clock.call_later(SKIPPED_RETRY_MS, self._retry_skipped) if again else None
 
     def _learned(self) -> None:
         self._learning = False

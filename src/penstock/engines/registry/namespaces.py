@@ -17,8 +17,8 @@ KIND: Final = "namespace"
 TENANT: Final = "tenant"
 
 ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
-# What holds for a namespace whose document was never read: superusers alone may use it, and all messages are kept.
-_UNREAD: Final = NamespacePolicies(
+# The policies of a namespace whose document was never read: only superusers may use it, and all messages are kept.
+_UNREADABLE: Final = NamespacePolicies(
     retention=Retention(), message_ttl_s=0, size_quota=Quota(), age_quota=Quota(), compaction_threshold=0
 )
 
@@ -58,7 +58,7 @@ class Namespaces:
             self._tenants.setdefault(name.tenant, TenantInfo())
 
     def learned(self, key: str, document: bytes | None) -> None:
-        """Another process has stored a namespace, or deleted it (None). One that cannot be read grants nothing any longer."""
+        """Another process has stored a namespace, or deleted it (None). One that cannot be read grants nothing."""
         name = NamespaceName.parse(key)
         try:
             self._learn(key, document)
@@ -71,9 +71,9 @@ class Namespaces:
         if document is not None:
             self._tenants.setdefault(name.tenant, TenantInfo())
             before = self._policies.get(name)
-            # Until it is read: permissions that it may have revoked are not kept, nor is anything deleted for want of policies.
+            # Until it is read: no permission, because it may be revoked, and no deletion by policies that are unknown.
             self._policies[name] = (
-                _UNREAD
+                _UNREADABLE
                 if before is None
                 else msgspec.structs.replace(before, permissions={}, topic_permissions={})
             )
@@ -84,7 +84,7 @@ class Namespaces:
             self._policies.pop(name, None)
 
     def learned_tenant(self, tenant: str, document: bytes | None) -> None:
-        """Another process has stored a tenant, or deleted it (None). One that cannot be read has no administrators any longer."""
+        """Another process has stored a tenant, or deleted it (None). One that cannot be read has no administrators."""
         try:
             self._learn_tenant(tenant, document)
         finally:
@@ -142,7 +142,7 @@ class Namespaces:
         self.changed(name)
 
     async def _save(self, name: NamespaceName, documents: list[tuple[str, str, bytes | None]]) -> None:
-        """Store the documents of a namespace; an engine may refuse a new one."""
+        """Store the documents of a namespace; an engine may refuse a new namespace."""
         await self._store.save_meta(documents)
 
     async def change(

@@ -16,7 +16,7 @@ from .namespaces import Namespaces
 
 KIND: Final = "topic-policies"
 _NOTHING: Final = TopicPolicies()
-# What holds for a topic whose policies were never read: nothing is deleted for want of them.
+# The policies of a topic whose document was never read: nothing is deleted.
 _KEEP_ALL: Final = TopicPolicies(
     retention=Retention(), message_ttl_s=0, size_quota=Quota(), age_quota=Quota(), compaction_threshold=0
 )
@@ -60,8 +60,8 @@ class Policies:
         self._reader.read_all(KIND, await self._store.load_meta(KIND), self._learn)
 
     def learned(self, key: str, document: bytes | None) -> None:
-        """Another process has stored what a topic has of its own, or removed it (None). Of one that cannot be read, what
-        was read last holds."""
+        """Another process has stored a topic's own policies, or removed them (None). If they cannot be read, the last ones
+        stay in force."""
         self._learn(key, document)
         if (name := TopicName.parse_known(key)) is not None:
             self.changed(name)

@@ -56,7 +56,7 @@ class Schemas:
         self._bytes_max = bytes_max
         self._first = first  # what is added to the numbers that are stored
         self._versions: dict[str, list[SchemaVersion]] = {}
-        self._unread: dict[str, set[int]] = {}  # numbers of versions that are stored and cannot be read
+        self._unread: dict[str, set[int]] = {}  # numbers of stored versions that cannot be read
         self.changes = 0  # of any topic
         self._locks: Locks[str] = Locks()
 
@@ -65,8 +65,8 @@ class Schemas:
         self._reader.read_all(KIND, await self._store.load_meta(KIND), self.learned)
 
     def learned(self, key: str, document: bytes | None) -> None:
-        """A version of a schema is stored under this key, or was deleted (None). The number of one that cannot be read
-        stays taken."""
+        """Another process has stored a schema version under this key, or deleted it (None). The number of a version that
+        cannot be read stays taken."""
         topic, _, text = key.rpartition("\0")
         number = self._first + int(text)
         versions = [one for one in self._versions.get(topic, ()) if one.version != number]
@@ -105,7 +105,7 @@ class Schemas:
             if found.version == number:
                 return found
         unread = number in self._unread.get(schema_id(topic), ())
-        why = ": what is stored of it cannot be read" if unread else ""
+        why = ": its stored document cannot be read" if unread else ""
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}{why}")
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:

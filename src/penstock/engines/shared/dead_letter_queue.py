@@ -1,8 +1,8 @@
-"""Dead letters of one subscription on their way to their topic.
+"""Publishes the dead letters of one subscription, with retries.
 
-Each message is published by itself, at once. One that its topic does not take (terminated, beyond a quota, too large, a
-schema refused, no permission) waits, and is tried again from time to time; it holds up no other message. Messages that are
-durable in the dead-letter topic are never published again.
+Each message is published at once and by itself. A message that the dead-letter topic refuses (terminated, over quota, too
+large, schema, permission) waits and is retried with back-off; it holds up no other message. A message that is durable in the
+dead-letter topic is never published again.
 """
 
 from collections import deque
@@ -17,90 +17,93 @@ from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 
-RETRY_MS: Final = 1000  # from the first failure to the next attempt; it doubles with each that fails
+RETRY_MS: Final = 1000  # back-off after the first failure; it doubles with each failed round
 RETRY_MAX_MS: Final = 60_000
-FAILED_MAX: Final = (
-    20  # attempts of one round that may fail in a row: a topic that takes nothing is not asked for all
-)
-WAITING_MAX: Final = 10_000  # messages; further ones are delivered again instead
-WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries that are held for them, likewise
+FAILED_MAX: Final = 20  # failures in a row that end a round, so that a topic that refuses all costs little
+WAITING_MAX: Final = 10_000  # messages; further ones are redelivered instead
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries held for them; the same
 
 
-class DeadPart(msgspec.Struct):
-    """Dead messages of one entry.
+class EntryDeadLetters(msgspec.Struct):
+    """The dead letters of one entry.
 
     `load` returns the entry; raises MESSAGE_NOT_FOUND if it was deleted. `bury` publishes the message of an index and
-    acknowledges it; returns when it is durable, or was acknowledged already. `again` has the messages that are left
-    delivered again after some ms.
+    acknowledges it; returns when it is durable, or was acknowledged already. `again` redelivers the remaining messages
+    after some ms.
     """
 
     indexes: deque[int]
     load: Callable[[], Awaitable[Entry]]
     bury: Callable[[Entry, int], Awaitable[None]]
-    again: Callable[["DeadPart", int], None]
-    bytes: int = 0  # that are held in memory for it
-    waits: int = 0  # messages that are counted as waiting
+    again: Callable[["EntryDeadLetters", int], None]
+    bytes: int = 0  # held in memory for it
+    waiting: int = 0  # messages counted as waiting
+
+    @property
+    def mask(self) -> int:
+        """The remaining messages, as bits."""
+        return sum(1 << index for index in self.indexes)
 
 
-class DeadLetterFigures:
-    """What became of a subscription's dead letters, over all its consumers in this process."""
+class DeadLetterStats:
+    """The dead letters of a subscription, over all its consumers in this process."""
 
     def __init__(self) -> None:
-        self.waiting = 0  # messages that their topic did not take, and that are tried again
+        self.waiting = 0  # messages that their topic refused, and that are retried
         self.failed = 0  # attempts that failed, since the start
         self.error: str | None = None  # why the last attempt failed, while messages wait
 
 
 class DeadLetterQueue:
-    """`figures` are those of its subscription, which may have several queues; `subject` names it."""
+    """`stats` are those of its subscription, which may have several queues; `subject` names it."""
 
     def __init__(
-        self, figures: DeadLetterFigures, subject: str, failures: Failures, clock: Clock, tasks: Tasks
+        self, stats: DeadLetterStats, subject: str, failures: Failures, clock: Clock, tasks: Tasks
     ) -> None:
-        self._figures = figures
+        self._stats = stats
         self._subject = subject
         self._failures = failures
         self._clock = clock
         self._tasks = tasks
-        self._parts: deque[DeadPart] = deque()  # that failed
+        self._parts: deque[EntryDeadLetters] = deque()  # with messages to retry
         self._bytes = 0
         self._delay_ms = RETRY_MS
         self._timer: Timer | None = None
-        self._epoch = 0  # what was begun in an earlier one is not gone on with
+        self._epoch = 0  # `forget` starts another; work of earlier ones is dropped
 
-    def add(self, part: DeadPart) -> None:
-        """Publish messages that are dead now."""
+    def add(self, part: EntryDeadLetters) -> None:
+        """Publish dead letters, and retry those that fail."""
         self._tasks.spawn(self._first(part, self._epoch), f"dead letters of {self._subject}")
 
     def forget(self) -> None:
-        """The cursor moved, or the subscription ends: none of them is dead any longer."""
+        """Drop all: the cursor moved, or the subscription ends."""
         self._epoch += 1
         for part in self._parts:
-            self._figures.waiting -= part.waits
+            self._stats.waiting -= part.waiting
         self._parts.clear()
         self._bytes = 0
         self._delay_ms = RETRY_MS
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._figures.waiting:
-            self._figures.error = None
+        if not self._stats.waiting:
+            self._stats.error = None
             self._failures.dropped(FailureKind.DEAD_LETTER, self._subject)
 
-    async def _first(self, part: DeadPart, epoch: int) -> None:
+    async def _first(self, part: EntryDeadLetters, epoch: int) -> None:
         await self._send(part)
         if part.indexes and epoch == self._epoch:
             self._keep(part)
 
-    def _keep(self, part: DeadPart) -> None:
-        """Have a part tried again later."""
+    def _keep(self, part: EntryDeadLetters) -> None:
+        """Schedule a retry of a part."""
         left = len(part.indexes)
-        full = self._figures.waiting + left > WAITING_MAX or self._bytes + part.bytes > WAITING_BYTES_MAX
+        full = self._stats.waiting + left > WAITING_MAX or self._bytes + part.bytes > WAITING_BYTES_MAX
         if full and self._parts:
             part.again(part, self._delay_ms)
             return
-        part.waits = left
-        self._figures.waiting += left
+        part.waiting = left
+        self._stats.waiting += left
         self._bytes += part.bytes
         self._parts.append(part)
         if self._timer is None:
@@ -110,18 +113,18 @@ class DeadLetterQueue:
         self._tasks.spawn(self._retry(self._epoch), f"dead letters of {self._subject}, again")
 
     async def _retry(self, epoch: int) -> None:
-        """Try what waits, in turn: a round that ends early goes on where it ended."""
+        """Publish the waiting parts again, in turn. A round that ends early continues with the next part later."""
         failed = 0
         for _ in range(len(self._parts)):
             part = self._parts.popleft()
-            before = part.waits
+            before = part.waiting
             self._bytes -= part.bytes
             failed = await self._send(part, failed)
-            if epoch != self._epoch:  # `forget` saw those of the queue
-                self._figures.waiting -= before
+            if epoch != self._epoch:  # `forget` has counted the parts in the queue
+                self._stats.waiting -= before
                 return
-            self._figures.waiting -= before - len(part.indexes)
-            part.waits = len(part.indexes)
+            self._stats.waiting -= before - len(part.indexes)
+            part.waiting = len(part.indexes)
             if part.indexes:
                 self._bytes += part.bytes
                 self._parts.append(part)
@@ -133,13 +136,13 @@ class DeadLetterQueue:
             self._timer = self._clock.call_later(self._delay_ms, self._due)
             return
         self._delay_ms = RETRY_MS
-        if not self._figures.waiting:
-            self._figures.error = None
+        if not self._stats.waiting:
+            self._stats.error = None
             self._failures.recovered(FailureKind.DEAD_LETTER, self._subject)
 
-    async def _send(self, part: DeadPart, failed: int = 0) -> int:
-        """Try each message of a part, until too many fail in a row; those that fail stay in it, the last to be tried
-        next time. `failed`: attempts that failed just before; returns their number now."""
+    async def _send(self, part: EntryDeadLetters, failed: int = 0) -> int:
+        """Publish the messages of a part, until too many fail in a row; failed ones stay in it, at the end. `failed` counts
+        the failures in a row before; returns the count after."""
         epoch = self._epoch
         try:
             entry = await part.load()
@@ -153,7 +156,7 @@ class DeadLetterQueue:
             index = part.indexes.popleft()
             try:
                 await part.bury(entry, index)
-            except Exception as error:  # whatever it is, it ends no other message's way
+            except Exception as error:  # any error: the other messages are still published
                 part.indexes.append(index)
                 failed += 1
                 self._fail(error, epoch)
@@ -167,7 +170,7 @@ class DeadLetterQueue:
 
     def _fail(self, error: Exception, epoch: int) -> None:
         message = error.message if isinstance(error, PenstockError) else repr(error)
-        self._figures.failed += 1
+        self._stats.failed += 1
         if epoch == self._epoch:
-            self._figures.error = message
+            self._stats.error = message
             self._failures.failed(FailureKind.DEAD_LETTER, self._subject, message)

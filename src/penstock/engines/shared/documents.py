@@ -1,4 +1,4 @@
-"""Documents that are stored one by one: one that cannot be read is passed over, and all others count."""
+"""Reading of stored documents: one that cannot be read is skipped and reported, and all others are read."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -9,16 +9,16 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 
-from .versions import Withheld
+from .versions import UnknownVersion
 
-# What decoding bytes and parsing names raise, also for a version of a document that is not known here.
+# The errors of decoding bytes and parsing names, also of documents of unknown versions.
 UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError, PenstockError)
 
 
 class DocumentReader:
     """Hands documents to the functions that decode them, and reports those that cannot be read.
 
-    The function decides what holds instead: it raises one of `UNREADABLE` after it has seen to that.
+    For an unreadable document the function sets a safe state, and then raises one of `UNREADABLE`.
     """
 
     def __init__(self, failures: Failures | None = None) -> None:
@@ -27,12 +27,12 @@ class DocumentReader:
     def read(
         self, kind: str, key: str, document: bytes | None, learn: Callable[[str, bytes | None], object]
     ) -> bool:
-        """Call `learn` with a document, or with None as it was deleted; returns False if it could not be read."""
+        """Call `learn` with a document, or None if it was deleted; returns False if it could not be read."""
         subject = f"{kind} {key}".replace("\0", " ")
         try:
             learn(key, document)
         except UNREADABLE as error:
-            why = document.error if isinstance(document, Withheld) else error
+            why = document.error if isinstance(document, UnknownVersion) else error
             message = why.message if isinstance(why, PenstockError) else f"{why}"
             self._failures.failed(FailureKind.DOCUMENT, subject, message or type(error).__name__)
             return False
@@ -45,6 +45,6 @@ class DocumentReader:
     def read_all(
         self, kind: str, documents: Mapping[str, bytes], learn: Callable[[str, bytes | None], object]
     ) -> None:
-        """The same for all documents of a kind, sorted by key."""
+        """Read all documents of a kind, in the order of their keys."""
         for key in sorted(documents):
             self.read(kind, key, documents[key], learn)

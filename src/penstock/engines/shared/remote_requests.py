@@ -75,7 +75,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def address_of(request: Message, topic: TopicName, addresses: ReplyAddresses) -> Address | None:
-    """Where the reply to a message of `topic` goes; None for one that is no request. Raises NEWER_FORMAT."""
+    """The reply address of a message of `topic`; None if it is not a request. Raises NEWER_FORMAT."""
     reply_to, correlation_id = (request.properties.get(name, "") for name in (REPLY_TO, CORRELATION_ID))
     if REQUEST_TIMEOUT_PROPERTY not in request.properties or not correlation_id:
         return None
@@ -248,10 +248,10 @@ class RemoteRequests:
         self.answer(correlation_id, reply)
 
     def refuse(self, correlation_id: str, error: PenstockError) -> None:
-        """A reply came that cannot be understood: the wait for it fails."""
+        """Fail a request whose reply has an unknown version."""
         request = self._waits.get(correlation_id)
         if request is not None:
-            log.error("a reply cannot be understood", extra={"reason": error.message})
+            log.error("a reply has an unknown version", extra={"reason": error.message})
             request.fail(error)
 
     def answer(self, correlation_id: str, reply: Reply) -> bool:

@@ -12,12 +12,12 @@ _RANDOM: Final = random.SystemRandom()
 
 
 def partition_of_bytes(partitioner: Partitioner, key: bytes, count: int) -> int:
-    """The partition, among `count`, of a record's key, as Kafka's clients choose it."""
+    """The partition of `count` for a record's key, as Kafka's clients choose it."""
     return hash_of_bytes(partitioner, key) % count
 
 
 class Router:
-    """Chooses among `count` partitions: by number, by key as the partitioner says, or in turn."""
+    """Chooses one of `count` partitions: the given number, by key with the partitioner, or round robin."""
 
     def __init__(self, count: int, routing: Routing, partitioner: Partitioner) -> None:
         self.count = count
@@ -27,9 +27,9 @@ class Router:
         self._next = _RANDOM.randrange(count)
 
     def choose(self, key: str | None, partition: int | None, record_key: bytes | None = None) -> int:
-        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there.
+        """The partition's number; raises PARTITION_NOT_FOUND.
 
-        `record_key` is the key's bytes as Kafka gets them, where they may differ from the text's.
+        `record_key` are the key's bytes in Kafka, if they may differ from the text in UTF-8.
         """
         if partition is not None:
             check_partition(partition, self.count)

@@ -1,12 +1,12 @@
-"""What is stored in a version that is not known here."""
+"""The placeholder for a stored value whose format version this release does not know."""
 
 from typing import Self
 
 from penstock.model.errors import PenstockError
 
 
-class Withheld(bytes):
-    """Stands for what is stored: no bytes, so that nothing decodes or shows what it does not understand."""
+class UnknownVersion(bytes):
+    """Replaces the stored bytes by none, so that no code decodes or shows a value of an unknown version."""
 
     error: PenstockError
 
@@ -16,5 +16,5 @@ class Withheld(bytes):
         return made
 
     def new_error(self) -> PenstockError:
-        """NEWER_FORMAT, for each caller its own: a traceback grows with every raise."""
+        """A new NEWER_FORMAT error: raising one instance repeatedly would grow its traceback."""
         return PenstockError(self.error.kind, self.error.message)

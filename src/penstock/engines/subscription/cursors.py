@@ -49,7 +49,7 @@ class StoredCursor:
         self._ledger = ledger
         self._tasks = tasks
         self._moved = moved
-        self._failures = 0  # saves that failed, ever
+        self._failures = 0  # failed saves, ever
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         """Set the properties, durably before they count."""
@@ -87,7 +87,7 @@ class StoredCursor:
             except PenstockError:
                 self.not_saved(change)
                 raise
-            if failures == self._failures:  # else an earlier save failed, with changes of before
+            if failures == self._failures:  # else an earlier save failed with changes that this one lacks
                 return
 
     def take_changes(self) -> CursorChange:
@@ -95,7 +95,7 @@ class StoredCursor:
         return CursorChange(self._ledger, self.name, self.cursor.mark, self.cursor.take_changes())
 
     def not_saved(self, change: CursorChange) -> None:
-        """The changes could not be saved: the next save has them again."""
+        """A save failed: the next save includes its changes."""
         self._failures += 1
         self.cursor.touch(change.chunks)
         self._moved()
@@ -134,7 +134,7 @@ class CursorFlusher:
             changed = [one for one in self._dirty if one.cursors is store]
             for one in changed:
                 del self._dirty[one]
-            # Taken right before the save: a request that saves a cursor until then saves its changes, too.
+            # Taken right before the save: a request that saves a cursor earlier saves its changes, too.
             taken = [(one, one.take_changes()) for one in changed if not one.deleted]
             if store is None or not taken:
                 continue

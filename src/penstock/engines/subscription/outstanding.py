@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadPart
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, EntryDeadLetters
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter
@@ -213,7 +213,7 @@ class Outstanding:
                 self._dead(Slice(part.entry_id, part.offset, part.count, dead), letter, self._epoch)
             )
 
-    def _dead(self, dead: Slice, letter: DeadLetter, epoch: int) -> DeadPart:
+    def _dead(self, dead: Slice, letter: DeadLetter, epoch: int) -> EntryDeadLetters:
         """Messages on their way to the dead-letter topic; each is acknowledged once it is durable there."""
         offset, cursor = dead.offset, self._cursor
 
@@ -226,11 +226,10 @@ class Outstanding:
             if epoch == self._epoch:  # what was buried before a seek comes again after it
                 self.acknowledged(offset, 1 << index)
 
-        def again(part: DeadPart, wait_ms: int) -> None:
-            mask = sum(1 << index for index in part.indexes)
-            self.later(Slice(dead.entry_id, offset, dead.count, mask), wait_ms)
+        def again(part: EntryDeadLetters, wait_ms: int) -> None:
+            self.later(Slice(dead.entry_id, offset, dead.count, part.mask), wait_ms)
 
-        return DeadPart(deque(bits_of(dead.mask)), load, bury, again)
+        return EntryDeadLetters(deque(bits_of(dead.mask)), load, bury, again)
 
     # -- the whole
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
-from penstock.engines.shared.dead_letter_queue import DeadLetterFigures, DeadLetterQueue
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadLetterStats
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -102,7 +102,7 @@ class Subscription(StoredCursor):
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
         self.excerpts = Excerpts(cursor)
-        self.dead_letters = DeadLetterFigures()
+        self.dead_letters = DeadLetterStats()
         subject = f"{topic.name} {name}"
         self._encoder = encoder
         self._out = Outstanding(

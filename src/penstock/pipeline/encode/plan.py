@@ -80,7 +80,7 @@ class Encoding(msgspec.Struct, dict=True):
 
     @property
     def has_keys(self) -> bool:
-        """Whether the schema keeps the messages' keys apart from their payloads."""
+        """Whether the schema encodes keys outside the payloads (SEPARATED)."""
         if self.schema.type is not SchemaType.KEY_VALUE:
             return False
         return key_value_parts(self.schema)[2] is KeyValueEncoding.SEPARATED

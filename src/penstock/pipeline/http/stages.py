@@ -25,7 +25,7 @@ RETRY_S: Final = 120.0  # how long a server may be away: a restart, with a store
 
 
 class OpenedTopic(NamedTuple):
-    """How many partitions a topic has (0: none), how keys choose among them, and what precedes a key's bytes as they are hashed."""
+    """A topic's partitions (0: not partitioned), how keys choose one, and the bytes that precede a key when it is hashed."""
 
     partitions: int
     partitioner: Partitioner = Partitioner.JAVA
@@ -33,7 +33,7 @@ class OpenedTopic(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Topics, how large a part and a message may be, and whether parts can be staged."""
+    """Topics, the size limits of parts and messages, and whether parts can be staged."""
 
     topics: dict[TopicName, OpenedTopic]
     part_bytes_max: int
@@ -51,7 +51,7 @@ class StageCount(NamedTuple):
 
 
 def _opened(answer: Mapping[str, Any]) -> OpenedTopic:
-    """A topic of an answer; servers before this version do not name the partitioner."""
+    """A topic of an answer; older servers do not name the partitioner."""
     partitioner = Partitioner(answer.get("partitioner", Partitioner.JAVA.value))
     return OpenedTopic(answer["partitions"], partitioner, b64decode(answer.get("key_prefix", "")))
 
@@ -78,9 +78,9 @@ class Stages:
     def open_topics(
         self, topics: Sequence[TopicName], key_versions: Mapping[TopicName, int] | None = None
     ) -> Opened:
-        """Have the topics made, where the server makes topics. Raises TOPIC_NOT_FOUND, FORBIDDEN.
+        """Look up the topics, creating them if the server creates topics. Raises TOPIC_NOT_FOUND, FORBIDDEN.
 
-        `key_versions` are versions of topics' schemas that keys are encoded by.
+        `key_versions`: by topic, the schema version that its keys are encoded with.
         """
         body: dict[str, Any] = {"topics": [str(topic) for topic in topics]}
         if key_versions:

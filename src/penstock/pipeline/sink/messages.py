@@ -33,8 +33,8 @@ _ORIGIN: Final = {
 
 
 class Keys(NamedTuple):
-    """Keys as they go out: text, or base64 of bytes that are none (`encoded` says which rows). `content` are their bytes, where
-    they differ from the texts."""
+    """Keys as they are sent: text, or base64 if the bytes are not text (`encoded` marks those rows). `content` are the bytes,
+    if they differ from the texts."""
 
     texts: Any
     encoded: Mask | None = None

@@ -1,4 +1,4 @@
-"""Which partition of a topic each row goes to, as the project's other producers choose, a column of keys at a time."""
+"""Chooses the partition of each row as Penstock's other producers do, for a column of keys at a time."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,7 +15,7 @@ from penstock.pipeline.errors import PipelineError
 
 from .messages import Keys
 
-KEYS_MAX: Final = 64  # bytes of a key that are hashed column by column; longer ones one by one
+KEYS_MAX: Final = 64  # bytes: columns with longer keys are hashed key by key
 _INT32_MAX: Final = 0x7FFFFFFF
 
 _Words = npt.NDArray[np.uint32]
@@ -37,7 +37,7 @@ def hashes(keys: Any, partitioner: Partitioner) -> Numbers:
 
 
 def _java(data: _Bytes, starts: Numbers, lengths: Numbers) -> Numbers:
-    """Of ASCII, whose bytes are the UTF-16 units that Java counts."""
+    """For ASCII, whose bytes equal the UTF-16 units that Java hashes."""
     values = np.zeros(len(starts), np.uint32)
     for at in range(int(lengths.max(initial=0))):
         rows = np.nonzero(lengths > at)[0]
@@ -62,7 +62,7 @@ def _murmur2(data: _Bytes, starts: Numbers, lengths: Numbers) -> Numbers:
 
 
 def _words(data: _Bytes, starts: Numbers, size: int) -> _Words:
-    """The little-endian numbers of `size` bytes from each of `starts`."""
+    """The little-endian numbers in the `size` bytes from each of `starts`."""
     words = np.zeros(len(starts), np.uint32)
     for at in range(size):
         words |= data[starts + at].astype(np.uint32) << np.uint32(8 * at)
@@ -97,9 +97,9 @@ def _one_by_one(keys: Any, partitioner: Partitioner) -> Numbers:
 
 
 class Router:
-    """Chooses among the partitions of one topic. Rows without a key go in runs, each to the next partition.
+    """Chooses partitions of one topic. Rows without a key go round robin, a run of rows at a time.
 
-    `key_prefix` precedes the bytes of keys where the server stores them (the framing of a schema registry).
+    `key_prefix` precedes the bytes of keys as the server stores them (the framing of a schema registry).
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Router:
         self._key_prefix = key_prefix
 
     def choose(self, keys: Keys | None, wanted: Any | None, rows: int) -> Numbers:
-        """The partition of each row: as `wanted` says, else by its key, else in turn. Raises PipelineError."""
+        """The partition of each row: the `wanted` one, else by its key, else round robin. Raises PipelineError."""
         count = max(1, self._count)
         if count == 1 and wanted is None:
             return np.zeros(rows, np.int64)
@@ -140,7 +140,7 @@ class Router:
         return chosen
 
     def _hashed(self, keys: Keys) -> Any:
-        """What the partitioner hashes of each key."""
+        """The bytes or text of each key that the partitioner hashes."""
         if not self._partitioner.hashes_bytes:
             return keys.texts
         content = keys.texts if keys.content is None else keys.content

@@ -56,7 +56,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def tenant(self) -> str:
-        """The tenant in the path; no permission is asked for. Raises INVALID_NAME."""
+        """The tenant in the path; checks no permission. Raises INVALID_NAME."""
         return check_entity("tenant", self.path["tenant"])
 
     @property

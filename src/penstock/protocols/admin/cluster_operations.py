@@ -1,12 +1,12 @@
-"""Who may ask a Pulsar cluster for what through this server: the operations of Pulsar 4.0 that are not superusers' alone.
+"""The rights to Pulsar 4.0's admin operations through this server: a table of all operations that not only superusers may use.
 
-What is not in the table is the superusers', as is whatever a later version adds. The rights are Pulsar's own, tried on a
-broker, save that changing and deleting a tenant stay with superusers (Pulsar's brokers let its administrators).
+Operations that are not in the table, such as those of later versions, need a superuser. The rights are Pulsar's own, tried on
+a broker, except that only superusers may change and delete a tenant (Pulsar's brokers allow its administrators).
 
-Names in paths say how Pulsar decodes a segment, and so which name it means:
+Names in path templates say how Pulsar decodes a segment:
 
-- `{topic}`, `{cursor}`: `+` is a space, and `%XX` is decoded once. They may hold a slash.
-- `{topic_of_schemas}`, `{subscription}`: `%XX` is decoded, and then the same once more.
+- `{topic}`, `{cursor}`: `+` is a space, and `%XX` is decoded once. They may contain a slash.
+- `{topic_of_schemas}`, `{subscription}`: `%XX` is decoded, then `+` and `%XX` once more.
 - `{granted}`: a subscription whose `+` is a plus.
 - others: `%XX` is decoded once; a slash is refused.
 """
@@ -23,7 +23,7 @@ from .operations import PARTICULAR
 
 
 class Right(Enum):
-    """What a role needs; a superuser may do everything."""
+    """The right that a role needs; a superuser may do everything."""
 
     LOOK = "any permission on the topic"
     PRODUCE = "produce on the topic"
@@ -32,23 +32,23 @@ class Right(Enum):
 
 
 class Operation(NamedTuple):
-    """One template of a path, with the right by method."""
+    """One path template, with the right by method."""
 
     path: str
     rights: dict[str, Right]
 
 
-class Asked(NamedTuple):
-    """What a request is about: the right it needs, and the names in its path, decoded as Pulsar does."""
+class MatchedOperation(NamedTuple):
+    """The operation of a request: the right it needs, and the names in its path, decoded as Pulsar does."""
 
     right: Right
     names: dict[str, str]
-    places: dict[str, int]  # of the names among the segments
+    places: dict[str, int]  # the index of each name's segment
 
 
 ONCE: Final = frozenset(("topic", "cursor"))
 TWICE: Final = frozenset(("topic_of_schemas", "subscription"))
-LOCAL: Final = ONCE | TWICE | {"granted"}  # names that may hold a slash
+LOCAL: Final = ONCE | TWICE | {"granted"}  # names that may contain a slash
 TOPICS: Final = ("topic", "topic_of_schemas")
 
 _TENANT: Final = "/admin/v2/tenants/{tenant}"
@@ -61,7 +61,7 @@ _LOOKUP: Final = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 _TRANSACTIONS: Final = "/admin/v3/transactions"
 _IN_TRANSACTIONS: Final = "{tenant}/{namespace}/{topic}"
 
-# What administrators of a tenant may: methods, and the ends of paths that have them.
+# The operations of a tenant's administrators: methods, and the ends of their paths.
 _OF_NAMESPACES: Final = (
     ("GET PUT DELETE", "", "properties", "compactionThreshold", "offloadDeletionLagMs"),
     (
@@ -168,12 +168,12 @@ _ROWS: Final = (
     (_TOPICS, ("GET",), Right.TENANT),
     (f"{_TOPICS}/partitioned", ("GET",), Right.TENANT),
     (f"{_TOPICS}/{{bundle}}", ("GET",), Right.TENANT),
-    # Of a topic decoded twice: the others with this end decode it once.
+    # This operation decodes the topic twice; the others with the same end decode it once.
     (f"{_TOPICS}/{{topic_of_schemas}}/autoSubscriptionCreation", ("POST",), Right.TENANT),
     *_rows(Right.TENANT, _NAMESPACE, _OF_NAMESPACES),
     *_rows(Right.TENANT, _TOPIC, _OF_TOPICS),
     *_rows(Right.TENANT, _SUBSCRIPTION, _OF_SUBSCRIPTIONS),
-    # Superusers', named as their paths hold topics and subscriptions, or could be taken for one of the others.
+    # Superusers' operations whose paths have topics and subscriptions, or match a template above.
     ("/admin/v2/namespaces/{cluster}/antiAffinity/{group}", ("GET",), Right.SUPER),
     *_rows(
         Right.SUPER,
@@ -207,27 +207,29 @@ def _operations() -> dict[str, Operation]:
 OPERATIONS: Final = _operations()
 _ROUTER: Final = Router(OPERATIONS, PARTICULAR)
 _NAME: Final = re.compile(r"{(\w+)}")
-_NOTHING: Final = Asked(Right.SUPER, {}, {})
+_UNLISTED: Final = MatchedOperation(Right.SUPER, {}, {})
 
 
-def asked(method: str, raw: Sequence[str]) -> Asked:
-    """What a method and the segments of a path, as they were sent, ask for. Where several templates fit, the strictest
-    right counts, and Pulsar's choice (the one with the most literal text) says which names are meant."""
+def match_operation(method: str, raw: Sequence[str]) -> MatchedOperation:
+    """The operation of a method and the raw segments of a path. If several templates match, the strictest right counts,
+    and the names are those of Pulsar's choice, the template with the most literal text."""
     method = "GET" if method == "HEAD" else method
     decoded = [unquote(segment) for segment in raw]
     fitting = [OPERATIONS[path] for path, _ in _ROUTER.all(decoded)]
     if not fitting:
-        return _NOTHING
+        return _UNLISTED
     fitting = [one for one in fitting if method in one.rights] or fitting
     best = max(fitting, key=lambda one: len(_NAME.sub("", one.path)))
     order = list(Right)
     right = max((one.rights.get(method, Right.SUPER) for one in fitting), key=order.index)
     parts = best.path.split("/")[1:]
     places = {part[1:-1]: place for place, part in enumerate(parts) if part.startswith("{")}
-    return Asked(right, {name: _meant(name, raw[place]) for name, place in places.items()}, places)
+    return MatchedOperation(
+        right, {name: _decoded_name(name, raw[place]) for name, place in places.items()}, places
+    )
 
 
-def _meant(name: str, raw: str) -> str:
+def _decoded_name(name: str, raw: str) -> str:
     """The name that Pulsar reads from a segment."""
     if name in TWICE:
         return unquote(unquote(raw).replace("+", " "))

@@ -1,4 +1,4 @@
-"""Refusals of a Pulsar cluster that are a page of its web server, or nothing at all: their reason, and their kind."""
+"""The reason and the kind of a Pulsar cluster's error answers that are HTML pages of its web server, or empty."""
 
 import html
 import re
@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.model.errors import ErrorKind
 
-_PAGE_BYTES_MAX: Final = 64 * 1024  # looked at
+_PAGE_BYTES_MAX: Final = 64 * 1024  # of a page that are searched
 _REASON_MAX: Final = 500  # characters
 # Jetty's pages: a table with a row for the message, and the same in the title after the status. Any page may come: `*+` tries
 # nothing twice, which would take minutes in a long one.
@@ -35,12 +35,12 @@ _KINDS: Final = {
 
 
 def kind_of(status: int) -> ErrorKind:
-    """What a status means where nothing else says it."""
+    """The kind of an error answer, by its status alone."""
     return _KINDS.get(status, ErrorKind.BAD_PARAMETER if status < 500 else ErrorKind.INTERNAL)
 
 
 def reason_in(status: int, body: bytes) -> str:
-    """The reason that a page gives, on one line; without one, what the status says."""
+    """The reason in a page, on one line; the status' phrase if it has none."""
     page = body[:_PAGE_BYTES_MAX].decode("utf-8", "replace")
     found = ""
     for pattern in (_MESSAGE, _TITLE, _PRE):

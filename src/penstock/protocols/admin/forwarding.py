@@ -1,7 +1,7 @@
 """Administration and lookups of the cluster behind the server: requests are passed on to it, and its answers back.
 
-Whether the caller may ask is decided here, by `cluster_operations`; where the cluster is reached for callers, it decides
-again. What is sent is made of the segments that were checked: no text of a request becomes a path.
+`cluster_operations` decides whether the caller may send a request; if the cluster is reached for callers, it decides too. The
+forwarded path is built from the checked segments: no text of a request becomes a path.
 """
 
 import re
@@ -21,12 +21,12 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.failure import fail
 from penstock.protocols.http.paths import raw_path
 
-from .cluster_operations import LOCAL, TOPICS, TWICE, Asked, Right, asked
+from .cluster_operations import LOCAL, TOPICS, TWICE, MatchedOperation, Right, match_operation
 from .error_pages import kind_of, reason_in
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
-OWN: Final = "/admin/v2/proxy-stats"  # what the server says of itself
+OWN: Final = "/admin/v2/proxy-stats"  # the server's own statistics
 _READING: Final = ("GET", "HEAD")
 # TRACE would answer the server's own credentials, CONNECT open a tunnel to a broker.
 _METHODS: Final = (*_READING, "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
@@ -37,11 +37,11 @@ _PARAMETERS_MAX: Final = 100
 _SHOWN_MAX: Final = 200  # characters of a path in an error
 
 
-class Requested(NamedTuple):
-    """A request that was checked: what is sent, and what it is about."""
+class CheckedRequest(NamedTuple):
+    """A checked request: its target and query as forwarded, and its operation."""
 
     target: Target
-    asked: Asked
+    operation: MatchedOperation
     query: list[tuple[str, str]]
 
 
@@ -64,7 +64,7 @@ def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpo
 async def _forward(context: ServerContext, cluster: Cluster, exchange: Exchange) -> None:
     scope = exchange.scope
     caller = await Caller.admit(context, exchange.authorization, scope)
-    request = requested(exchange.method, raw_path(scope), scope["query_string"])
+    request = check_request(exchange.method, raw_path(scope), scope["query_string"])
     await _check(context, caller, exchange.method, request)
     body = await exchange.body(context.limits.max_request_bytes)
     answer = await cluster.request(
@@ -76,8 +76,8 @@ async def _forward(context: ServerContext, cluster: Cluster, exchange: Exchange)
     await exchange.whole(answer.status, headers, None if answer.status == 204 else content)
 
 
-def requested(method: str, path: bytes, query: bytes) -> Requested:
-    """What a request line asks for; raises BAD_PARAMETER for a path or query that could be read in two ways."""
+def check_request(method: str, path: bytes, query: bytes) -> CheckedRequest:
+    """Check a request line; raises BAD_PARAMETER for a path or query that is ambiguous."""
     try:
         text = path.decode("ascii")
         pairs = parse_qsl(
@@ -91,21 +91,21 @@ def requested(method: str, path: bytes, query: bytes) -> Requested:
     if not text.startswith("/"):
         raise _bad("the path does not begin with a slash")
     raw = text[1:].split("/")
-    about = asked(method, raw)
-    local = {place for name, place in about.places.items() if name in LOCAL}
+    matched = match_operation(method, raw)
+    local = {place for name, place in matched.places.items() if name in LOCAL}
     segments = [_checked(segment, local=place in local) for place, segment in enumerate(raw)]
-    for name, place in about.places.items():
+    for name, place in matched.places.items():
         if name in LOCAL:
-            meant = about.names[name]
+            meant = matched.names[name]
             if problem := problem_of(meant) or _separator(meant):
                 raise _bad(problem)
             segments[place] = encoded_once(meant) if name in TWICE else meant
-    # A token is the caller's to this server: brokers would write it to their logs.
-    return Requested(Target.of(*segments), about, [one for one in pairs if one[0].lower() != "token"])
+    # A token in the query is for this server only: brokers would write it to their logs.
+    return CheckedRequest(Target.of(*segments), matched, [one for one in pairs if one[0].lower() != "token"])
 
 
 def _checked(raw: str, *, local: bool) -> str:
-    """A segment, decoded; raises BAD_PARAMETER."""
+    """Decode a segment; raises BAD_PARAMETER."""
     if _BROKEN_ESCAPE.search(raw):
         raise _bad(f"the path has a % without two hexadecimal digits: {raw[:_SHOWN_MAX]!r}")
     try:
@@ -122,23 +122,23 @@ def _checked(raw: str, *, local: bool) -> str:
 
 
 def _separator(segment: str) -> str:
-    """Why a segment could be taken for several; empty if it could not."""
+    """The error if a segment has a separator; empty if it has none."""
     found = next((one for one in ";\\" if one in segment), None)
     return "" if found is None else f"the path has {found!r} in a segment: {segment[:_SHOWN_MAX]!r}"
 
 
-async def _check(context: ServerContext, caller: Caller, method: str, request: Requested) -> None:
-    """Raise FORBIDDEN unless the caller may ask for what is at a target; METHOD_NOT_ALLOWED, INVALID_NAME."""
+async def _check(context: ServerContext, caller: Caller, method: str, request: CheckedRequest) -> None:
+    """Raise FORBIDDEN unless the caller has the right that the operation needs; METHOD_NOT_ALLOWED, INVALID_NAME."""
     allowed = _READING if request.target.segments[0] == "lookup" else _METHODS
     if method not in allowed:
         raise not_allowed(method, allowed)
     if caller.is_super:
         return
-    right, names = request.asked.right, request.asked.names
+    right, names = request.operation.right, request.operation.names
     if right is Right.SUPER:
         caller.may_administer()
         return
-    # A tenant is learned with any of its namespaces, also one that does not exist.
+    # Learning any namespace of a tenant, even a missing one, learns the tenant.
     namespace = NamespaceName.of(names["tenant"], names.get("namespace", "default"))
     if right is Right.TENANT:
         try:
@@ -158,7 +158,7 @@ async def _check(context: ServerContext, caller: Caller, method: str, request: R
 
 
 def _answered(answer: ClusterAnswer) -> tuple[list[Header], bytes]:
-    """The headers and the body of an answer; a refusal that is a page, or has no body, becomes JSON with its reason."""
+    """The headers and the body of an answer; an error that is an HTML page, or has no body, becomes JSON with its reason."""
     kind = next((value for name, value in answer.headers if name.lower() == b"content-type"), b"")
     if answer.status >= 400 and not kind.lower().startswith(b"application/json"):
         body = error_body(kind_of(answer.status), reason_in(answer.status, answer.body), Dialect.PULSAR)
@@ -168,7 +168,7 @@ def _answered(answer: ClusterAnswer) -> tuple[list[Header], bytes]:
 
 
 def _name(name: bytes) -> bytes:
-    """Those of Pulsar's messages keep their case, which Java's admin client looks at."""
+    """Names of message headers keep their case, which the Java admin client relies on."""
     return ExactName(name.decode("latin-1")).encode() if name.startswith(b"X-Pulsar-") else name
 
 

@@ -102,9 +102,9 @@ class Permissions:
             return True
         return _grants(self._in(role, namespace), action)
 
-    def may_use(self, role: str, subscription: str, namespace: NamespaceName) -> bool:
-        """Whether a role that may consume may do so by a subscription of that name. A cluster's namespaces may leave some
-        to a few roles, or each role those that begin with its own name; the tenant's administrators may use all."""
+    def may_use_subscription(self, role: str, subscription: str, namespace: NamespaceName) -> bool:
+        """Whether a role that may consume may use a subscription. A namespace of a cluster may restrict a subscription to
+        some roles, or each role to subscriptions with its name as prefix; the tenant's administrators may use all."""
         policies = self._namespaces.find(namespace)
         if policies is None or not (policies.subscription_roles or policies.subscription_prefix):
             return True

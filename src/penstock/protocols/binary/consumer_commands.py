@@ -140,7 +140,7 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
     if command.force:
         await session.broker.subscriptions.delete(handler.source.topic.name, handler.source.name, force=True)
     else:
-        session.consumers.pop(command.consumer_id, None)  # its end is not news to the client
+        session.consumers.pop(command.consumer_id, None)  # the client knows that it ends
         try:
             await session.broker.subscriptions.delete_of(handler.consumer)
         except PenstockError:

@@ -87,7 +87,7 @@ def _options(session: Session, command: pb.CommandProducer) -> ProducerOptions:
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
         returning=bool(command.producer_name) and not command.user_provided_producer_name,
         properties=properties,
-        places_keys=properties.get(PARTITIONER_PROPERTY) != PARTITIONER_CLIENT,
+        repartitions_by_key=properties.get(PARTITIONER_PROPERTY) != PARTITIONER_CLIENT,
         client=session.client,
     )
 

@@ -5,8 +5,8 @@ order the records of several processes come in, everyone who reads them finds th
 decides what cannot be computed from the log: where positions begin, and where they go on behind messages that were
 trimmed before anyone had read them.
 
-A record names its version. A process that meets one that it does not know cannot tell what counts from there on: it gives
-no positions of the log any more.
+A record names its version. A process that reads one of an unknown version cannot tell which records count after it: it
+returns no positions of the log any more.
 """
 
 import logging
@@ -43,11 +43,11 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     last: Seen | None = None  # the entry that ends at the last point, where it was read
     steps: bool = False
     anew: bool = False
-    version: int = 0  # 0: it names none
+    version: int = 0  # 0: not named
 
 
-class _Named(msgspec.Struct):
-    """What every version of a record has."""
+class _Versioned(msgspec.Struct):
+    """The fields that every version of a record has."""
 
     version: int | str | None = None
 
@@ -58,14 +58,14 @@ class Checkpoints:
     def __init__(self, journal: Journal, log: str = "") -> None:
         self.number = 0  # how many counted
         self._journal = journal
-        self._log = log  # its name
-        self._newer: PenstockError | None = None  # why nothing counts any more
-        self._versions = msgspec.json.Decoder(_Named)
+        self._log = log  # the log's name
+        self._newer: PenstockError | None = None  # set after a record of an unknown version
+        self._versions = msgspec.json.Decoder(_Versioned)
         self._decoder = msgspec.json.Decoder(Checkpoint)
 
     async def read_on(self) -> Sequence[Checkpoint]:
-        """Those that count since the last call. Raises as `Journal.read_on`, and NEWER_FORMAT from the first record on whose
-        version is not known."""
+        """The valid checkpoints since the last call. Raises as `Journal.read_on`, and NEWER_FORMAT from the first record of
+        an unknown version on."""
         if self._newer is not None:
             raise PenstockError(self._newer.kind, self._newer.message)
         found: list[Checkpoint] = []

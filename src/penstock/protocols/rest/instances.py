@@ -31,9 +31,9 @@ _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
 
 
 class Instance(msgspec.Struct, eq=False):
-    """A consumer with a name to ask for it, of the role that made it. `turn` lets one fetch at a time have it.
+    """A named consumer, owned by the role that created it. `turn` admits one fetch at a time.
 
-    `acting`: the key of the caller that it reaches a cluster for; empty if all callers are alike to the cluster.
+    `acting`: the key of the caller for which it reaches the cluster; empty if the cluster does not distinguish callers.
     """
 
     id: str
@@ -96,8 +96,8 @@ class Instances:
         return made
 
     def find(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance | None:
-        """The role's instance of that id in that subscription, its time beginning again; raises FORBIDDEN if it reaches the
-        cluster by another token of the role."""
+        """The role's instance with that id in that subscription; restarts its time-out. Raises FORBIDDEN if it reaches the
+        cluster with another token of the role."""
         found = self._instances.get(id)
         if found is None or found.topic != topic or found.consumer.subscription != subscription:
             return None
@@ -106,7 +106,7 @@ class Instances:
         if found.acting != acting_key():
             raise PenstockError(
                 ErrorKind.FORBIDDEN,
-                f"consumer instance {id[:80]!r} was made with another token, which it has at the cluster: make another",
+                f"consumer instance {id[:80]!r} was created with another token, which it uses in the cluster: create another instance",
             )
         if found.consumer.closed:
             self._instances.pop(id, None)
@@ -116,7 +116,7 @@ class Instances:
         return found
 
     def get(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance:
-        """As `find`; also raises CONSUMER_NOT_FOUND, or why its subscription is no more."""
+        """As `find`; also raises CONSUMER_NOT_FOUND, or the reason why its subscription ended."""
         known = self._instances.get(id)
         found = self.find(id, topic, subscription, role)
         if found is None:

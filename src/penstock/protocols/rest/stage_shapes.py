@@ -23,15 +23,15 @@ class OpenRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Topics that are about to be published to; those that are missing are made, as the server is configured."""
 
     topics: Annotated[list[str], Meta(max_length=10_000)]
-    # By topic, the version of its schema that keys are encoded by: of key and value, SEPARATED.
+    # By topic, the version of its key/value schema (SEPARATED) that keys are encoded with.
     key_versions: Annotated[dict[str, int], Meta(max_length=10_000)] = {}
 
 
 class OpenTopic(Struct, kw_only=True, omit_defaults=True):
-    """A topic, how many partitions it has (0: none), and the `partitioner` by which a key chooses one of them.
+    """A topic, its number of partitions (0: not partitioned), and the `partitioner` by which a key chooses one.
 
-    `murmur2`, `crc32` and `fnv1a` hash the bytes of the key, `java` and `murmur3` its text, which is base64 of bytes. With
-    `key_prefix` (base64), the bytes are preceded by it: a schema registry's framing, if the request names the version.
+    `murmur2`, `crc32` and `fnv1a` hash the bytes of the key, `java` and `murmur3` its text (base64, if the key is bytes).
+    `key_prefix` (base64) precedes the bytes when they are hashed: a schema registry's framing, if the request names the version.
     """
 
     topic: str

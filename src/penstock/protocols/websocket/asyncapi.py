@@ -39,7 +39,7 @@ PRODUCER_QUERY: Final[dict[str, Schema]] = {
     "hashingScheme": {
         "type": "string",
         "enum": [member.value for member in Hashing],
-        "description": "by default JavaStringHash; before Kafka what engine.partitioner says",
+        "description": "default: JavaStringHash; before Kafka engine.partitioner",
     },
     "messageRoutingMode": _choice(Routing, Routing.SINGLE),
     "sendTimeoutMillis": _integer(30_000, "0: none"),

@@ -147,9 +147,8 @@ class ConsumerHandler:
             result = error.message
             if context is None and error.kind is ErrorKind.TOO_LARGE:
                 self._socket.stop(TOO_BIG, result)
-            elif context is None and isinstance(
-                command, Unsubscribe
-            ):  # as Pulsar's: else it would pass for done
+            elif context is None and isinstance(command, Unsubscribe):
+                # As Pulsar's: without an answer the client would believe that it succeeded.
                 self._socket.stop(WS_CLOSE_BASE + error.kind.codes.ws_result, result)
         except Exception:
             log.exception("a command over a WebSocket failed")

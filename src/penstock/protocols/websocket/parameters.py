@@ -33,7 +33,7 @@ class Compression(Enum):
 
 
 class Hashing(Enum):
-    """How a key finds its partition (hashingScheme)."""
+    """How a key chooses its partition (hashingScheme)."""
 
     JAVA_STRING = "JavaStringHash"
     MURMUR3_32 = "Murmur3_32Hash"

@@ -22,11 +22,11 @@ from .history import History
 
 table = Table("console", topics.BASE)
 
-FAILURES_MAX: Final = 100  # that are shown
+FAILURES_MAX: Final = 100  # shown
 
 
 class FailureAnswer(msgspec.Struct):
-    """Background work that fails: why, since when (ms since the epoch), and how many attempts failed since then."""
+    """Failing background work: the last error, its start (ms since the epoch), and the failed attempts since then."""
 
     kind: str
     subject: str
@@ -38,7 +38,7 @@ class FailureAnswer(msgspec.Struct):
 class ServerAnswer(msgspec.Struct):
     """What the server is, and what the caller is to it. `engine`: `embedded`, `pulsar` or `kafka`.
 
-    `cluster` is its URL, and `failures` the background work that fails now: both for superusers.
+    `cluster` is its URL, and `failures` the failing background work: both for superusers.
     `administered`: the namespaces that the caller may make topics in.
     """
 

@@ -144,7 +144,7 @@ _MEANINGS: Final[dict[str, tuple[Kind, str]]] = {
     ),
     "pulsar_subscription_dead_letters_waiting": (
         "gauge",
-        "Messages that their dead-letter topic does not take, and that are tried again",
+        "Messages that their dead-letter topic refused, and that are retried",
     ),
     "pulsar_subscription_dead_letters_failed": (
         "counter",

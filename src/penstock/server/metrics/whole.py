@@ -115,17 +115,19 @@ def of_storage(families: Families, storage: StorageHealth) -> None:
 
 
 def of_failures(families: Families, failures: Failures) -> None:
-    """Background work that fails."""
+    """Ongoing failures of background work."""
     ongoing = failures.counts()
     for kind in FailureKind:
-        families.gauge("penstock_failing", "What fails now, by kind", ongoing[kind], kind=kind.value)
+        families.gauge(
+            "penstock_failing", "Ongoing failures of background work, by kind", ongoing[kind], kind=kind.value
+        )
         families.counter(
             "penstock_failures", "Failed attempts of background work", failures.total[kind], kind=kind.value
         )
 
 
 def of_cluster(families: Families, cluster: Cluster) -> None:
-    """What the clients of a cluster reported."""
+    """Errors that the clients of a cluster reported."""
     for (client, error), count in cluster.client_errors.items():
         families.counter(
             "penstock_kafka_client_errors",

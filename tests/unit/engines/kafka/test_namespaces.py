@@ -87,7 +87,7 @@ async def test_namespaces_that_share_topics_already_are_served_and_logged(
     with caplog.at_level(logging.WARNING):
         process = await documents.process()
     assert [record.message for record in caplog.records] == [
-        "namespaces share topics: their prefixes in Kafka cannot be told apart"
+        "namespaces share topics: their prefixes in Kafka overlap"
     ]
     assert process.exists(ONE)
     assert process.exists(OTHER)

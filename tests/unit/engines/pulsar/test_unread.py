@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.client.entries.arrived import Arrived
-from penstock.engines.pulsar.unread import LEARN_AGAIN_MS, PASSED_AGAIN_MS, WAIT_MS, Unread
+from penstock.engines.pulsar.unread import LEARN_AGAIN_MS, SKIPPED_RETRY_MS, WAIT_MS, Unread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.failures import Failures
@@ -121,7 +121,7 @@ async def test_a_schema_that_cannot_be_fetched_holds_up_nothing_for_ever(
         "persistent://public/default/t schema version 1"
     ]
     arriving.schemas.failures = 0
-    await arriving.clock.advance(PASSED_AGAIN_MS)
+    await arriving.clock.advance(SKIPPED_RETRY_MS)
     assert arriving.schemas.known == {1}
     assert [record.getMessage() for record in caplog.records] == [
         "a schema cannot be fetched",

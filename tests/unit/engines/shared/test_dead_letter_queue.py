@@ -9,9 +9,9 @@ from penstock.engines.shared.dead_letter_queue import (
     FAILED_MAX,
     RETRY_MAX_MS,
     WAITING_MAX,
-    DeadLetterFigures,
     DeadLetterQueue,
-    DeadPart,
+    DeadLetterStats,
+    EntryDeadLetters,
 )
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -29,7 +29,7 @@ class Letters:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.failures = Failures(self.clock)
-        self.figures = DeadLetterFigures()
+        self.figures = DeadLetterStats()
         self.tasks = Tasks()
         self.queue = self.another()
         self.stored: list[int] = []
@@ -55,10 +55,10 @@ class Letters:
                 raise self.error
             self.stored.append(index)
 
-        def again(part: DeadPart, wait_ms: int) -> None:
+        def again(part: EntryDeadLetters, wait_ms: int) -> None:
             self.returned += part.indexes
 
-        (queue or self.queue).add(DeadPart(deque(indexes), load, bury, again))
+        (queue or self.queue).add(EntryDeadLetters(deque(indexes), load, bury, again))
         await settle()
 
 

@@ -180,7 +180,7 @@ def test_each_message_is_released_once_when_it_is_due(steps: list[tuple[str, int
         await told.advance(2_000)
         assert told.waiting == {}
         assert told.delays.messages == 0
-        assert not told.delays._later
+        assert not told.delays._deferred
         assert not told.delays._parts
         assert told.budget.held == 0
         assert len(told.released) == len(set(told.released))
@@ -274,5 +274,5 @@ async def test_memory_does_not_follow_their_number() -> None:
     assert delays.messages == 150_000
     assert len(delays._held) <= delayed.HELD_MAX
     size = sum(map(sys.getsizeof, delays._held)) + sys.getsizeof(delays._held)
-    size += sum(map(sys.getsizeof, delays._later.values()))
+    size += sum(map(sys.getsizeof, delays._deferred.values()))
     assert size < 5_000_000

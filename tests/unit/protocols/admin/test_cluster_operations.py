@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from penstock.protocols.admin.cluster_operations import OPERATIONS, Right, asked
+from penstock.protocols.admin.cluster_operations import OPERATIONS, Right, match_operation
 
 DECLARED: Final = Path(__file__).parents[3] / "integration" / "pulsar_admin_operations.txt"
 _NAME: Final = re.compile(r"{[\w-]+}")
@@ -68,6 +68,6 @@ def test_the_table_has_all_that_is_not_the_superusers_and_nothing_else() -> None
     ],
 )
 def test_what_a_request_is_about(method: str, path: str, right: Right, names: dict[str, str]) -> None:
-    found = asked(method, path.split("/"))
+    found = match_operation(method, path.split("/"))
     assert found.right is right
     assert names.items() <= found.names.items()

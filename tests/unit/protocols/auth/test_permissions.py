@@ -143,7 +143,7 @@ async def test_a_subscription_may_be_left_to_a_few_roles_or_to_those_whose_name_
     async def users(subscription: str, **policies: Any) -> set[str]:
         await namespaces.update(SHOP, NamespacePolicies(**policies))
         names = ("alice", "bob", "boss", "root")
-        return {role for role in names if permissions.may_use(role, subscription, SHOP)}
+        return {role for role in names if permissions.may_use_subscription(role, subscription, SHOP)}
 
     all_of_them, bosses = {"alice", "bob", "boss", "root"}, {"boss", "root"}
     assert await users("s") == all_of_them

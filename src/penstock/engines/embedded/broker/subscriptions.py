@@ -10,7 +10,7 @@ from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.topic.topic import Topic
-from penstock.engines.shared.unsubscribing import check_alone
+from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
@@ -39,7 +39,9 @@ class Subscriptions:
             try:
                 check_subscription(saved.subscription)
             except PenstockError as error:
-                log.warning("a subscription of %s is kept in the store and not served: %s", topic.name, error)
+                log.warning(
+                    "a subscription of %s stays in the store and is not served: %s", topic.name, error
+                )
                 continue
             cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
@@ -149,6 +151,6 @@ class Subscriptions:
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         attached = cast(Consumer, consumer).attached
-        check_alone(attached)
+        check_sole_consumer(attached)
         for one in attached:
             await one.delete()

@@ -62,7 +62,7 @@ class Topics:
         self._logs_max = logs_max
         self._auto = auto
         self._reader = reader
-        self._unread: set[TopicName] = set()  # that are stored in a way that cannot be read
+        self._unread: set[TopicName] = set()  # topics whose stored documents cannot be read
         self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
@@ -89,7 +89,7 @@ class Topics:
     def _learn(self, key: str, document: bytes | None) -> None:
         name = TopicName.parse_known(key)
         if name is None:
-            log.warning("topic %s has a name that is refused: it is kept in the store and not served", key)
+            log.warning("topic %s has a name that is refused: it stays in the store and is not served", key)
             return
         self._unread.add(name)
         self._put(name, msgspec.json.decode(document or b"", type=TopicDocument))
@@ -221,9 +221,9 @@ class Topics:
         self._appeared(name)
 
     def _check_readable(self, name: TopicName) -> None:
-        """Raise UNAVAILABLE for a topic that is there, and whose document cannot be read: it must not be made again."""
+        """Raise UNAVAILABLE if the topic's document cannot be read: the topic exists and must not be created again."""
         if name in self._unread:
-            raise PenstockError(ErrorKind.UNAVAILABLE, f"what is stored of topic {name} cannot be read")
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"the stored document of topic {name} cannot be read")
 
     async def _keep(self, name: TopicName, document: TopicDocument) -> None:
         if name.persistent:

@@ -1,7 +1,7 @@
-"""Who may change topics, by the cluster's lists of access.
+"""Which principals may change topics, by the cluster's ACLs.
 
-librdkafka 2.16 answers with an empty list where brokers refuse to show lists, or keep none. So brokers are asked first what
-this server may do, and whether they have an authorizer.
+librdkafka 2.16 returns an empty list if brokers refuse to show ACLs, or have no authorizer. So brokers are asked first which
+operations this server may use, and whether they have an authorizer.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from .admin import KafkaAdmin
 
 AUTHORIZER: Final = "authorizer.class.name"  # of brokers; empty: every principal may do everything
 
-# Each of them lets a principal decide what a topic says: by a record, or by making it again.
+# Each of them lets a principal change a topic's records: by writing, or by recreating the topic.
 CHANGING: Final = frozenset(
     (
         AclOperation.ALL,
@@ -36,13 +36,13 @@ CHANGING: Final = frozenset(
 
 
 class NoAuthorizer(PenstockError):
-    """The cluster keeps no lists of access: every principal may do everything."""
+    """The cluster has no ACLs: every principal may do everything."""
 
 
 async def writers(admin: KafkaAdmin, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The principals (`User:name`, `User:*`) that lists allow to write, delete or alter each topic.
+    """The principals (`User:name`, `User:*`) that ACLs allow to write, delete or alter each topic.
 
-    Super users of the brokers are not in lists. Raises NoAuthorizer, FORBIDDEN if this server may not see lists, UNAVAILABLE.
+    The brokers' super users are in no ACL. Raises NoAuthorizer, FORBIDDEN if this server may not see ACLs, UNAVAILABLE.
     """
     bound = admin.bound
     cluster = await admin.answer(
@@ -53,7 +53,7 @@ async def writers(admin: KafkaAdmin, topics: Iterable[str]) -> dict[str, frozens
         raise PenstockError(
             ErrorKind.FORBIDDEN, "the principal of this server has no authorization to Describe the cluster"
         )
-    # Without an authorizer a principal may do everything, this as well.
+    # Without an authorizer a principal may do everything, DESCRIBE_CONFIGS included.
     if AclOperation.DESCRIBE_CONFIGS in may and not await _has_authorizer(admin, cluster.nodes[0].id):
         raise NoAuthorizer(ErrorKind.NOT_SUPPORTED, "the cluster has no authorizer")
     return {topic: _changing(await _lists(admin, topic)) for topic in topics}
@@ -78,7 +78,7 @@ async def _lists(admin: KafkaAdmin, topic: str) -> list[AclBinding]:
         AclPermissionType.ANY,
     )
     found: list[AclBinding] = await admin.answer(
-        lambda: admin.client.describe_acls(wanted, **admin.bound), "the cluster's lists of access"
+        lambda: admin.client.describe_acls(wanted, **admin.bound), "the cluster's ACLs"
     )
     return found
 

@@ -61,7 +61,7 @@ class KafkaAdmin:
         # again by the client that knew it before it was restarted.
         self._renewed = renewed
         self._made: AdminClient | None = None
-        self._left: AdminClient | None = None  # the client before, which may have answers to give
+        self._left: AdminClient | None = None  # the previous client, which may still have answers outstanding
         self._committed = Offsets(clients, timeout_s, committed=True)
         self._written = Offsets(clients, timeout_s, committed=False)
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
@@ -98,7 +98,7 @@ class KafkaAdmin:
         try:
             found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
         except PenstockError:
-            self._clients.poll()  # has errors heard of
+            self._clients.poll()  # delivers pending errors
             if self._heard is not None:
                 raise engine_error(self._heard) from None
             raise
@@ -108,7 +108,7 @@ class KafkaAdmin:
         """The topics of the cluster, and how many partitions each has."""
         try:
             listing = in_thread(self.client.list_topics, timeout=self._timeout_s)
-            found = await self._clients.unless_refused(listing)
+            found = await self._clients.wait_unless_refused(listing)
         except KafkaException as error:
             raise engine_error(error) from None
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
@@ -202,7 +202,7 @@ class KafkaAdmin:
             return {}
         asked = self._committed if committed else self._written
         return await _patiently(
-            lambda: self._clients.unless_refused(in_thread(asked.at, wanted, time_ms)),
+            lambda: self._clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
             check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
 
@@ -229,7 +229,7 @@ class KafkaAdmin:
 
         async def answers() -> dict[Any, Any]:
             futures = ask()
-            results = await self._clients.unless_refused(
+            results = await self._clients.wait_unless_refused(
                 asyncio.gather(
                     *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
                 )
@@ -250,7 +250,7 @@ class KafkaAdmin:
         """The answer of one request; raises what the cluster refuses, with `what` before it."""
 
         async def answered() -> Any:
-            return await self._clients.unless_refused(asyncio.wrap_future(ask()))
+            return await self._clients.wait_unless_refused(asyncio.wrap_future(ask()))
 
         used = id(self.client)
         try:

@@ -1,8 +1,8 @@
-"""librdkafka's clients of a process, made in one place: their credentials, what they report, and when they are made again.
+"""All librdkafka clients of a process: creates them, renews their credentials, and collects their errors.
 
-After a password or a certificate changed, `generation` rises, and each owner of a client makes another one when nothing of it
-is in the way. librdkafka cannot be given certificates, and giving it a password (`set_sasl_credentials`) blocks for minutes on
-a client that the brokers refuse.
+After a password or a certificate changed, `generation` rises, and each owner of a client creates a new one as soon as the old
+one has nothing in flight. librdkafka cannot replace certificates, and setting a password (`set_sasl_credentials`) blocks for
+minutes on a client that the brokers refuse.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from .threads import in_thread
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Heard = Callable[[KafkaError], None]
+ErrorCallback = Callable[[KafkaError], None]
 
-POLL_S: Final = 0.5  # between two polls of clients that no thread polls
-LOOK_S: Final = 1.0  # between two looks at files
-# No broker answered, whatever the reason.
-UNREACHED: Final = frozenset(
+POLL_S: Final = 0.5  # between polls of clients that no other thread polls
+FILES_CHECK_S: Final = 1.0  # between checks of the files
+# No broker answered, for whatever reason.
+UNREACHABLE: Final = frozenset(
     (
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -42,12 +42,12 @@ UNREACHED: Final = frozenset(
         KafkaError._WAIT_COORD,
     )
 )
-WAIT_S: Final = 1.0  # between two looks at whether a call that waits should be given up
-REFUSED_S: Final = 3.0  # that credentials are refused before a call that waits is given up
+REFUSAL_CHECK_S: Final = 1.0  # between checks whether to give up a waiting call
+REFUSED_S: Final = 3.0  # how long credentials are refused before a waiting call is given up
 
 
 class _Producer(Producer):  # type: ignore[misc] # confluent_kafka has no types; so for the others
-    """Weak references need a class of Python's; so for the others."""
+    """A Python class, which weak references need; so for the others."""
 
 
 class _Consumer(Consumer):  # type: ignore[misc]
@@ -62,96 +62,98 @@ Client = _Producer | _Consumer | _Admin
 
 
 class Clients:
-    """Makes clients, on any thread. Raises BAD_PARAMETER for settings that cannot be used."""
+    """Creates clients, on any thread. Raises BAD_PARAMETER for settings that cannot be used."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.credentials = Credentials(settings)
         self.errors = ClientErrors()
         self.generation = 0
-        self.renewed: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
-        self._lock = RLock()  # what is polled may have a client made
+        self.on_renewal: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
+        self._lock = RLock()  # reentrant: a polled callback may create a client
         self._polled: WeakSet[Client] = WeakSet()
 
-    # -- making them. `kind` is a name for logs and metrics; `heard` is also called with each error, by the thread that polls.
+    # -- creation. `kind` is a name for logs and metrics; `on_error` is called with each error, on the thread that polls.
 
     def producer(self, kind: str, own: Mapping[str, Any]) -> Producer:
         """A producer; raises UNAVAILABLE if the credentials cannot be read, as for the others."""
         return self._make(_Producer, self._properties(kind, own))
 
-    def consumer(self, kind: str, own: Mapping[str, Any], heard: Heard | None = None) -> Consumer:
+    def consumer(self, kind: str, own: Mapping[str, Any], on_error: ErrorCallback | None = None) -> Consumer:
         """A consumer; `own` names its group."""
-        return self._make(_Consumer, self._properties(kind, own, heard))
+        return self._make(_Consumer, self._properties(kind, own, on_error))
 
-    def admin(self, kind: str, heard: Heard | None = None) -> AdminClient:
-        """A client for administration; it is polled here."""
-        return self.poll_too(self._make(_Admin, self._properties(kind, {}, heard)))
+    def admin(self, kind: str, on_error: ErrorCallback | None = None) -> AdminClient:
+        """An admin client; it is polled here."""
+        return self.poll_in_background(self._make(_Admin, self._properties(kind, {}, on_error)))
 
-    def _properties(self, kind: str, own: Mapping[str, Any], heard: Heard | None = None) -> dict[str, Any]:
+    def _properties(
+        self, kind: str, own: Mapping[str, Any], on_error: ErrorCallback | None = None
+    ) -> dict[str, Any]:
         def error_cb(error: KafkaError) -> None:
-            self.errors.heard(kind, error)
-            if heard is not None:
-                heard(error)
+            self.errors.report(kind, error)
+            if on_error is not None:
+                on_error(error)
 
         return {**self.credentials.properties(), **own, "error_cb": error_cb}
 
     def _make(self, kind: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) -> Any:
         try:
             return kind(properties)
-        except KafkaException as error:  # such as a file of certificates that cannot be read
+        except KafkaException as error:  # such as an unreadable certificate file
             raise engine_error(error) from None
 
-    def poll_too(self, client: Any) -> Any:
-        """Have a client polled on the loop that nothing else polls, so that it reports its errors."""
+    def poll_in_background(self, client: Any) -> Any:
+        """Poll a client on the loop that nothing else polls, so that it reports its errors."""
         with self._lock:
             self._polled.add(client)
         return client
 
-    def leave(self, client: Any) -> None:
-        """Poll a client no more; called before it is closed."""
+    def stop_polling(self, client: Any) -> None:
+        """Stop polling a client; call it before the client is closed."""
         with self._lock:
             self._polled.discard(client)
 
-    # -- while they are used
+    # -- use
 
     async def watch(self) -> None:
-        """Poll clients, and look for other credentials; ends when cancelled."""
-        looked_s, generation = monotonic(), self.generation
+        """Poll clients, and check the files of credentials; runs until cancelled."""
+        checked_s, generation = monotonic(), self.generation
         while True:
             await asyncio.sleep(POLL_S)
             self.poll()
-            if monotonic() - looked_s >= LOOK_S:
-                await in_thread(self.look)
-                looked_s = monotonic()
+            if monotonic() - checked_s >= FILES_CHECK_S:
+                await in_thread(self.refresh_credentials)
+                checked_s = monotonic()
             if generation != self.generation:
                 generation = self.generation
-                for renew in self.renewed:
+                for renew in self.on_renewal:
                     renew()
 
     def poll(self) -> None:
-        """Have errors reported; on the loop."""
-        with self._lock:  # no client is closed meanwhile
+        """Poll clients, so that they report errors; on the loop."""
+        with self._lock:  # no client is closed during this
             for client in list(self._polled):
                 try:
                     client.poll(0)
-                except Exception:  # of a callback: the others are polled, and the next time this one
+                except Exception:  # raised by a callback: go on with the other clients
                     log.exception("polling a client of Kafka failed")
 
-    def look(self) -> None:
-        """Use the credentials that are there now; blocks."""
+    def refresh_credentials(self) -> None:
+        """Read changed credentials and have clients recreated; blocks."""
         changed = [self.credentials.password_changed(), self.credentials.certificates_changed()]
         if any(changed):
             self.generation += 1
-            log.info("Kafka's clients are made again with the new credentials")
+            log.info("Kafka clients are being recreated with the new credentials")
 
-    async def unless_refused(self, waiting: "asyncio.Future[T]") -> T:
+    async def wait_unless_refused(self, waiting: "asyncio.Future[T]") -> T:
         """Wait for an answer of the cluster; raises UNAVAILABLE once the cluster refuses the credentials of this server."""
         waited_s = 0.0
         try:
             while True:
-                done, _ = await asyncio.wait((waiting,), timeout=WAIT_S)
+                done, _ = await asyncio.wait((waiting,), timeout=REFUSAL_CHECK_S)
                 if done:
                     return self._result(waiting)
-                waited_s += WAIT_S
+                waited_s += REFUSAL_CHECK_S
                 refusal = self.errors.refusal(REFUSED_S)
                 if refusal is not None and waited_s > REFUSED_S:
                     raise engine_error(refusal)
@@ -159,7 +161,7 @@ class Clients:
             waiting.add_done_callback(_forget)
 
     def _result(self, answer: "asyncio.Future[T]") -> T:
-        """An answer; where brokers were not reached, and the reason is that they refuse this server, that is raised."""
+        """The answer. If no broker was reached because they refuse this server, raises the refusal."""
         refusal = self.errors.refusal()
         if refusal is None:
             return answer.result()
@@ -167,7 +169,7 @@ class Clients:
             return answer.result()
         except KafkaException as error:
             found = error_of(error)
-            if found is None or found.code() not in UNREACHED:
+            if found is None or found.code() not in UNREACHABLE:
                 raise
             raise engine_error(refusal) from None
         except PenstockError as error:
@@ -176,7 +178,7 @@ class Clients:
             raise engine_error(refusal) from None
 
     def close(self) -> None:
-        """Let go of what credentials need; blocks for up to half a second."""
+        """Release the credentials' resources; blocks for up to half a second."""
         self.credentials.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, version_of
 
@@ -22,7 +22,7 @@ from .threads import in_thread
 
 log = logging.getLogger(__name__)
 
-# A key and its value; None: it is deleted, `Withheld`: its version is not known here.
+# A key and its value; None: deleted, `UnknownVersion`: of a version that this release does not know.
 Row = tuple[str, bytes | None]
 
 POLL_S: Final = 0.2  # how soon the thread sees that it is to end
@@ -32,9 +32,9 @@ AGAIN_S: Final = 1.0  # until reading is tried again, as after the topic was mad
 
 class CompactedTopic:
     """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order;
-    `failing` with the reason while nothing can be read, and with None once it can again.
+    `failing` with the reason while nothing can be read, and with None once reading works again.
 
-    `format_of` is that of a row's value, by its key: what is written names its version.
+    `format_of` returns the format of a row's value by its key; written rows name its version.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CompactedTopic:
         self._thread: Thread | None = None
         self._producer: Any = None
         self._generation = clients.generation  # of the producer
-        self._read_to = 0  # everything before it was read; of the thread
+        self._read_to = 0  # everything before it was read; the thread's
         self._position = 0  # everything before it was handed on
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -77,14 +77,14 @@ class CompactedTopic:
             "linger.ms": 0,
             "message.timeout.ms": int(self._timeout_s * 1000),
         }
-        return self._clients.poll_too(self._clients.producer("documents", own))
+        return self._clients.poll_in_background(self._clients.producer("documents", own))
 
     async def append(self, rows: Sequence[Row]) -> None:
         """Write rows, in their order; returns when they are durable and `changed` has been called with them.
 
         Raises UNAVAILABLE, FORBIDDEN, TOO_LARGE; then a part of them may be written.
         """
-        offsets = await self._clients.unless_refused(in_thread(self._write, rows))
+        offsets = await self._clients.wait_unless_refused(in_thread(self._write, rows))
         await self.reached(max(offsets) + 1)
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
@@ -127,7 +127,7 @@ class CompactedTopic:
         self._waiting.append(waiting)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._clients.unless_refused(future)
+                await self._clients.wait_unless_refused(future)
         except TimeoutError:
             raise PenstockError(
                 ErrorKind.UNAVAILABLE, f"{self._topic} cannot be read: the cluster does not answer"
@@ -143,7 +143,10 @@ class CompactedTopic:
             while not self._ending.is_set():
                 try:
                     self._read_on(loop)
-                except (KafkaException, PenstockError) as error:  # with a new consumer, from where it ended
+                except (
+                    KafkaException,
+                    PenstockError,
+                ) as error:  # continue with a new consumer, from the same offset
                     loop.call_soon_threadsafe(self._failing, str(error))
                     self._ending.wait(AGAIN_S)
         except RuntimeError:
@@ -158,7 +161,7 @@ class CompactedTopic:
                     try:
                         consumer = self._consumer(self._read_to)
                     except PenstockError as error:
-                        log.warning("reading %s goes on with the old certificates: %s", self._topic, error)
+                        log.warning("still reading %s with the old certificates: %s", self._topic, error)
                     else:
                         old.close()
                 first = consumer.poll(POLL_S)
@@ -171,7 +174,7 @@ class CompactedTopic:
                     loop.call_soon_threadsafe(self._arrived, rows, position)
                 elif all(one.error() is not None for one in records):
                     for one in records:
-                        self._clients.errors.heard("documents", one.error())
+                        self._clients.errors.report("documents", one.error())
                     loop.call_soon_threadsafe(self._failing, records[0].error().str())
                     self._ending.wait(AGAIN_S)
         finally:
@@ -220,16 +223,16 @@ def rows_of(records: Sequence[Any], format_of: Callable[[str], Format]) -> tuple
             position = record.offset() + 1
             if record.key() is not None:
                 key, value = record.key().decode(errors="replace"), record.value()
-                rows.append((key, value if value is None else _known(key, value, record, format_of(key))))
+                rows.append((key, value if value is None else _value_of(key, value, record, format_of(key))))
         elif error.code() == KafkaError._PARTITION_EOF:
             position = max(position, record.offset())  # past what compaction left out at the end
     return rows, position
 
 
-def _known(key: str, value: bytes, record: Any, format: Format) -> bytes:
-    """The value of a row, unless its version is not known."""
+def _value_of(key: str, value: bytes, record: Any, format: Format) -> bytes:
+    """The value of a row, or `UnknownVersion`."""
     try:
         format.check(version_of(record.headers()), key.replace("\0", " "))
     except PenstockError as error:
-        return Withheld(error)
+        return UnknownVersion(error)
     return value

@@ -23,8 +23,8 @@ OAUTH_KEYS: Final = (
 
 
 def properties(settings: ClusterSettings) -> Properties:
-    """How every client reaches the cluster, without passwords and tokens: `credentials` adds them. Raises BAD_PARAMETER for
-    settings that cannot be used."""
+    """The properties by which every client connects, without passwords and tokens, which `credentials` adds. Raises
+    BAD_PARAMETER for settings that cannot be used."""
     _check(settings)
     tls = settings.url.startswith(TLS)
     oauth = settings.sasl_mechanism == OAUTHBEARER
@@ -98,7 +98,7 @@ def _check(settings: ClusterSettings) -> None:
 
 def _check_oauth(settings: ClusterSettings) -> None:
     if settings.username:
-        raise _bad(f"engine.username is not for {OAUTHBEARER}: the token says who the server is")
+        raise _bad(f"engine.username is not for {OAUTHBEARER}: the token names the server's principal")
     _exclude(settings, "token_file", "oauth_token_url")
     _exclude(settings, "oauth_client_secret", "oauth_client_secret_file")
     for name, value in settings.oauth_extensions.items():
@@ -111,7 +111,7 @@ def _check_oauth(settings: ClusterSettings) -> None:
         if not settings.token_file:
             raise _bad(f"{OAUTHBEARER} needs engine.token_file or engine.oauth_token_url")
         return
-    if "@" in url:  # what is before it may be a password: it is not repeated
+    if "@" in url:  # the part before it may be a password: the error does not repeat it
         raise _bad("engine.oauth_token_url may have no user or password in it")
     if not url.startswith(("http://", "https://")):
         raise _bad(f"engine.oauth_token_url: {url!r} does not begin with http:// or https://")

@@ -1,4 +1,4 @@
-"""Who the server is to the cluster. Passwords, secrets and certificates of files are read again when the files change."""
+"""The server's credentials for the cluster. Passwords, secrets and certificates in files are read again when the files change."""
 
 import logging
 import ssl
@@ -38,7 +38,7 @@ class Credentials:
         self._certificates_stamp = _stamp(self._certificates)
 
     def properties(self) -> dict[str, Any]:
-        """librdkafka's properties of a client with the credentials of now; raises UNAVAILABLE if a file cannot be read."""
+        """librdkafka's properties for a client with the current credentials; raises UNAVAILABLE if a file cannot be read."""
         found = dict(self._properties)
         if self._settings.username:
             found["sasl.password"] = self.password
@@ -48,7 +48,7 @@ class Credentials:
 
     @property
     def password(self) -> str:
-        """The password as it was read last; raises UNAVAILABLE."""
+        """The password as last read; raises UNAVAILABLE."""
         if self._password is None:
             try:
                 self._password = self._read_password()
@@ -71,7 +71,7 @@ class Credentials:
 
     @property
     def principal(self) -> str | None:
-        """The principal that brokers see unless they map names; None if only they know it. Blocks; raises UNAVAILABLE."""
+        """The principal that brokers see unless they map names; None if only the brokers know it. Blocks; raises UNAVAILABLE."""
         if self._settings.username:
             return f"User:{self._settings.username}"
         if self._endpoint is not None:
@@ -80,10 +80,10 @@ class Credentials:
             return None  # the certificate's name, as the brokers' rules map it
         return "User:ANONYMOUS"
 
-    # -- what changed; on a thread
+    # -- changes of the files; called on a thread
 
     def password_changed(self) -> bool:
-        """Whether the file has another password than before."""
+        """Read the password again if its file changed; returns whether it is another one."""
         file = self._settings.password_file
         if not file or self._password is None or _stamp([file]) == self._password_stamp:
             return False
@@ -98,7 +98,7 @@ class Credentials:
         return True
 
     def certificates_changed(self) -> bool:
-        """Whether other certificates are there that can be used."""
+        """Whether the certificates changed and can be used."""
         stamp = _stamp(self._certificates)
         if stamp == self._certificates_stamp:
             return False
@@ -120,7 +120,7 @@ class Credentials:
 
 
 def _stamp(files: list[str]) -> Stamp:
-    """What differs once a file was written or replaced, also through a link; None for one that is not there."""
+    """A value that changes when a file is written or replaced, also through a link; None for a missing file."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:

@@ -1,7 +1,7 @@
-"""The token endpoint of this process for librdkafka's clients in it (RFC 6749, 4.4): loopback only, with a secret that only they know.
+"""A token endpoint (RFC 6749, 4.4) for the librdkafka clients of this process: on loopback, with a secret that only they know.
 
-One thread answers one request after the other: librdkafka's threads ask, so that the server's loop may wait for a client
-that is being made or ended.
+One thread answers the requests one after the other. It is not the loop's thread, because the loop may wait for a client that
+is being created or closed.
 """
 
 import base64
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 HOST: Final = "127.0.0.1"
 CLIENT: Final = "penstock"
-REQUEST_S: Final = 2.0  # for one that does not end
+REQUEST_S: Final = 2.0  # for a request that does not end
 BODY_MAX: Final = 4096
 _NO_PROXY: Final = ("no_proxy", "NO_PROXY")  # curl, within librdkafka, would ask a proxy of `http_proxy`
 
 
 class TokenEndpoint:
-    """Answers with the token of now. Starts with the first client that needs it."""
+    """Answers with the current token. Starts with the first client that needs it."""
 
     def __init__(self, tokens: FileTokens | ProviderTokens) -> None:
         self._tokens = tokens
@@ -38,19 +38,19 @@ class TokenEndpoint:
 
     @classmethod
     def of(cls, settings: ClusterSettings) -> "TokenEndpoint":
-        """By settings that `config` has checked; raises BAD_PARAMETER if certificates cannot be used."""
+        """From settings that `config` has checked; raises BAD_PARAMETER if certificates cannot be used."""
         return cls(FileTokens(settings.token_file) if settings.token_file else ProviderTokens(settings))
 
     @property
     def subject(self) -> str:
-        """Whose the token is; blocks while a provider is asked. Raises UNAVAILABLE."""
+        """The subject of the token; blocks while a provider is asked. Raises UNAVAILABLE."""
         try:
             return self._tokens.current().subject
         except TokenError as error:
             raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
 
     def properties(self) -> dict[str, Any]:
-        """How a client asks here."""
+        """librdkafka's properties for a client that uses this endpoint."""
         if self._server is None:
             self._server = self._start()
         return {
@@ -77,7 +77,7 @@ class TokenEndpoint:
                     self.rfile.read(int(length))
                 shown = self.headers.get("Authorization", "").encode("latin-1", "replace")
                 if not secrets.compare_digest(shown, expected):
-                    self._answer(401, b"another secret", "text/plain")
+                    self._answer(401, b"wrong secret", "text/plain")
                     return
                 try:
                     token = tokens.current()
@@ -103,7 +103,7 @@ class TokenEndpoint:
         return server
 
     def close(self) -> None:
-        """Answer no more; blocks for up to half a second."""
+        """Stop the endpoint; blocks for up to half a second."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -111,7 +111,7 @@ class TokenEndpoint:
 
 
 class _Server(HTTPServer):
-    request_queue_size = 64  # clients that are made at once
+    request_queue_size = 64  # clients created at the same time
 
     def handle_error(self, request: object, client_address: object) -> None:
-        log.debug("a request for a token broke off", exc_info=True)
+        log.debug("a token request broke off", exc_info=True)

@@ -45,7 +45,7 @@ _KINDS: Final[dict[int, ErrorKind]] = {
 CREDENTIALS: Final = frozenset(
     (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
 )
-_UNTOLD: Final = "Failed to acquire SASL OAUTHBEARER token: "  # librdkafka's
+_NOT_ACQUIRED: Final = "Failed to acquire SASL OAUTHBEARER token: "  # librdkafka's
 # Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
 _PASSING: Final = frozenset(
     (
@@ -89,8 +89,8 @@ def engine_error(error: KafkaError | KafkaException, what: str = "") -> Penstock
         return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster failed: {error}")
     text = found.str().removeprefix("Broker: ").removeprefix("Local: ")
     kind = _KINDS.get(found.code(), ErrorKind.UNAVAILABLE)
-    if text.startswith(_UNTOLD):
-        text = f"this server has no token for the cluster: {text.removeprefix(_UNTOLD)}"
+    if text.startswith(_NOT_ACQUIRED):
+        text = f"this server has no token for the cluster: {text.removeprefix(_NOT_ACQUIRED)}"
     elif found.code() in CREDENTIALS:
         text = f"the cluster refuses the credentials of this server: {text}"
     elif kind is ErrorKind.UNAVAILABLE:

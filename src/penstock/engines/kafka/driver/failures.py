@@ -1,4 +1,4 @@
-"""What librdkafka's clients report of their connections: bounded log lines, counts, and whether the cluster refuses this server."""
+"""Connection errors of librdkafka's clients: rate-limited log lines, counts, and whether the cluster refuses this server."""
 
 import logging
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from .errors import CREDENTIALS
 
 log = logging.getLogger(__name__)
 
-LOG_S: Final = 60.0  # between two lines of one kind of client and one error
+LOG_S: Final = 60.0  # between log lines for one kind of client and one error
 QUIET_S: Final = 40.0  # without an error a client works again: librdkafka repeats the same error after 30 s
-SERIES_MAX: Final = 200  # kinds of clients and errors that are counted; others are together
+SERIES_MAX: Final = 200  # pairs of client kind and error that are counted; further ones count as OTHERS
 OTHERS: Final = ("other", "other")
 
-# The cluster does not take this server, or this server does not take the cluster.
+# The cluster rejects this server's credentials, or this server rejects the cluster's certificate.
 REFUSALS: Final = CREDENTIALS | {KafkaError._SSL}
 
 
@@ -31,15 +31,15 @@ class _Series(msgspec.Struct):
 
 
 class _Failing(msgspec.Struct):
-    """A kind of client that fails now."""
+    """A kind of client that is failing."""
 
     first_s: float
     last_s: float
-    logged: bool = False  # whether a line says so: else its recovery is not logged either
+    logged: bool = False  # without a log line its recovery is not logged either
 
 
 class ClientErrors:
-    """Used by any thread: librdkafka calls back on the one that polls a client."""
+    """Thread-safe: librdkafka calls back on the thread that polls a client."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
@@ -48,8 +48,8 @@ class ClientErrors:
         self._failing: dict[str, _Failing] = {}  # by kind
         self._refusal: tuple[KafkaError, float] | None = None
 
-    def heard(self, kind: str, error: KafkaError) -> None:
-        """A client of a kind (`producer`, `member`, …) reports an error."""
+    def report(self, kind: str, error: KafkaError) -> None:
+        """Count an error of a client of a kind (`producer`, `member`, …), and log it if none was logged lately."""
         refusal = error.code() in REFUSALS
         with self._lock:
             now = self._now()
@@ -74,25 +74,25 @@ class ClientErrors:
             extra={"client": kind, "error": error.name(), "reason": error.str(), "times": times},
         )
 
-    def works(self, *, authenticated: bool) -> None:
-        """The cluster answers; `authenticated`: on a new connection, so that it takes this server."""
+    def recovered(self, *, authenticated: bool) -> None:
+        """The cluster answered; `authenticated`: on a new connection, so it accepts the credentials."""
         with self._lock:
             now = self._now()
             if authenticated:
                 self._refusal = None
-            again = {
+            recovered = {
                 kind: one
                 for kind, one in self._failing.items()
                 if authenticated or (self._refusal is None and now - one.last_s > QUIET_S)
             }
-            for kind in again:
+            for kind in recovered:
                 del self._failing[kind]
             for (kind, _), series in self._series.items():
                 # The next error is news, but not if the cluster lets in one client and refuses another.
                 logged_s = series.logged_s
                 if kind not in self._failing and logged_s is not None and now - logged_s > QUIET_S:
                     series.logged_s = None
-        for kind, one in again.items():
+        for kind, one in recovered.items():
             if one.logged:
                 failed_s = round(one.last_s - one.first_s, 1)
                 log.info("a client of Kafka works again", extra={"client": kind, "failed_s": failed_s})

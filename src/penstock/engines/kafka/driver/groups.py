@@ -72,7 +72,7 @@ class KafkaGroups:
         wanted = None if places is None else list(places)
         if wanted is not None and not wanted:
             return {}
-        return await self._clients.unless_refused(in_thread(self._committed, group, wanted))
+        return await self._clients.wait_unless_refused(in_thread(self._committed, group, wanted))
 
     def _committed(self, group: str, places: Sequence[At] | None) -> dict[At, Committed]:
         """On a thread, by a consumer of the group that takes no part in it: librdkafka 2.16 crashes where an administrator's
@@ -89,7 +89,7 @@ class KafkaGroups:
         except KafkaException as error:
             raise engine_error(error, group) from None
         finally:
-            self._clients.leave(consumer)
+            self._clients.stop_polling(consumer)
             consumer.close()
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
@@ -100,7 +100,7 @@ class KafkaGroups:
     async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
         """Commit for a group that nobody is in; raises SUBSCRIPTION_BUSY where somebody is."""
         if changes:
-            await self._clients.unless_refused(in_thread(self._commit, group, dict(changes)))
+            await self._clients.wait_unless_refused(in_thread(self._commit, group, dict(changes)))
 
     def _commit(self, group: str, changes: Mapping[At, Committed]) -> None:
         """On a thread, by a consumer that takes no part in the group, for the reason of `_committed`."""
@@ -116,13 +116,13 @@ class KafkaGroups:
         except KafkaException as error:
             raise _busy(engine_error(error, group), group) from None
         finally:
-            self._clients.leave(consumer)
+            self._clients.stop_polling(consumer)
             consumer.close()
 
     def _consumer(self, group: str) -> Any:
-        """One that takes no part in its group; its errors are reported while it waits."""
+        """A consumer that does not join its group; it reports errors while a call waits."""
         own = {"group.id": group, "enable.auto.commit": False}
-        return self._clients.poll_too(self._clients.consumer("group", own))
+        return self._clients.poll_in_background(self._clients.consumer("group", own))
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""

@@ -89,7 +89,7 @@ class Member:
     def __init__(
         self,
         make: Callable[[], Consumer],
-        heard: Callable[[KafkaError], None],
+        on_error: Callable[[KafkaError], None],
         group: str,
         listener: Listener,
         loop: asyncio.AbstractEventLoop,
@@ -100,7 +100,7 @@ class Member:
         self.id = ""  # the name that the group's coordinator gave it
         self.busy_until = monotonic() + BUSY_S
         self._make = make
-        self._heard = heard
+        self._on_error = on_error
         self._consumer = make()
         self._topics: list[str] = []
         self._listener = listener
@@ -193,15 +193,15 @@ class Member:
             self._lock.release()
         error = None if event is None else event.error()
         if error is not None:
-            self._heard(error)
+            self._on_error(error)
             if error.code() in _REFUSED or error.fatal():
                 self._call(self._listener.refused, engine_error(error, f"group {self.group}"))
             else:
                 log.debug("group %s: %s", self.group, error)
 
     def renew(self) -> None:
-        """Leave the group, and join it again with the credentials of now: partitions go and come by rebalances. Raises
-        PenstockError; then the member stays as it is."""
+        """Rejoin the group with the current credentials: partitions are revoked and assigned by rebalances. Raises
+        PenstockError; the member then stays unchanged."""
         with self._lock:
             if not self._closed:
                 made = self._make()
@@ -277,9 +277,9 @@ class Members:
         """A member of a group, which is in it once it has subscribed to topics."""
         own = _MEMBER | {"group.id": group, "client.id": self._client_id}
         make = partial(self.clients.consumer, "member", own)
-        heard = partial(self.clients.errors.heard, "member")
+        on_error = partial(self.clients.errors.report, "member")
         member = Member(
-            make, heard, group, listener, asyncio.get_running_loop(), self._executor, self._woken.set
+            make, on_error, group, listener, asyncio.get_running_loop(), self._executor, self._woken.set
         )
         self._members[member] = None
         if self._thread is None:
@@ -311,7 +311,7 @@ class Members:
                     try:
                         member.renew()
                     except PenstockError as error:
-                        log.warning("group %s goes on with its old certificates: %s", member.group, error)
+                        log.warning("group %s keeps its old certificates: %s", member.group, error)
             for member in members:
                 member.poll()
             now = monotonic()

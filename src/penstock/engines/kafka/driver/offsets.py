@@ -39,7 +39,9 @@ class Offsets:
                 self._generation = self._clients.generation
                 self._consumer = None  # it ends once no call uses it
             if self._consumer is None:
-                self._consumer = self._clients.poll_too(self._clients.consumer("offsets", self._properties))
+                self._consumer = self._clients.poll_in_background(
+                    self._clients.consumer("offsets", self._properties)
+                )
             consumer = self._consumer
         wanted = [TopicPartition(topic, partition, time_ms) for topic, partition in places]
         try:
@@ -63,5 +65,5 @@ class Offsets:
         with self._making:
             consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            self._clients.leave(consumer)
+            self._clients.stop_polling(consumer)
             consumer.close()

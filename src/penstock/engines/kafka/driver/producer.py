@@ -37,7 +37,7 @@ REFUSALS: Final = (
     ValueError,
     TypeError,
 )  # of librdkafka's, for a record that it does not take
-REFRESH_S: Final = 5.0  # for the partitions of a topic
+REFRESH_S: Final = 5.0  # for the answer to a request for metadata
 REFRESHED_MAX: Final = 1_000
 CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
@@ -50,7 +50,7 @@ class RecordProducer:
     def __init__(self, clients: Clients, *, compression: str, message_bytes_max: int) -> None:
         self._clients = clients
         self._generation = clients.generation
-        clients.renewed.append(self._renew)
+        clients.on_renewal.append(self._renew)
         self._properties = {
             "acks": "all",
             "enable.idempotence": True,
@@ -62,7 +62,7 @@ class RecordProducer:
             "topic.metadata.propagation.max.ms": MISSING_MS,
         }
         self._made: Any = None
-        self._failed: list[Any] = []  # that cannot go on, while records of theirs are on their way
+        self._failed: list[Any] = []  # clients that failed, until their records are settled
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._delay_s = NEXT_S
@@ -73,7 +73,7 @@ class RecordProducer:
         self._less = asyncio.Event()
         self._closed = False
         self._refreshing: Locks[str] = Locks()
-        self._refreshed: dict[str, float] = {}  # when, by the loop's time
+        self._refreshed: dict[str, float] = {}  # time of the last refresh, by the loop's clock
 
     # -- out
 
@@ -86,7 +86,7 @@ class RecordProducer:
     def _has_to_wait(self) -> bool:
         if self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX:
             return True
-        # Records of one partition keep their order: those of the client with old credentials are stored first.
+        # Records of one partition keep their order: wait until those of the client with old credentials are stored.
         return self._records > 0 and self._generation != self._clients.generation
 
     async def room(self) -> None:
@@ -148,7 +148,7 @@ class RecordProducer:
         return sent
 
     async def refresh(self, topic: str) -> None:
-        """Learn the partitions of a topic now: librdkafka refuses one that was added since it last asked. Never fails."""
+        """Refresh the partitions of a topic: librdkafka refuses one that was added since its last refresh. Never fails."""
         asked = self._loop.time()
         async with self._refreshing.hold(topic):
             made = self._made
@@ -167,11 +167,13 @@ class RecordProducer:
     def _client(self) -> Any:
         if self._made is None:
             self._generation = self._clients.generation
-            self._made = self._clients.poll_too(self._clients.producer("producer", self._properties))
+            self._made = self._clients.poll_in_background(
+                self._clients.producer("producer", self._properties)
+            )
         return self._made
 
     def _renew(self) -> None:
-        """Have the next record sent by a client with the credentials of now, once none is on its way."""
+        """Drop a client with old credentials once it has no record in flight; the next record creates another."""
         if not self._records and self._made is not None and self._generation != self._clients.generation:
             left, self._made = [self._made], None
             aside(left.clear)  # the last reference

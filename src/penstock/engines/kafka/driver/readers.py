@@ -23,7 +23,7 @@ class Readers:
 
     def __init__(self, clients: Clients, executor: Executor) -> None:
         self._clients = clients
-        clients.renewed.append(self._renew)
+        clients.on_renewal.append(self._renew)
         self._executor = executor
         self._turns = asyncio.Semaphore(READERS_MAX)
         self._idle: list[Reader] = []  # that was used last is last
@@ -91,7 +91,7 @@ class Readers:
             self._sweep_at(min(reader.leaves_s for reader in self._idle))
 
     def _renew(self) -> None:
-        """Let readers leave whose credentials are old; those in use leave after their read."""
+        """Close idle readers, whose credentials are old; those in use are closed after their read."""
         while self._idle:
             self._close(self._idle.pop())
 

@@ -68,7 +68,7 @@ class TailReader:
         self._room = Semaphore(1)
         self._closed = False
         self._followers: dict[At, Follower] = {}
-        self._assigned: dict[At, int] = {}  # the thread's: the offset that each was assigned from
+        self._assigned: dict[At, int] = {}  # the thread's: the offset that each was assigned at
         self._met: set[str] = set()  # the thread's: topics that the consumer knows
         self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
             SimpleQueue()
@@ -134,14 +134,14 @@ class TailReader:
         return self._clients.consumer("tail", reading(**own))
 
     def _renewed(self, consumer: Consumer) -> Consumer:
-        """Another consumer, with the credentials of now, that goes on where this one was."""
+        """A consumer with the current credentials that continues at the same positions."""
         try:
             made = self._consumer()
         except PenstockError as error:
-            log.warning("reading goes on with the old certificates: %s", error)
+            log.warning("still reading with the old certificates: %s", error)
             return consumer
         for one in consumer.position([TopicPartition(*place) for place in self._assigned]):
-            if one.offset >= 0:  # else nothing came yet
+            if one.offset >= 0:  # else nothing was read yet
                 self._assigned[one.topic, one.partition] = one.offset
         if self._assigned:
             made.incremental_assign([TopicPartition(*place, at) for place, at in self._assigned.items()])
@@ -189,12 +189,12 @@ class TailReader:
             self._room.release()
 
     def _hand(self, follower: Follower, messages: list[Message]) -> None:
-        """Records as they are, and what is said between them."""
+        """Hand on records, and handle the events (end of partition, errors) between them."""
         if all(message.error() is None for message in messages):
             follower.arrived(messages)
             return
-        for said, run in groupby(messages, lambda message: message.error() is not None):
-            if not said:
+        for is_event, run in groupby(messages, lambda message: message.error() is not None):
+            if not is_event:
                 follower.arrived(list(run))
                 continue
             for message in run:
@@ -202,7 +202,7 @@ class TailReader:
                 if error.code() == KafkaError._PARTITION_EOF:
                     follower.reached(message.offset())
                 elif not mends(error):
-                    self._clients.errors.heard("tail", error)
+                    self._clients.errors.report("tail", error)
                     follower.lost()
 
     async def close(self) -> None:

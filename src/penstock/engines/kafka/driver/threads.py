@@ -69,7 +69,7 @@ _ASIDE: Final = DaemonThreads(ASIDE_MAX, "kafka-aside")
 
 
 def aside(work: Callable[[], Any]) -> None:
-    """Have something done in a thread, as ending a client, which waits for librdkafka's threads."""
+    """Run something in a thread without waiting, such as closing a client, which joins librdkafka's threads."""
     _ASIDE.submit(work)
 
 

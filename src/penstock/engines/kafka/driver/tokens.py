@@ -1,8 +1,8 @@
-"""Tokens for SASL/OAUTHBEARER: of a file, or of an identity provider. One token serves all clients of the process.
+"""Tokens for SASL/OAUTHBEARER from a file or an identity provider. One token serves all clients of the process.
 
-confluent-kafka 2.16 waits a second in the constructor of each client that has an `oauth_cb`, on the thread that makes it.
-librdkafka's own way of getting tokens does not wait, but asks the provider once for each client, and knows no file. So
-librdkafka asks a token endpoint of this process (`endpoint`), which has the token that is kept here.
+The constructor of a confluent-kafka 2.16 client with an `oauth_cb` blocks its thread for a second. librdkafka's `oidc` method
+does not, but asks the provider once for each client, and cannot read a file. So librdkafka asks a token endpoint of this
+process (`endpoint`), which answers with the token cached here.
 """
 
 import base64
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 ANSWER_S: Final = 10.0  # for the identity provider
 ANSWER_BYTES_MAX: Final = 1 << 20
-AGAIN_S: Final = 5.0  # until a provider that failed is asked again
+AGAIN_S: Final = 5.0  # before a failed provider is asked again
 RENEW_AT: Final = 0.8  # of a token's life
-LEFT_S: Final = 2.0  # a token with less is not given away
+LEFT_S: Final = 2.0  # a token that expires sooner is not used
 
 
 class TokenError(Exception):
-    """There is no token that counts now; a sentence that names the setting."""
+    """There is no valid token; the message names the setting."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class _Answer(msgspec.Struct):
 
 
 def parse(text: str) -> Token:
-    """A token by its text. Its signature is the brokers' to verify. Raises TokenError."""
+    """Parse a token. Its signature is not verified here; the brokers do. Raises TokenError."""
     parts = text.split(".")
     try:
         claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=="), type=_Claims)
@@ -70,13 +70,13 @@ def parse(text: str) -> Token:
 
 
 class FileTokens:
-    """The token in a file, which something else renews."""
+    """The token in a file, which another program renews."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     def current(self) -> Token:
-        """The token that is there now; raises TokenError."""
+        """The file's current token; raises TokenError."""
         try:
             return parse(self._path.read_text("utf-8").strip()).check()
         except (OSError, UnicodeDecodeError) as error:
@@ -86,12 +86,12 @@ class FileTokens:
 
 
 class ProviderTokens:
-    """Tokens of an identity provider, for the server's client id and secret (RFC 6749, 4.4)."""
+    """Tokens from an identity provider for the server's client id and secret (RFC 6749, 4.4)."""
 
     def __init__(self, settings: ClusterSettings, now: Callable[[], float] = time) -> None:
         self._settings = settings
         self._now = now
-        self._lock = Lock()  # clients ask for their tokens at once, and the provider is asked once
+        self._lock = Lock()  # clients ask concurrently; the provider is asked once
         self._token: Token | None = None
         self._renew_s = 0.0
         self._failed = ""
@@ -109,7 +109,7 @@ class ProviderTokens:
         ).open
 
     def current(self) -> Token:
-        """A token that counts now; blocks while the provider is asked. Raises TokenError."""
+        """A valid token; blocks while the provider is asked. Raises TokenError."""
         with self._lock:
             now, kept = self._now(), self._token
             if kept is not None and now < self._renew_s:
@@ -154,7 +154,7 @@ class ProviderTokens:
         except urllib.error.HTTPError as error:
             with error:
                 raise TokenError(f"status {error.code}{_reason(error)}") from None
-        except (OSError, ValueError, RecursionError) as error:  # an answer that is no JSON is a ValueError
+        except (OSError, ValueError, RecursionError) as error:  # an answer that is not JSON is a ValueError
             raise TokenError(str(getattr(error, "reason", error)) or type(error).__name__) from None
 
     def _secret(self) -> str:
@@ -175,10 +175,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """What the provider says of a refusal (RFC 6749, 5.2)."""
+    """The provider's error and description (RFC 6749, 5.2), if the answer has them."""
     try:
         found: dict[str, Any] = msgspec.json.decode(error.read(ANSWER_BYTES_MAX), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
         return ""
-    said = [str(found[key])[:300] for key in ("error", "error_description") if found.get(key)]
-    return f": {', '.join(said)}" if said else ""
+    details = [str(found[key])[:300] for key in ("error", "error_description") if found.get(key)]
+    return f": {', '.join(details)}" if details else ""

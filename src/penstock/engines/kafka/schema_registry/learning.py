@@ -26,7 +26,7 @@ TOPICS_MAX: Final = 10_000  # whose schemas are remembered
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 IDS_AT_ONCE: Final = 16  # that the registry is asked for
 AWAY_MS: Final = 5_000  # so long a registry that did not answer is not waited for
-REGISTRY: Final = "schema registry"  # as a failure names it
+REGISTRY: Final = "schema registry"  # the subject of its failures
 
 
 class Learning:
@@ -68,7 +68,7 @@ class Learning:
             self.changed()
 
     def _note(self, topic: TopicName, error: PenstockError) -> None:
-        """A registry that does not answer is one failure, whoever asked; one that refuses is one of the topic."""
+        """Report an error: one failure for a registry that does not answer, and one per topic that it refuses."""
         if error.kind is not ErrorKind.UNAVAILABLE:
             self._failures.failed(FailureKind.SCHEMA, _subject(topic), error.message)
             return

@@ -1,7 +1,7 @@
 """What is staged: the entries of a part as records of one topic, and a row of a table that says where they lie.
 
 A part may come more than once, by different processes: each attempt to store it has a row of its own, written when its entries
-are stored, and the first one counts. A row names the version of all that it stands for: of itself, and of the records of the part.
+are stored, and the first one counts. A row names one version for itself and for the records of the part.
 """
 
 import logging
@@ -20,7 +20,7 @@ from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
 from penstock.engines.shared.staged import StagedParts
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import PARTS
@@ -96,7 +96,7 @@ class Parts:
         self._fetcher = fetcher
         self._clock = clock
         self._batches: defaultdict[str, dict[int, Staged]] = defaultdict(dict)
-        self._newer: dict[str, Withheld] = {}  # rows of versions that are not known here
+        self._newer: dict[str, UnknownVersion] = {}  # rows of unknown versions
         self._table: CompactedTopic | None = None
         self._ends: deque[tuple[int, dict[At, int]]] = deque()  # where the partitions ended, by time
 
@@ -125,13 +125,13 @@ class Parts:
     def _changed(self, rows: list[Row]) -> None:
         again: set[tuple[str, int]] = set()
         for row, value in rows:
-            if isinstance(value, Withheld):
-                if not self._newer:  # the others say the same
-                    log.error("a staged part is not understood", extra={"reason": value.error.message})
+            if isinstance(value, UnknownVersion):
+                if not self._newer:  # logged once
+                    log.error("a staged part has an unknown version", extra={"reason": value.error.message})
                 self._newer[row] = value
                 continue
             if self._newer.pop(row, None) is not None and value is None:
-                continue  # a process that knows it has deleted it
+                continue  # a newer process has deleted it
             writer, batch, stage, number, _ = _keys.decode(row)
             batches = self._batches[writer]
             if value is not None:
@@ -160,14 +160,14 @@ class Parts:
         return self._batches.get(writer, {})
 
     def check(self, writer: str, batch: int | None = None) -> None:
-        """Raise NEWER_FORMAT where something is staged for a batch, or any of a writer, that is not understood here."""
-        for row, withheld in self._newer.items():
+        """Raise NEWER_FORMAT if a batch of a writer, or any of its batches, has parts of unknown versions."""
+        for row, unknown in self._newer.items():
             of, number = _batch_of(row)
             if of == writer and batch in (None, number):
-                raise withheld.new_error()
+                raise unknown.new_error()
 
     def batch(self, writer: str, batch: int) -> Staged:
-        """What is staged for a batch. Raises NEWER_FORMAT."""
+        """The staged parts of a batch. Raises NEWER_FORMAT."""
         self.check(writer, batch)
         return self.batches(writer).get(batch) or Staged((writer, batch))
 
@@ -221,7 +221,7 @@ class Parts:
                     await self.drop(writer, batch, staged.stages)
 
     async def trim(self) -> None:
-        """Have Kafka delete the entries that no part has any more; none while there are rows that may refer to some."""
+        """Have Kafka delete the entries that no part refers to any more; none while rows of unknown versions may refer to them."""
         await self.catch_up()
         if self._newer:
             return
@@ -271,7 +271,7 @@ class Parts:
 
 
 def _batch_of(row: str) -> tuple[str, int]:
-    """The writer and batch of a row; "" and -1 if its key is not understood."""
+    """The writer and batch of a row; "" and -1 if its key cannot be decoded."""
     try:
         return _keys.decode(row)[:2]
     except msgspec.DecodeError:

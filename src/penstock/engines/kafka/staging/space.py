@@ -23,7 +23,7 @@ class Space:
     def __init__(self, cluster: KafkaCluster, prefix: str, timeout_ms: int, message_bytes_max: int) -> None:
         self.cluster = cluster
         self.entries = prefix + STAGED  # the entries of parts
-        self.parts = prefix + PARTS  # where they lie
+        self.parts = prefix + PARTS  # the positions of the parts' entries
         self.commits = prefix + COMMITS  # written in the transactions of the batches
         self.transactional_prefix = f"{prefix}-"
         self._timeout_ms = timeout_ms

@@ -17,7 +17,7 @@ from penstock.broker.staging import Caller
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.record import At, NewRecord
 from penstock.engines.kafka.driver.transactions import Interrupted, Transaction, Transactions
-from penstock.engines.shared.versions import Withheld
+from penstock.engines.shared.versions import UnknownVersion
 from penstock.engines.shared.writers import Claimed, KnownWriter
 from penstock.model.formats import COMMITS
 from penstock.model.stage import Commit, Targets, Writer
@@ -54,7 +54,7 @@ class Writers:
         self._random = Random()
         self._locks: Locks[str] = Locks()
         self._known: dict[str, KnownWriter] = {}
-        self._newer: dict[str, dict[str, Withheld]] = {}  # by writer: rows of unknown versions
+        self._newer: dict[str, dict[str, UnknownVersion]] = {}  # by writer: rows of unknown versions
         self._table: CompactedTopic | None = None
 
     async def start(self) -> None:
@@ -71,8 +71,8 @@ class Writers:
 
     def _changed(self, rows: list[Row]) -> None:
         for row, value in rows:
-            if isinstance(value, Withheld):
-                self._withhold(row, value)
+            if isinstance(value, UnknownVersion):
+                self._note_unknown(row, value)
                 continue
             name, targets = _keys.decode(row)
             newer = self._newer.get(name, {})
@@ -84,14 +84,14 @@ class Writers:
             else:
                 self._apply(name, targets, (_claims if targets is None else _commits).decode(value))
 
-    def _withhold(self, row: str, value: Withheld) -> None:
-        """A row is of a version that is not known here."""
+    def _note_unknown(self, row: str, value: UnknownVersion) -> None:
+        """Keep a row of an unknown version, so that its writer is refused."""
         try:
             name, _ = _keys.decode(row)
         except msgspec.DecodeError:
-            name = ""  # no writer of this version has it
+            name = ""  # the key cannot be decoded either
         if name not in self._newer:
-            log.error("what a writer committed is not understood", extra={"reason": value.error.message})
+            log.error("a staged commit has an unknown version", extra={"reason": value.error.message})
         self._newer.setdefault(name, {})[row] = value
 
     def _apply(self, name: str, targets: Targets | None, value: Any) -> None:
@@ -118,13 +118,13 @@ class Writers:
 
     @property
     def newer(self) -> list[str]:
-        """The writers of which something is stored that is not understood here."""
+        """The writers that have rows of unknown versions."""
         return sorted(self._newer)
 
     def check(self, name: str) -> None:
-        """Raise NEWER_FORMAT for one of these."""
-        for withheld in self._newer.get(name, {}).values():
-            raise withheld.new_error()
+        """Raise NEWER_FORMAT if the writer has rows of unknown versions."""
+        for unknown in self._newer.get(name, {}).values():
+            raise unknown.new_error()
 
     def known(self, name: str) -> KnownWriter | None:
         """A writer; None where there is none."""
@@ -142,9 +142,9 @@ class Writers:
         return self._locks.hold(writer)
 
     async def alone(self, writer: str, work: Callable[[Transaction], Awaitable[T]], size_bytes: int = 0) -> T:
-        """Do something that no other process does meanwhile, for one who holds the lock; where one does, it is done again.
-        Raises NEWER_FORMAT."""
-        self.check(writer)  # before the process that may know it is fenced off
+        """Do something that no other process does at the same time, while holding the lock; retried if another process
+        did. Raises NEWER_FORMAT."""
+        self.check(writer)  # before a newer process is fenced off
         timeout_ms = STEP_MS * (1 + size_bytes // STEP_BYTES)
         for left in reversed(range(ATTEMPTS)):
             try:
@@ -197,7 +197,7 @@ class Writers:
                 await self.alone(writer, claim)
 
     def unclaimed(self, writer: str, caller: Caller) -> bool:
-        """Whether a writer is nobody's yet whom the caller knows. Raises FORBIDDEN for another role's, NEWER_FORMAT."""
+        """Whether the caller should claim a writer that has no owner yet. Raises FORBIDDEN for another role's, NEWER_FORMAT."""
         self.check(writer)
         known = self._known.get(writer)
         if known is None:

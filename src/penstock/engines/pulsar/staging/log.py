@@ -46,7 +46,7 @@ class WriterLog:
         self._producer: EntryProducer | None = None
 
     async def open(self) -> None:
-        """Have the log alone, and know all that is in it. Raises UNAVAILABLE where a transaction does not end, and
+        """Take exclusive ownership of the log, and read all of it. Raises UNAVAILABLE if a transaction does not end, and
         NEWER_FORMAT."""
         await self._space.create(self.topic)
         how = Publication(
@@ -140,7 +140,7 @@ class WriterLog:
 
 
 async def read_log(space: StagingSpace, writer: str) -> WriterState | None:
-    """A writer as its log shows it now, None where there is none. What is being committed is not seen. Raises NEWER_FORMAT."""
+    """A writer's state by its log, None if there is no log. Open commits are not included. Raises NEWER_FORMAT."""
     state = WriterState(writer)
     reader = _reader(space, space.log_of(writer))
     try:

@@ -72,10 +72,10 @@ class _Clients:
     def consumer(self, kind: str, own: object) -> _Consumer:
         return _Consumer()
 
-    def poll_too(self, client: Any) -> Any:
+    def poll_in_background(self, client: Any) -> Any:
         return client
 
-    async def unless_refused(self, waiting: Awaitable[Any]) -> Any:
+    async def wait_unless_refused(self, waiting: Awaitable[Any]) -> Any:
         return await waiting
 
 

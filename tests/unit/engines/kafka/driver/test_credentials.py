@@ -82,15 +82,15 @@ def test_certificates_count_once_certificate_and_key_belong_together(
             tls_trust_file=str(trust),
         )
     )
-    clients.look()
+    clients.refresh_credentials()
     assert clients.generation == 0
     with caplog.at_level(logging.WARNING):
         issue(only_certificate=True)
-        clients.look()
+        clients.refresh_credentials()
     assert clients.generation == 0
     assert "the certificates for Kafka cannot be used yet" in caplog.text
     issue()
-    clients.look()
+    clients.refresh_credentials()
     assert clients.generation == 1
 
 
@@ -99,11 +99,11 @@ def test_clients_are_made_again_with_a_new_password(tmp_path: Path) -> None:
     file.write_text("one")
     clients = Clients(ClusterSettings(url="kafka://127.0.0.1:1", username="me", password_file=str(file)))
     clients.producer("producer", {})
-    clients.look()
+    clients.refresh_credentials()
     assert clients.generation == 0
     _replace(file, "two")
-    clients.look()
-    clients.look()
+    clients.refresh_credentials()
+    clients.refresh_credentials()
     assert clients.generation == 1
     assert clients.credentials.properties()["sasl.password"] == "two"
 
@@ -118,23 +118,23 @@ async def test_a_call_that_reached_no_broker_says_that_they_refuse_the_server() 
 
     unreached = KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
     with pytest.raises(KafkaException):
-        await clients.unless_refused(failed(unreached))
-    clients.errors.heard("admin", KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+        await clients.wait_unless_refused(failed(unreached))
+    clients.errors.report("admin", KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     with pytest.raises(PenstockError, match="refuses the credentials of this server: wrong password"):
-        await clients.unless_refused(failed(unreached))
+        await clients.wait_unless_refused(failed(unreached))
     with pytest.raises(PenstockError, match="wrong password"):
-        await clients.unless_refused(failed(PenstockError(ErrorKind.UNAVAILABLE, "no answer")))
+        await clients.wait_unless_refused(failed(PenstockError(ErrorKind.UNAVAILABLE, "no answer")))
     missing = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     with pytest.raises(KafkaException):  # what a broker did answer
-        await clients.unless_refused(failed(missing))
+        await clients.wait_unless_refused(failed(missing))
 
 
 async def test_a_call_without_an_answer_is_given_up_once_the_server_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("penstock.engines.kafka.driver.clients.REFUSED_S", 0.0)
-    monkeypatch.setattr("penstock.engines.kafka.driver.clients.WAIT_S", 0.01)
+    monkeypatch.setattr("penstock.engines.kafka.driver.clients.REFUSAL_CHECK_S", 0.01)
     clients = Clients(ClusterSettings(url="kafka://127.0.0.1:1"))
-    clients.errors.heard("admin", KafkaError(KafkaError._SSL, "certificate expired"))
+    clients.errors.report("admin", KafkaError(KafkaError._SSL, "certificate expired"))
     with pytest.raises(PenstockError, match="certificate expired"):
-        await clients.unless_refused(asyncio.get_running_loop().create_future())
+        await clients.wait_unless_refused(asyncio.get_running_loop().create_future())

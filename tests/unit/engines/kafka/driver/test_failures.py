@@ -30,12 +30,12 @@ def test_an_error_is_logged_once_a_minute_and_counted_each_time(caplog: pytest.L
     clock = Clock()
     errors = ClientErrors(clock)
     for _ in range(5):
-        errors.heard("tail", DOWN)
-    errors.heard("tail", REFUSED)
+        errors.report("tail", DOWN)
+    errors.report("tail", REFUSED)
     said = "a client of Kafka reports an error"
     assert logged(caplog) == [("INFO", said, 1), ("WARNING", said, 1)]
     clock.now += module.LOG_S
-    errors.heard("tail", DOWN)
+    errors.report("tail", DOWN)
     assert logged(caplog) == [("INFO", said, 5)]
     assert errors.counts() == {("tail", "_ALL_BROKERS_DOWN"): 6, ("tail", "_AUTHENTICATION"): 1}
 
@@ -46,15 +46,15 @@ def test_a_client_works_again_once_it_is_quiet_and_the_cluster_answers(
     caplog.set_level(logging.INFO)
     clock = Clock()
     errors = ClientErrors(clock)
-    errors.heard("tail", DOWN)
+    errors.report("tail", DOWN)
     caplog.clear()
-    errors.works(authenticated=False)
+    errors.recovered(authenticated=False)
     assert logged(caplog) == []
     clock.now += module.QUIET_S + 1
-    errors.works(authenticated=False)
-    errors.works(authenticated=False)
+    errors.recovered(authenticated=False)
+    errors.recovered(authenticated=False)
     assert logged(caplog) == [("INFO", "a client of Kafka works again", None)]
-    errors.heard("tail", DOWN)  # news, however soon
+    errors.report("tail", DOWN)  # news, however soon
     assert len(logged(caplog)) == 1
 
 
@@ -66,8 +66,8 @@ def test_a_cluster_that_lets_in_one_client_and_refuses_another_does_not_fill_the
     errors = ClientErrors(clock)
     for _ in range(100):
         for _ in range(20):
-            errors.heard("member", REFUSED)
-        errors.works(authenticated=True)
+            errors.report("member", REFUSED)
+        errors.recovered(authenticated=True)
         clock.now += 3
     assert len(logged(caplog)) <= 2 * (300 // module.QUIET_S + 1)
     assert errors.counts() == {("member", "_AUTHENTICATION"): 2000}
@@ -77,14 +77,14 @@ def test_a_refusal_lasts_until_a_new_connection_is_let_in() -> None:
     clock = Clock()
     errors = ClientErrors(clock)
     assert errors.refusal() is None
-    errors.heard("member", REFUSED)
+    errors.report("member", REFUSED)
     assert errors.refusal(after_s=3) is None
     clock.now += 1000
-    errors.works(authenticated=False)  # by a connection of before
+    errors.recovered(authenticated=False)  # by a connection of before
     refusal = errors.refusal(after_s=3)
     assert refusal is not None
     assert refusal.str() == REFUSED.str()
-    errors.works(authenticated=True)
+    errors.recovered(authenticated=True)
     assert errors.refusal() is None
 
 
@@ -92,6 +92,6 @@ def test_what_is_counted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SERIES_MAX", 2)
     errors = ClientErrors()
     for kind in ("a", "b", "c", "d"):
-        errors.heard(kind, DOWN)
+        errors.report(kind, DOWN)
     assert errors.counts()[module.OTHERS] == 2
     assert len(errors.counts()) == 3

@@ -267,7 +267,7 @@ async def test_a_record_that_timed_out_says_that_the_cluster_refuses_the_server(
     clients = FakeClients(Fake)
     producer = new_producer(clients)
     sent = producer.send(AT, records(b"a"))
-    clients.errors.heard("producer", KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    clients.errors.report("producer", KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     Fake.made[0].deliver(KafkaError(KafkaError._MSG_TIMED_OUT))
     (outcome,) = await sent.future
     assert isinstance(outcome, PenstockError)

@@ -30,7 +30,7 @@ export function query(values) {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-// `.` and `..` are names in no path: browsers take them out, and the call would be for another resource.
+// Browsers remove the segments `.` and `..` from a path, and the call would reach another resource.
 export function checkPath(path) {
   const name = path.split("/").find((part) => part === "." || part === "..");
   if (name) throw new ApiError(412, 41201, `'${name}' is not a name.`);

@@ -68,14 +68,14 @@ function Bounds({ server }) {
     <${Failures} failures=${server.failures} />`;
 }
 
-// What fails in the background: dead letters that are not stored, schemas and documents that cannot be read.
+// Failing background work: dead letters that cannot be stored, schemas and documents that cannot be read.
 function Failures({ failures }) {
   if (!failures?.length) return null;
   return html`
     <h2>Failing now</h2>
-    <${Table} caption="What fails now" rows=${failures} rowKey=${(each) => `${each.kind} ${each.subject}`} columns=${[
-      { title: "What", cell: (each) => html`<span class="tag">${each.kind.replace("_", " ")}</span>` },
-      { title: "Of", cell: (each) => html`<span class="wrap">${each.subject}</span>` },
+    <${Table} caption="Failing background work" rows=${failures} rowKey=${(each) => `${each.kind} ${each.subject}`} columns=${[
+      { title: "Kind", cell: (each) => html`<span class="tag">${each.kind.replace("_", " ")}</span>` },
+      { title: "Subject", cell: (each) => html`<span class="wrap">${each.subject}</span>` },
       { title: "Reason", cell: (each) => each.message },
       { title: "Since", cell: (each) => ago(each.since_ms) },
       { title: "Attempts", number: true, cell: (each) => count(each.count) },
