@@ -183,4 +183,7 @@ def test_a_schema_that_cannot_be_fetched_yet_is_said_once(
         )
         assert consumer.receive(30_000).value().unit == "C"
     lines = [one.getMessage() for one in caplog.records if one.name == "penstock.client"]
-    assert [("cannot be fetched" in line, "was fetched" in line) for line in lines] == [(True, False), (False, True)]
+    assert [("cannot be fetched" in line, "was fetched" in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]

@@ -1,8 +1,8 @@
 """All librdkafka clients of a process: creates them, renews their credentials, and collects their errors.
 
 After a password or a certificate changed, `generation` rises, and each owner of a client creates a new one as soon as the old
-one has nothing in flight. librdkafka cannot replace certificates, and setting a password (`set_sasl_credentials`) blocks for
-minutes on a client that the brokers refuse.
+one has nothing in flight. librdkafka cannot replace certificates. It can replace a password (`set_sasl_credentials`), but
+confluent-kafka runs the calls of a consumer one after the other: setting it would wait for a call that the brokers refuse.
 """
 
 import asyncio
@@ -103,15 +103,11 @@ class Clients:
             raise engine_error(error) from None
 
     def poll_in_background(self, client: Any) -> Any:
-        """Poll a client on the loop that nothing else polls, so that it reports its errors."""
+        """Poll a producer or an admin client on the loop that nothing else polls, so that it reports its errors. Not a consumer:
+        its poll waits for its other calls."""
         with self._lock:
             self._polled.add(client)
         return client
-
-    def stop_polling(self, client: Any) -> None:
-        """Stop polling a client; call it before the client is closed."""
-        with self._lock:
-            self._polled.discard(client)
 
     # -- use
 
@@ -131,7 +127,7 @@ class Clients:
 
     def poll(self) -> None:
         """Poll clients, so that they report errors; on the loop."""
-        with self._lock:  # no client is closed during this
+        with self._lock:
             for client in list(self._polled):
                 try:
                     client.poll(0)

@@ -89,7 +89,7 @@ class KafkaGroups:
         except KafkaException as error:
             raise engine_error(error, group) from None
         finally:
-            self._clients.stop_polling(consumer)
+            consumer.poll(0)  # so that it reports its errors
             consumer.close()
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
@@ -116,13 +116,12 @@ class KafkaGroups:
         except KafkaException as error:
             raise _busy(engine_error(error, group), group) from None
         finally:
-            self._clients.stop_polling(consumer)
+            consumer.poll(0)  # so that it reports its errors
             consumer.close()
 
     def _consumer(self, group: str) -> Any:
-        """A consumer that does not join its group; it reports errors while a call waits."""
-        own = {"group.id": group, "enable.auto.commit": False}
-        return self._clients.poll_in_background(self._clients.consumer("group", own))
+        """A consumer that does not join its group."""
+        return self._clients.consumer("group", {"group.id": group, "enable.auto.commit": False})
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""

@@ -39,9 +39,7 @@ class Offsets:
                 self._generation = self._clients.generation
                 self._consumer = None  # it ends once no call uses it
             if self._consumer is None:
-                self._consumer = self._clients.poll_in_background(
-                    self._clients.consumer("offsets", self._properties)
-                )
+                self._consumer = self._clients.consumer("offsets", self._properties)
             consumer = self._consumer
         wanted = [TopicPartition(topic, partition, time_ms) for topic, partition in places]
         try:
@@ -53,6 +51,8 @@ class Offsets:
                     consumer.list_topics(topic, timeout=self._timeout_s)
                 raise KafkaException(KafkaError(KafkaError._NOENT)) from None
             raise
+        finally:
+            consumer.poll(0)  # so that it reports its errors
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)
@@ -65,5 +65,4 @@ class Offsets:
         with self._making:
             consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            self._clients.stop_polling(consumer)
             consumer.close()
