@@ -34,6 +34,7 @@ PASSED, FAILED, INTERRUPTED, NONE = 0, 1, 130, 5  # NONE: -k or -m leaves no tes
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 PYTEST = (sys.executable, "-m", "pytest")
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+CLOSING = re.compile(r"=+ .* in [\d.]+s\b.* =+")  # pytest's last line
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|deselected|xfailed|xpassed|warning)s?\b")
 
 
@@ -85,17 +86,17 @@ class Lane:
     @property
     def counts(self) -> Counter[str]:
         """The numbers of pytest's closing line."""
-        closing = ESCAPES.sub("", self.log.rstrip().rpartition("\n")[2])
+        closing = ESCAPES.sub("", self.summary[-1]) if self.summary else ""
         return Counter({noun: int(count) for count, noun in COUNT.findall(closing)})
 
     @property
     def summary(self) -> list[str]:
-        """The end of the log, from pytest's short summary on."""
+        """The end of the log, from pytest's short summary to its closing line; clients of brokers may log more after it."""
         lines = [line for line in self.log.splitlines() if line.strip()]
-        start = next(
-            (i for i, line in enumerate(lines) if "short test summary info" in line), len(lines) - 20
-        )
-        return lines[max(start, 0) :]
+        plain = [ESCAPES.sub("", line) for line in lines]
+        end = max((i for i, line in enumerate(plain, 1) if CLOSING.fullmatch(line)), default=len(lines))
+        start = next((i for i, line in enumerate(plain[:end]) if "short test summary info" in line), end - 20)
+        return lines[max(start, 0) : end]
 
 
 class Run:

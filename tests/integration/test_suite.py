@@ -111,6 +111,13 @@ def test_an_error_of_a_fixture_is_run_once_more(suite: Suite) -> None:
     assert " 4 passed, 1 flaky in " in last_line(done)
 
 
+def test_what_is_logged_after_the_closing_line_is_not_counted(suite: Suite) -> None:
+    late = "import atexit, os\natexit.register(os.write, 1, b'rdkafka: 127.0.0.1:24541 failed\\n')\n"
+    done = suite(clusters=late + PASSES + fails_once("one"))
+    assert done.returncode == 0, done.stdout
+    assert " 5 passed, 1 flaky in " in last_line(done)
+
+
 def test_other_tests_are_not_run_once_more(suite: Suite) -> None:
     done = suite(others=fails_once("one"))
     assert done.returncode == 1
