@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.sqlite import SqliteStore
 from penstock.model.entry import NewEntry
 
 

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 pytest.register_assert_rewrite("penstock.testing.stores")
 
-from penstock.engines.embedded.memory import MemoryStore  # noqa: E402
-from penstock.engines.embedded.ports import CursorChange, Store  # noqa: E402
-from penstock.engines.embedded.sqlite import SqliteStore  # noqa: E402
+from penstock.engines.core.ports import CursorChange, Store  # noqa: E402
+from penstock.engines.memory import MemoryStore  # noqa: E402
+from penstock.engines.sqlite import SqliteStore  # noqa: E402
 from penstock.model.entry import NewEntry  # noqa: E402
 from penstock.model.errors import PenstockError  # noqa: E402
 from penstock.model.stage import Commit, StageKey, StageRun, Targets, Writer  # noqa: E402

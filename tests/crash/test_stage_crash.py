@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.staging import Caller, Expected
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.sqlite import SqliteStore
-from penstock.engines.embedded.sqlite.store import FILE_NAME
-from penstock.engines.embedded.topic import Topic
+from penstock.engines.core.broker import Broker
+from penstock.engines.core.topic import Topic
+from penstock.engines.memory import MemoryStore
+from penstock.engines.sqlite import SqliteStore
+from penstock.engines.sqlite.store import FILE_NAME
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

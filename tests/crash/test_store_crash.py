@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.embedded.ports import CursorChange
-from penstock.engines.embedded.sqlite import SqliteStore
-from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.engines.core.ports import CursorChange
+from penstock.engines.sqlite import SqliteStore
+from penstock.engines.sqlite.store import FILE_NAME
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 

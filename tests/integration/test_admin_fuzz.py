@@ -12,8 +12,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.core.broker import Broker
+from penstock.engines.memory import MemoryStore
 from penstock.protocols.context import ServerContext
 from penstock.runtime.clock import LoopClock
 from penstock.server.reference import openapi

@@ -13,7 +13,7 @@ import pytest
 from tests.support.attacks import HELLO, connected, head_of_frame, subscribed, upgrade
 from tests.support.waiting import until
 
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.engines.core.topic.producer import Producer
 from penstock.engines.subscription import Consumer
 from penstock.protocols import binary, websocket
 from penstock.protocols.binary.connection import Connection

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from tests.support.websocket import CONSUMER, PRODUCER, WebSocketServer, base64, text
 
-from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.sqlite import SqliteStore
 
 TOPIC = "/topics/public/default/t"
 LARGE = "x" * 100_000

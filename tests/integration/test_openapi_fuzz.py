@@ -16,8 +16,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.core.broker import Broker
+from penstock.engines.memory import MemoryStore
 from penstock.protocols.context import ServerContext
 from penstock.protocols.limits import Limits
 from penstock.runtime.clock import LoopClock

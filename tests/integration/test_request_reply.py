@@ -12,9 +12,9 @@ import pytest
 from tests.support.waiting import until_async
 from tests.support.websocket import CONSUMER, PRODUCER, Peer, WebSocketServer, base64, text
 
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.memory import MemoryStore
 from penstock.engines.shared.routing import Router
+from penstock.engines.sqlite import SqliteStore
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName, TopicName

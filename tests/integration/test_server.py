@@ -216,7 +216,7 @@ def test_a_bad_configuration_is_refused_with_one_line(
 
 def test_serving_imports_neither_spark_nor_clients_nor_fastavro() -> None:
     script = (
-        "import sys; import penstock.cli.serve, penstock.server.app, penstock.engines.embedded.sqlite;"
+        "import sys; import penstock.cli.serve, penstock.server.app, penstock.engines.sqlite;"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

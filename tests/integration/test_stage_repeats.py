@@ -10,9 +10,9 @@ from tests.support.stages import latest, refused, stage, topic
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.engines.embedded.sqlite.connection import open_writer
-from penstock.engines.embedded.sqlite.schema import MIGRATIONS, prepare
-from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.engines.sqlite.connection import open_writer
+from penstock.engines.sqlite.schema import MIGRATIONS, prepare
+from penstock.engines.sqlite.store import FILE_NAME
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.testing.server import Address, launch, running

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.broker.settings import BrokerSettings
 from penstock.cli.storage import decode
-from penstock.engines.embedded.sqlite.schema import VERSION
+from penstock.engines.sqlite.schema import VERSION
 from penstock.engines.storage import FILE_NAME, check, copy, look, restore
 from penstock.testing.server import running
 from penstock.wire.entry import WireFormat

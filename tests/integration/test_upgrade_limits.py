@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.integration.test_limits import UPGRADE, connected, head_of, refused, rest_of
 
-from penstock.engines.embedded.broker.producers import Producers
+from penstock.engines.core.broker.producers import Producers
 from penstock.protocols.limits import Limits
 from penstock.server.connections import HttpConnection
 from penstock.testing.server import Address, launch, running

@@ -10,7 +10,7 @@ from tests.support.waiting import until_async
 from tests.support.websocket import CONSUMER, PRODUCER, READER, Peer, WebSocketServer, base64, text
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.memory import MemoryStore
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.kafka_rest import FOO, LOG, KafkaRestServer, consumed, framed
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.memory import MemoryStore
 from penstock.model.entry import NewEntry
 from penstock.model.message import OutMessage
 from penstock.protocols.kafka_rest import positions

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.sqlite import SqliteStore
-from penstock.engines.embedded.sqlite.check import check
-from penstock.engines.embedded.sqlite.runs import RUN_ENTRIES_MAX, SMALL_BYTES
+from penstock.engines.core.ports import Store
+from penstock.engines.memory import MemoryStore
+from penstock.engines.sqlite import SqliteStore
+from penstock.engines.sqlite.check import check
+from penstock.engines.sqlite.runs import RUN_ENTRIES_MAX, SMALL_BYTES
 from penstock.model.entry import Entry, NewEntry, NewRun
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.engines.embedded.brokers import TOPIC, Bench
+from tests.unit.engines.core.brokers import TOPIC, Bench
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.message import OutMessage

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.broker.staging import Caller, Expected
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.core.broker import Broker
+from penstock.engines.core.ports import Store
+from penstock.engines.memory import MemoryStore
+from penstock.engines.sqlite import SqliteStore
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 from penstock.broker.delivery import Delivery
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.core.broker import Broker
+from penstock.engines.memory import MemoryStore
 from penstock.engines.subscription import Consumer, Subscription, delayed
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from penstock.engines.embedded.topic import Topic
+from penstock.engines.core.topic import Topic
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName

@@ -15,9 +15,9 @@ import httpx
 import uvloop
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.ports import Store
+from penstock.engines.core.broker import Broker
+from penstock.engines.core.ports import Store
+from penstock.engines.memory import MemoryStore
 from penstock.engines.opening import TRANSIENT_LEDGERS
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings

@@ -6,9 +6,9 @@ from typing import Final
 from penstock.broker.broker import Broker
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings, ClusterSettings
-from penstock.engines.embedded import broker as embedded
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.ports import Store
+from penstock.engines.core import broker as core
+from penstock.engines.core.ports import Store
+from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock, LoopClock
 
@@ -34,10 +34,10 @@ def open_embedded(
     if folder is None:
         store = MemoryStore()
     else:
-        from penstock.engines.embedded.sqlite import SqliteStore  # a server in memory starts without it
+        from penstock.engines.sqlite import SqliteStore  # a server in memory starts without it
 
         store = SqliteStore.bounded(folder, size_max_bytes, reserve_bytes)
-    return embedded.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, clock or LoopClock(), settings)
+    return core.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, clock or LoopClock(), settings)
 
 
 def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:

@@ -1,8 +1,8 @@
 """The embedded engine's data folder, as the command line works on it: look through, copy, put back."""
 
-from penstock.engines.embedded.sqlite.backup import copy, restore
-from penstock.engines.embedded.sqlite.check import Report, check
-from penstock.engines.embedded.sqlite.condition import Condition, look
-from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.engines.sqlite.backup import copy, restore
+from penstock.engines.sqlite.check import Report, check
+from penstock.engines.sqlite.condition import Condition, look
+from penstock.engines.sqlite.store import FILE_NAME
 
 __all__ = ["FILE_NAME", "Condition", "Report", "check", "copy", "look", "restore"]

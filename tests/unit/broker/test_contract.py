@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 import penstock.broker
-import penstock.engines.embedded.ports
+import penstock.engines.core.ports
 from penstock.broker.capability import Capability, require
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -19,7 +19,7 @@ METHODS_MAX: Final = 7
 def protocols() -> list[tuple[str, int]]:
     """Each Protocol with the number of methods it has of its own; properties are fields."""
     found: list[tuple[str, int]] = []
-    for package in (penstock.broker, penstock.engines.embedded.ports):
+    for package in (penstock.broker, penstock.engines.core.ports):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             spec = find_spec(module.name)
             assert spec is not None

@@ -12,8 +12,8 @@ import trustme
 from tests.support.commands import runner
 
 from penstock.cli.serve import serve_command
-from penstock.engines.embedded.sqlite.connection import open_writer
-from penstock.engines.embedded.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, prepare
+from penstock.engines.sqlite.connection import open_writer
+from penstock.engines.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, prepare
 from penstock.engines.storage import FILE_NAME
 from penstock.server.check import Checked, check
 from penstock.server.sources import load

@@ -80,6 +80,6 @@ async def second_publish() -> Passed:
 
 def test_a_plain_publish_passes_few_files_and_frames() -> None:
     passed = asyncio.run(second_publish())
-    assert "engines/embedded/topic/topic.py: append" in passed.frames[:1]
+    assert "engines/core/topic/topic.py: append" in passed.frames[:1]
     assert len(passed.frames) <= FRAMES_MAX, passed.frames
     assert len(passed.files) <= FILES_MAX, passed.files

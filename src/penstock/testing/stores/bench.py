@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from penstock.engines.embedded.ports import Store
+from penstock.engines.core.ports import Store
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun

@@ -4,7 +4,7 @@ import asyncio
 import random
 from itertools import pairwise
 
-from penstock.engines.embedded.ports import LogState
+from penstock.engines.core.ports import LogState
 from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 

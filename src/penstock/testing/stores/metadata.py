@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.engines.embedded.ports import CursorChange
+from penstock.engines.core.ports import CursorChange
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .bench import Bench, PortSuite

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.engines.embedded.ports import CursorChange, LogState
+from penstock.engines.core.ports import CursorChange, LogState
 from penstock.model.entry import AppendResult
 from penstock.model.errors import ErrorKind
 

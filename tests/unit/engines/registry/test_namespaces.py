@@ -1,10 +1,10 @@
 """Which namespaces exist: those that were created, those that always do, and those of topics that are stored."""
 
 import pytest
-from tests.unit.engines.embedded.brokers import bench
+from tests.unit.engines.core.brokers import bench
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.memory import MemoryStore
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName

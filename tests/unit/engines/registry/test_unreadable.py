@@ -4,10 +4,10 @@ import logging
 
 import msgspec
 import pytest
-from tests.unit.engines.embedded.brokers import bench
+from tests.unit.engines.core.brokers import bench
 
 from penstock.broker.namespaces import TenantInfo
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.memory import MemoryStore
 from penstock.engines.registry import namespaces, policies, schemas
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.shared.documents import DocumentReader

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
+from tests.unit.engines.core.brokers import TOPIC, Bench, bench
 
 from penstock.engines.subscription.compaction import BLOCK, Kept
 from penstock.model.message import OutMessage

@@ -2,11 +2,11 @@
 
 import pytest
 from tests.support.budgets import StubBudget
-from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
+from tests.unit.engines.core.brokers import TOPIC, Bench, bench
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.core.broker import Broker
+from penstock.engines.memory import MemoryStore
 from penstock.engines.subscription import Consumer, outstanding
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage

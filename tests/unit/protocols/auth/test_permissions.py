@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.namespaces import TenantInfo
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.memory import MemoryStore
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName

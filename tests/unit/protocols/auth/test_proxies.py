@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from tests.unit.engines.embedded.brokers import Bench
+from tests.unit.engines.core.brokers import Bench
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.auth.authenticator import authenticator

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from google.protobuf.message import Message
-from tests.unit.engines.embedded.brokers import Bench, bench
+from tests.unit.engines.core.brokers import Bench, bench
 
 from penstock.model.message import OutMessage
 from penstock.protocols.auth.authenticator import authenticator

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.engines.embedded.brokers import TOPIC as NAME
+from tests.unit.engines.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.handlers import ClientSession, entry, sessions
 from tests.unit.protocols.binary.test_session import producer, subscribe
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.engines.embedded.brokers import TOPIC as NAME
+from tests.unit.engines.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.handlers import TOPIC, ClientSession, entry, sessions
 
 from penstock.model.errors import ErrorKind, PenstockError

@@ -7,7 +7,7 @@ import pytest
 from tests.support.kafka_rest import FOO, KafkaRestServer, consumed, framed
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.kafka_rest import positions

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.unit.engines.embedded.brokers import Bench, bench
+from tests.unit.engines.core.brokers import Bench, bench
 
 from penstock.engines.subscription import Consumer
 from penstock.protocols.proxied import Meter

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.engines.embedded.brokers import TOPIC, bench
+from tests.unit.engines.core.brokers import TOPIC, bench
 from tests.unit.protocols.websocket.connections import FakeConnection
 
 from penstock.protocols.context import ServerContext

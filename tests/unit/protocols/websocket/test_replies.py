@@ -8,7 +8,7 @@ from msgspec import UNSET
 from tests.unit.protocols.websocket.connections import FakeConnection
 
 from penstock.broker.producer import Reply
-from penstock.engines.embedded.topic.requests import Requests
+from penstock.engines.core.topic.requests import Requests
 from penstock.model.message_id import MessageId
 from penstock.protocols.websocket import replies
 from penstock.protocols.websocket.frames import ProducerReply, encode, encode_reply

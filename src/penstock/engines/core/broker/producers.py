@@ -1,0 +1,116 @@
+"""The producers of a broker: admitted by their topics, and given new partitions."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.storage_health import StorageHealth
+from penstock.engines.core.topic.producer import Producer
+from penstock.engines.core.topic.requests import Requests
+from penstock.engines.registry.schemas import Schemas
+from penstock.model.names import TopicName
+from penstock.model.policy import ProducerOptions
+from penstock.runtime.clock import Clock
+
+from .topics import Topics
+
+_DEAD_LETTERS: Final = ProducerOptions(name="penstock-dead-letters", shared_name=True)
+
+
+class Producers:
+    """Opens producers. `new_name` makes a name for those that bring none."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        schemas: Schemas,
+        requests: Requests,
+        storage: StorageHealth,
+        encoder: EntryFormat,
+        clock: Clock,
+        *,
+        message_bytes_max: int,
+        new_name: Callable[[str], str],
+    ) -> None:
+        self._topics = topics
+        self._schemas = schemas
+        self._requests = requests
+        self._storage = storage
+        self._encoder = encoder
+        self._clock = clock
+        self._message_bytes_max = message_bytes_max
+        self._new_name = new_name
+        self._growing: dict[TopicName, set[Producer]] = {}  # by the partitioned topic they publish to
+
+    async def open(
+        self,
+        name: TopicName,
+        options: ProducerOptions | None = None,
+        *,
+        queued: Callable[[Producer], None] | None = None,
+    ) -> Producer:
+        """As `Broker.producer`."""
+        options = options or ProducerOptions()
+        if not options.shared_name:
+            self._storage.check(name)
+        topics = await self._topics.all_of(name)
+        for topic in topics:
+            topic.check_open()
+            if not options.shared_name:
+                await topic.backlog.check()
+
+        producer = Producer(
+            options.name or self._new_name("producer"),
+            topics,
+            options,
+            encoder=self._encoder,
+            clock=self._clock,
+            version_of=lambda schema: self._schemas.get_or_create(name, schema),
+            deduplicate=lambda: topics[0].policies.deduplication,
+            message_bytes_max=self._message_bytes_max,
+            detach=self._detach,
+            requests=self._requests,
+            topic=str(name.base),
+        )
+        try:
+            for topic in topics:
+                await topic.admit(producer, None if queued is None else partial(queued, producer))
+        except BaseException:
+            producer.close()
+            raise
+        if not options.shared_name and (len(topics) > 1 or topics[0].name != name):
+            self._growing.setdefault(name, set()).add(producer)
+        return producer
+
+    @asynccontextmanager
+    async def lend(self, name: TopicName, encrypted: bool) -> AsyncIterator[Producer]:
+        """A producer for one dead letter, `encrypted` or not; raises why it cannot be opened."""
+        producer = await self.open(name, _DEAD_LETTERS)
+        try:
+            yield producer
+        finally:
+            producer.close()
+
+    def grows_with(self, name: TopicName) -> bool:
+        """Whether a producer publishes to all partitions of a topic."""
+        return bool(self._growing.get(name))
+
+    async def grow(self, name: TopicName) -> None:
+        """Let the producers of a partitioned topic know its new partitions."""
+        topics = await self._topics.all_of(name, create=False)
+        for producer in self._growing.get(name, set()):
+            producer.grow(topics)
+            for topic in topics:
+                topic.producers.setdefault(producer.name, producer)
+
+    def _detach(self, producer: Producer) -> None:
+        base = producer.topics[0].name.base
+        growing = self._growing.get(base)
+        if growing is not None:
+            growing.discard(producer)
+            if not growing:
+                del self._growing[base]
+        for topic in producer.topics:
+            topic.access.leave(producer)

@@ -1,0 +1,282 @@
+"""A topic: a log, who publishes and subscribes to it, and what its policies bound. A partition is a topic too."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Protocol
+
+import msgspec
+
+from penstock.broker.topic import Publisher
+from penstock.engines.core.log.sequences import Sequences
+from penstock.engines.core.log.transient import Kept
+from penstock.engines.core.ports import LogState, Store
+from penstock.engines.shared.tail import TailCache, stored
+from penstock.engines.shared.topic_rates import TopicRates
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.compaction import Compaction
+from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import InForce, SubscriptionType
+from penstock.model.stage import Span
+from penstock.runtime.clock import Clock
+from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
+from penstock.runtime.tasks import finished
+
+from .access import Access
+from .backlog import Backlog
+from .log import TopicLog
+
+
+class TopicListener(Protocol):
+    """What the broker does when something happens to one of its topics."""
+
+    async def opened(self, topic: "Topic") -> None:
+        """The topic is about to be used for the first time since the start."""
+
+    def appended(self, topic: "Topic") -> None:
+        """The log grew. Only called of a topic that its policies bound."""
+
+    def over_quota(self, topic: "Topic") -> None:
+        """The backlog is beyond a quota that moves the slowest subscriptions on."""
+
+    async def trimming(self, topic: "Topic", before_entry: int) -> None:
+        """The entries before `before_entry` are deleted once this completes."""
+
+    async def deleted(self, topic: "Topic") -> None:
+        """The topic and its log are deleted."""
+
+
+class TopicParts(msgspec.Struct, frozen=True):
+    """What a topic is opened with."""
+
+    access: Access
+    compaction: Compaction
+    policies: InForce
+    listener: TopicListener
+    hold_ms: int  # how long a publish waits for room at most
+    terminated: bool = False
+    bytes_max: int | None = None  # of a non-persistent topic; None: policies alone bound it
+
+
+class Topic(TopicLog):
+    """`broker.Topic`: one log with its subscriptions and producers. All methods run on the loop's thread."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        state: LogState,
+        store: Store,
+        tails: TailCache,
+        clock: Clock,
+        parts: TopicParts,
+    ) -> None:
+        super().__init__(name, state, store, tails, clock, terminated=parts.terminated)
+        self.access = parts.access
+        self.producers = parts.access.producers
+        self.compaction = parts.compaction
+        self.listener = parts.listener
+        self.subscriptions: dict[str, Subscription] = {}
+        self.sequences = Sequences(state.producers, clock.monotonic_ms)
+        self.last_sequence_id = self.sequences.last
+        self.rate_in = Rate(clock)
+        evict = partial(parts.listener.over_quota, self)
+        self.backlog = Backlog(self, self.subscriptions, self.rate_in, parts.policies, evict, parts.hold_ms)
+        self.measure_backlog = self.backlog.measure
+        self.last_publish_ms = 0
+        self.write_latency: Histogram | None = None  # ms until durable, once something was appended
+        self._kept = None if parts.bytes_max is None else Kept(parts.bytes_max)
+        self._rates = TopicRates(clock, parts.hold_ms)
+        self.apply(parts.policies)
+
+    def check_shared(self) -> None:
+        access = self.access
+        if access.alone is not None or access.waiting:
+            access.check_shared()
+
+    @property
+    def epoch(self) -> int:
+        return self.access.epoch
+
+    @property
+    def consumer_count(self) -> int:
+        """Of all subscriptions together."""
+        return sum(len(one.consumers) for one in self.subscriptions.values())
+
+    @property
+    def used(self) -> bool:
+        return bool(self.next_offset or self.producers or self.consumer_count)
+
+    # -- writing
+
+    async def append(self, entries: Sequence[NewEntry]) -> AppendResult:
+        """Append `entries` durably, wake who follows, and return where they begin.
+
+        Waits while the backlog is beyond a quota that holds producers. Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND
+        once deleted, BACKLOG_QUOTA_HOLD, BACKLOG_QUOTA_EXCEPTION, and what the store raises.
+        """
+        if self.terminated or self.deleted:
+            self.check_open()
+        if self._quotas and not self.backlog.surely_room:
+            await self.backlog.admit()
+            self.check_open()
+        if self._rates.publish is not None:
+            await self._rates.publish.admit(
+                sum(new.count for new in entries), sum(len(new.data) for new in entries)
+            )
+            self.check_open()
+        began = perf_counter()
+        appended = self.store.append(self.ledger, entries)
+        placed = appended.result() if appended.done() else await finished(appended)
+        if self.write_latency is None:
+            self.write_latency = Histogram(LATENCY_MS)
+        self.write_latency.observe((perf_counter() - began) * 1000)
+        self._appended(placed, entries)
+        if self._kept is not None:
+            await self._drop_oldest(self._kept)
+        return placed
+
+    async def _drop_oldest(self, kept: Kept) -> None:
+        first = kept.first_after_letting_go()
+        if first is not None:
+            self.first_entry, self.first_offset = first
+            self.size_bytes = kept.bytes
+            for subscription in self.subscriptions.values():
+                subscription.trimmed(self.first_offset)
+            await self.store.trim(self.ledger, self.first_entry)
+
+    def _appended(self, placed: AppendResult, entries: Sequence[NewEntry]) -> None:
+        messages, size = self._tails.append(self._tail, self.ledger, placed, entries)
+        if self._kept is not None:
+            for entry in stored(self.ledger, placed, entries):
+                self._kept.add(entry.entry_id, entry.offset, len(entry.data))
+        self._grew(placed.entry_id + len(entries), placed.offset + messages, messages, size)
+
+    def committed(self, span: Span) -> None:
+        """Entries were appended by a commit of what was staged; they are in the store only."""
+        self._tail.clear()
+        self._grew(span.entry_id + span.entries, span.offset + span.messages, span.messages, span.size_bytes)
+
+    def _grew(self, next_entry: int, next_offset: int, messages: int, size: int) -> None:
+        if next_entry > self.next_entry:
+            self.next_entry, self.next_offset = next_entry, next_offset
+        self.size_bytes += size
+        self.rate_in.add(messages, size)
+        self.last_publish_ms = self.clock.now_ms()
+        if self.bounded:
+            self.listener.appended(self)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake subscriptions and followers; carries no data."""
+        for subscription in self.subscriptions.values():
+            subscription.wake()
+        for follower in tuple(self.followers):
+            follower()
+
+    async def trim(self, before_entry: int) -> None:
+        """Delete the entries before `before_entry`."""
+        before_entry = min(before_entry, self.next_entry)
+        if before_entry > self.first_entry:
+            await self.listener.trimming(self, before_entry)
+        if before_entry <= self.first_entry:
+            return
+        if before_entry < self.next_entry:
+            first_offset = (await self.read(before_entry, 1))[0].offset
+        else:
+            first_offset = self.next_offset
+        gone = await finished(self.store.trim(self.ledger, before_entry))
+        self.size_bytes -= gone  # as it is now: more may have been appended meanwhile
+        if before_entry <= self.first_entry:  # another went further meanwhile
+            return
+        self.first_entry, self.first_offset = before_entry, first_offset
+        for subscription in self.subscriptions.values():
+            subscription.trimmed(first_offset)
+
+    async def forget_producers(self, names: Sequence[str]) -> None:
+        """Forget the sequence ids of producers that were silent for long."""
+        self.sequences.forget(names)
+        await self.store.forget_producers(self.ledger, names)
+
+    # -- how many may use it: 0 bounds nothing, as in Pulsar
+
+    async def admit(self, producer: Publisher, queued: Callable[[], None] | None = None) -> None:
+        """Let a producer in, as `Access.enter` does; one that comes back takes its own place.
+
+        Raises PRODUCER_BUSY where the topic has as many as it may.
+        """
+        most = self.policies.max_producers
+        if not producer.options.shared_name and producer.name not in self.producers:
+            _check_room(
+                ErrorKind.PRODUCER_BUSY, most, len(self.producers), f"topic {self.name} has {most} producers"
+            )
+        await self.access.enter(producer, queued)
+        self.check_open()
+
+    def check_consumer(self, subscription: Subscription, wanted: SubscriptionType) -> None:
+        """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
+        self.check_type(wanted)
+        kind, count = ErrorKind.CONSUMER_BUSY, len(subscription.consumers)
+        most = self.policies.max_consumers_per_subscription
+        _check_room(kind, most, count, f"subscription {subscription.name} has {count} consumers")
+        most, count = self.policies.max_consumers, self.consumer_count
+        _check_room(kind, most, count, f"topic {self.name} has {count} consumers")
+
+    def check_type(self, wanted: SubscriptionType) -> None:
+        """Raise BAD_PARAMETER where policies do not enable a type of subscription."""
+        enabled = self.policies.subscription_types
+        if enabled and wanted not in enabled:
+            names = ", ".join(one.value for one in enabled)
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"topic {self.name} enables subscriptions of the types {names}, not {wanted.value}",
+            )
+
+    def check_subscriptions(self) -> None:
+        """Raise TOO_MANY_SUBSCRIPTIONS where the topic has as many as it may."""
+        most, kind = self.policies.max_subscriptions, ErrorKind.TOO_MANY_SUBSCRIPTIONS
+        _check_room(kind, most, len(self.subscriptions), f"topic {self.name} has {most} subscriptions")
+
+    # -- its policies, and its end
+
+    def apply(self, policies: InForce) -> None:
+        """Have these policies bound the topic from now on."""
+        self.policies = self.backlog.policies = policies
+        self.bounded = self.name.persistent and not policies.keeps_all
+        self._quotas = policies.size_quota.limit >= 0 or policies.age_quota.limit >= 0
+        self._rates.apply(policies)
+        for subscription in self.subscriptions.values():
+            self.bound(subscription)
+
+    def bound(self, subscription: Subscription) -> None:
+        """Have the topic's policies bound a subscription."""
+        subscription.unacked_max = self.policies.max_unacked_per_consumer
+        self._rates.bound(self.policies, subscription)
+        for consumer in subscription.consumers:
+            consumer.bound_unacked()
+
+    def refuse_waiting(self, why: PenstockError) -> None:
+        """Publishes that wait for a quota or a rate fail with `why`, now and later."""
+        self.backlog.end(why)
+        self._rates.end(why)
+
+    def terminate(self) -> None:
+        """Take no more messages."""
+        self.terminated = True
+        self.wake()
+
+    def close(self, why: PenstockError) -> None:
+        """The topic is deleted: close its producers, and the consumers that have no other topic, with `why`."""
+        self.deleted = True
+        for producer in list(self.producers.values()):
+            producer.close(why)
+        for subscription in list(self.subscriptions.values()):
+            subscription.deleted = True
+            subscription.dissolve(why, with_topic=True)
+        self.wake()
+
+
+def _check_room(kind: ErrorKind, most: int, count: int, what: str) -> None:
+    if 0 < most <= count:
+        raise PenstockError(kind, f"{what}: no more are allowed")

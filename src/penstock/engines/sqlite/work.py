@@ -1,0 +1,184 @@
+"""What the writer is asked to do, and what the transaction that does it is about to change in memory."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from penstock.engines.core.ports import CursorChange, LogState
+from penstock.model.entry import NewEntry
+from penstock.model.errors import PenstockError
+from penstock.model.stage import StageKey, StageRun
+
+from .rows import Statement
+from .schema import PAGE_BYTES
+
+
+def _future() -> "asyncio.Future[Any]":
+    return asyncio.get_running_loop().create_future()
+
+
+class Work(msgspec.Struct, kw_only=True, eq=False):
+    """One call, with its caller's future and its outcome. To be made on the loop.
+
+    `mixes`: it may share a transaction with any other work that mixes; the rest only with their own kind,
+    because there the order matters. `size_bytes`: what it is about to write, roughly.
+    """
+
+    mixes: ClassVar[bool] = False
+
+    future: "asyncio.Future[Any]" = msgspec.field(default_factory=_future)
+    result: Any = None
+    size_bytes: int = 0
+    error: PenstockError | None = None
+
+    @property
+    def kind(self) -> object:
+        return type(self)
+
+    @property
+    def needed_bytes(self) -> int:
+        """Room that it may take in the file, roughly."""
+        return self.size_bytes + PAGE_BYTES
+
+    def complete(self) -> None:
+        """Give the outcome to the caller, on the loop; one that was cancelled meanwhile does not care."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Open(Work, eq=False):
+    mixes = True
+
+    topic: str
+
+
+class Append(Work, eq=False):
+    """`size_bytes` is given: one is made for each message, and nothing may be computed twice."""
+
+    mixes = True
+
+    ledger: int
+    entries: Sequence[NewEntry]
+
+
+class Stage(Work, eq=False):
+    mixes = True
+
+    key: StageKey
+    part: int
+    checksum: int
+    at: int
+    runs: Sequence[StageRun]
+
+    def __post_init__(self) -> None:
+        self.size_bytes = sum([len(entry.data) for run in self.runs for entry in run.entries])
+
+
+class SaveCursors(Work, eq=False):
+    mixes = True
+
+    changes: Sequence[CursorChange]
+
+
+class SaveMeta(Work, eq=False):
+    mixes = True
+
+    documents: Sequence[tuple[str, str, bytes | None]]
+
+
+class Change(Work, eq=False):
+    """Any other call: `call(transaction, *args, **kwargs)`, which raises PenstockError before it writes, or not at all."""
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = {}
+
+    @property
+    def kind(self) -> object:
+        return self.call
+
+
+class LimitSize(Work, eq=False):
+    size_max_bytes: int | None
+
+
+class Stop(Work, eq=False):
+    """The last work: close the file."""
+
+
+class Extent(msgspec.Struct, frozen=True, gc=False):
+    """Where a log begins and ends: from `first_…` up to and without `next_…`. Frozen, so that threads may share one."""
+
+    ledger: int
+    first_entry: int = 0
+    first_offset: int = 0
+    first_byte: int = 0
+    next_entry: int = 0
+    next_offset: int = 0
+    next_byte: int = 0
+
+    def until(self, entry: int, offset: int, byte: int) -> "Extent":
+        """The log with another end."""
+        return Extent(self.ledger, self.first_entry, self.first_offset, self.first_byte, entry, offset, byte)
+
+    def state(self, producers: dict[str, int]) -> LogState:
+        """The log as the engine wants to know it."""
+        return LogState(
+            ledger=self.ledger,
+            first_entry=self.first_entry,
+            next_entry=self.next_entry,
+            first_offset=self.first_offset,
+            next_offset=self.next_offset,
+            size_bytes=self.next_byte - self.first_byte,
+            producers=producers,
+        )
+
+
+ExtentChanges = dict[int, Extent | None]  # by ledger; None: deleted
+
+
+def apply(changes: ExtentChanges, extents: dict[int, Extent]) -> None:
+    """Let `extents` be as `changes` say."""
+    for ledger, extent in changes.items():
+        if extent is None:
+            extents.pop(ledger, None)
+        else:
+            extents[ledger] = extent
+
+
+class Transaction:
+    """The connection within a transaction, and what comes into force with its commit.
+
+    That is the logs as they will be, the id ranges to be freed (see `trimming`), and the outcomes of the works.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, extents: Mapping[int, Extent], next_ledger: int
+    ) -> None:
+        self.connection = connection
+        self._extents = extents
+        self.next_ledger = next_ledger
+        self.changed: ExtentChanges = {}
+        self.freed: list[tuple[int, int]] = []
+        self.outcomes: list[tuple[Work, Any]] = []  # a PenstockError is one, too
+
+    def execute(self, statements: Iterable[Statement]) -> None:
+        for text, values in statements:
+            self.connection.execute(text, values)
+
+    def extent(self, ledger: int) -> Extent | None:
+        """A log with the changes so far, or None when it is not open."""
+        return self.changed[ledger] if ledger in self.changed else self._extents.get(ledger)
+
+    def free(self, start: int, until: int) -> None:
+        """Mark the entries with these ids as deleted; the sweeps free their room."""
+        if start < until:
+            self.connection.execute("INSERT INTO sweeps VALUES (?, ?)", (start, until))
+            self.freed.append((start, until))
