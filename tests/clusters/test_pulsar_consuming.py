@@ -16,12 +16,12 @@ import penstock.client.aio as aio
 from penstock.broker.delivery import Delivery
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.client.errors import ReadError
-from penstock.engines.pulsar import subscriber
+from penstock.engines.attached import subscriber
+from penstock.engines.attached.consumer import Consumer
+from penstock.engines.attached.positions import opaque
+from penstock.engines.attached.subscription import Subscription
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.cluster import PulsarCluster as Connection
-from penstock.engines.pulsar.consumer import Consumer
-from penstock.engines.pulsar.positions import opaque
-from penstock.engines.pulsar.subscription import Subscription
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId

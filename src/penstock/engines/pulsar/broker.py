@@ -18,6 +18,7 @@ from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Staging as AnyStaging
 from penstock.broker.storage_health import StorageHealth
+from penstock.engines.attached.consumer import Consumer
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
 from penstock.engines.shared.replies import Replies
@@ -32,7 +33,6 @@ from penstock.runtime.tasks import Tasks
 
 from .acting import ActingClusters
 from .cluster import PulsarCluster
-from .consumer import Consumer
 from .entries import EntryPublishing
 from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces

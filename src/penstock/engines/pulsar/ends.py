@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from penstock.client.entries.arrived import Place
+from penstock.engines.attached.positions import BEFORE_ALL, opaque_end
 from penstock.engines.shared.followers import Followers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -12,7 +14,6 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
-from .positions import BEFORE_ALL, Place, opaque_end
 from .readers import Readers
 
 FIRST_MS: Final = 10_000  # how long it is trusted where the log begins

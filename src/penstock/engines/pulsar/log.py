@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from penstock.client.entries.arrived import Place
 from penstock.client.errors import PulsarException
+from penstock.engines.attached.positions import BEFORE_ALL, opaque, place_of
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -18,7 +20,6 @@ from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
 from .ends import LogEnds
-from .positions import BEFORE_ALL, Place, opaque, place_of
 from .reader import Reader
 from .readers import QUIET_S
 from .search import find_offset

@@ -10,6 +10,7 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import IncompatibleSchema, ProducerBusy, PulsarException
 from penstock.client.session.commands import Publication
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.errors import ErrorKind, PenstockError
@@ -19,7 +20,6 @@ from penstock.model.schema import SchemaInfo
 
 from .acting import ActingCluster
 from .cluster import PulsarCluster
-from .errors import engine_error
 from .publishing import PartitionProducer
 from .schemas import Schemas
 from .topic import PulsarTopic

@@ -10,6 +10,7 @@ from penstock.broker.producer import Result
 from penstock.client.entries.pending import DUPLICATE, Outcome, Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.shared.batching import batch_sizes, cut
 from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.entry import NewEntry
@@ -19,7 +20,6 @@ from penstock.model.message_id import UNKNOWN_ID, MessageId
 from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
-from .errors import engine_error
 from .topic import PulsarTopic
 
 _FORMAT: Final = WireFormat()

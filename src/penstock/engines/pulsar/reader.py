@@ -11,12 +11,12 @@ from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.enums import ConsumerType
 from penstock.client.errors import AlreadyClosed, PulsarException
 from penstock.client.session.commands import Subscription
+from penstock.engines.attached.positions import entry_of
 from penstock.model.entry import Entry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 
 from .errors import own_error
-from .positions import entry_of
 
 # Messages are permitted, and their sizes are not known before: few at first, and then as many as fit.
 FIRST_PERMITS: Final = 16

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from penstock.client.entries.arrived import Place
 from penstock.model.entry import Entry
 
-from .positions import Place
 from .sizes import ledger_sizes
 
 STEPS_MAX: Final = 64  # each is one entry read; interpolation mostly needs two or three

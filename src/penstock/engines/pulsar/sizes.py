@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .positions import Place
+from penstock.client.entries.arrived import Place
 
 
 class LedgerSize(msgspec.Struct, frozen=True):

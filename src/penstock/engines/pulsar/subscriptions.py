@@ -7,6 +7,8 @@ from typing import Any, Final, cast
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
+from penstock.engines.attached.consumer import Consumer
+from penstock.engines.attached.subscription import Subscription, attached_subscription, subscriptions_of
 from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -14,8 +16,6 @@ from penstock.model.names import TopicName, check_subscription
 from penstock.model.target import Target
 
 from .cluster import PulsarCluster
-from .consumer import Consumer
-from .subscription import Subscription, attached_subscription, subscriptions_of
 from .topic import PulsarTopic
 from .topics import PulsarTopics
 

@@ -7,6 +7,7 @@ import pytest
 from penstock.broker.acting import Acting
 from penstock.broker.settings import ClusterSettings
 from penstock.client.errors import AuthenticationError, AuthorizationError
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.pulsar.credentials import (
     CallersToken,
     ServerAsItself,
@@ -16,7 +17,6 @@ from penstock.engines.pulsar.credentials import (
     credentials_of,
     tls_of,
 )
-from penstock.engines.pulsar.errors import engine_error
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 

@@ -14,7 +14,7 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.entries.transactions import TransactionId
 from penstock.client.errors import IncompatibleSchema, PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.pulsar.errors import engine_error
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.model.names import TopicName
 from penstock.model.stage import Span

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.client.entries.arrived import Place
 from penstock.client.errors import TopicNotFound
-from penstock.engines.pulsar.positions import Place
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock

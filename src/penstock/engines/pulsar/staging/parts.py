@@ -12,12 +12,13 @@ from typing import Final
 
 import msgspec
 
+from penstock.client.entries.arrived import Place
 from penstock.client.entries.pending import Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.pulsar.errors import engine_error
-from penstock.engines.pulsar.positions import BEFORE_ALL, Place
+from penstock.engines.attached.errors import engine_error
+from penstock.engines.attached.positions import BEFORE_ALL
 from penstock.engines.pulsar.reader import Reader
 from penstock.engines.shared.staged import StagedParts
 from penstock.model.entry import Entry, NewEntry

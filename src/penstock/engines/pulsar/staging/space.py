@@ -6,8 +6,8 @@ from urllib.parse import quote, unquote
 
 from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import PulsarException
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.pulsar.cluster import PulsarCluster
-from penstock.engines.pulsar.errors import engine_error
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.target import Target

@@ -13,8 +13,8 @@ from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import PulsarException
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.pulsar.entries import EntryPublishing
-from penstock.engines.pulsar.errors import engine_error
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.engines.shared.batches import declared, names_of, no_commit

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from penstock.broker.staging import Caller
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import ProducerFenced, PulsarException
-from penstock.engines.pulsar.errors import engine_error
+from penstock.engines.attached.errors import engine_error
 from penstock.engines.shared.writers import Claimed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Writer

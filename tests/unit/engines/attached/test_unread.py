@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.client.entries.arrived import Arrived
-from penstock.engines.pulsar.unread import LEARN_AGAIN_MS, SKIPPED_RETRY_MS, WAIT_MS, Unread
+from penstock.engines.attached.unread import LEARN_AGAIN_MS, SKIPPED_RETRY_MS, WAIT_MS, Unread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.failures import Failures

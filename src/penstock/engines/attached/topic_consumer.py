@@ -1,31 +1,57 @@
 """One consumer's half of one topic or partition: entries in, answers out."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.broker.delivery import Delivery
-from penstock.client.entries.arrived import Arrived
+from penstock.client.entries.arrived import Arrived, Place
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
 from penstock.engines.shared.remote_requests import REPLY_TO
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
-from .elsewhere import Elsewhere
 from .errors import engine_error
-from .outstanding import Outstanding, Place, Row
-from .owner import ArrivingSchemas, Owner
+from .outstanding import Outstanding, Redelivery, Row
 from .positions import entry_of
-from .redelivery import Redelivery
 from .subscription import Subscription
-from .unread import Unread
+from .unread import ArrivingSchemas, Unread
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
+REMEMBERED_MAX: Final = 1000  # batches of other consumers that were acknowledged as a whole
+
+
+class Owner(Protocol):
+    """The consumer as its topics see it."""
+
+    options: ConsumerOptions
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Messages arrived."""
+
+    def void(self, source: Subscription) -> Sequence[Delivery]:
+        """What was not taken of a topic will come again; returns it."""
+
+    def settled(self, count: int) -> None:
+        """Messages are no longer out."""
+
+    def grant(self) -> None:
+        """There may be room for more."""
+
+    def active(self, source: Subscription, active: bool) -> None:
+        """It gets everything of a topic, or no longer."""
+
+    def end_reached_of(self, source: Subscription) -> None:
+        """A topic is terminated, and all of it acknowledged."""
+
+    def part_ended(self, source: Subscription, error: PenstockError) -> None:
+        """Nothing more comes of a topic."""
 
 
 class TopicConsumer:
@@ -286,3 +312,52 @@ class TopicConsumer:
             await self.entries.close()
         except PulsarException:
             pass  # there is no connection: the broker has noticed, or will
+
+
+class Elsewhere:
+    """Acknowledgements of messages that are not out with the consumer that is asked. What no consumer of this process has, the cluster takes from any consumer of the subscription: whole
+    entries, and messages of batches where it keeps these (`by_index`); elsewhere all messages of a batch together."""
+
+    def __init__(self, source: Subscription, owner: object, *, by_index: bool) -> None:
+        self._source = source
+        self._owner = owner
+        self._by_index = by_index
+        self._done: dict[Place, None] = {}  # batches that were acknowledged as a whole
+
+    def acknowledge(self, ids: Sequence[MessageId], entries: EntryConsumer) -> int:
+        """Returns how many messages were acknowledged."""
+        count = 0
+        whole: list[Place] = []
+        batches: dict[Place, list[MessageId]] = {}
+        for one in ids:
+            place, index, size = (one.ledger, one.entry), one.batch_index, one.batch_size
+            if place in self._done or self._source.settle(one, self._owner):
+                count += 1
+            elif index < 0 or size == 1:
+                whole.append(place)
+                count += 1
+            elif index >= size:
+                continue
+            elif self._by_index:
+                entries.acknowledge_part(place, (1 << size) - 1 & ~(1 << index))
+                count += 1
+            else:
+                batches.setdefault(place, []).append(one)
+        for place, some in batches.items():
+            if len({one.batch_index for one in some}) == some[0].batch_size:
+                whole.append(place)
+                self._remember(place)
+                count += len(some)
+        if whole:
+            entries.acknowledge(whole)
+        return count
+
+    def _remember(self, place: Place) -> None:
+        """Who names its messages again, one by one, is right."""
+        self._done[place] = None
+        if len(self._done) > REMEMBERED_MAX:
+            del self._done[next(iter(self._done))]
+
+    def forget(self) -> None:
+        """The subscription moved: they may come again."""
+        self._done.clear()

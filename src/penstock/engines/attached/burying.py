@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from penstock.client.entries.arrived import Place
 from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, EntryDeadLetters
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
@@ -11,7 +12,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
-from .outstanding import Outstanding, Place, Row
+from .outstanding import Outstanding, Row
 from .subscription import Subscription
 
 Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]

@@ -12,26 +12,34 @@ from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
 from penstock.client.aio.context import Context
 from penstock.client.entries.consumer import EntryConsumer
+from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
+from penstock.client.policies import ConsumerKeySharedPolicy
+from penstock.client.session import commands
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions
+from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury
 from .errors import engine_error
-from .owner import ArrivingSchemas
 from .receiver import Receiver
-from .subscribing import subscription_of
 from .subscription import Admin, Subscription, attached_subscription, subscription_deleted
 from .topic_consumer import TopicConsumer
+from .unread import ArrivingSchemas
 
 log = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 60.0  # how often partitions and topics that came are looked for, as Pulsar's clients do
+_TYPES: Final = {
+    SubscriptionType.EXCLUSIVE: ConsumerType.Exclusive,
+    SubscriptionType.SHARED: ConsumerType.Shared,
+    SubscriptionType.FAILOVER: ConsumerType.Failover,
+    SubscriptionType.KEY_SHARED: ConsumerType.KeyShared,
+}
 
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
 
@@ -309,3 +317,23 @@ class Subscriber(Receiver, ABC):
         part = self.parts.get(source)
         if part is not None:
             await part.flush()
+
+
+def subscription_of(
+    topic: TopicName, subscription: str, consumer: str, options: ConsumerOptions, start: MessageId
+) -> commands.Subscription:
+    """The subscription of a topic or partition that a consumer of these options takes part in."""
+    ranges = list(options.key_ranges)
+    return commands.Subscription(
+        topic=str(topic),
+        name=subscription,
+        consumer_name=consumer,
+        type=_TYPES[options.type],
+        durable=options.durable,
+        initial_position=InitialPosition.Earliest if start == EARLIEST else InitialPosition.Latest,
+        read_compacted=options.compacted,
+        properties=dict(options.properties),
+        key_shared=ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=ranges) if ranges else None,
+        priority=options.priority,
+        subscription_properties=dict(options.subscription_properties),
+    )

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.client import errors
 from penstock.client.errors import PulsarException, server_error
-from penstock.engines.pulsar.errors import engine_error, reason_of
+from penstock.engines.attached.errors import engine_error, reason_of
 from penstock.model.errors import ErrorKind
 
 SERVICE = "org.apache.pulsar.broker.service.BrokerServiceException$"

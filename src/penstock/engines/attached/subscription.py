@@ -1,6 +1,6 @@
 """A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 from penstock.broker.delivery import Outcome, Receiver
@@ -15,9 +15,6 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
 from penstock.model.target import Target
 from penstock.runtime.statistics import Rate
-
-from .answers import NoAnswers
-from .cursor import ClusterCursor, place_of, read_ranges
 
 RANGES_MAX: Final = 101  # of a cursor that are looked at: one more than endpoints show
 _LARGEST: Final = 2**63 - 1
@@ -50,6 +47,60 @@ class SeekingConsumer(Receiver, Protocol):
 
     def settle_in(self, source: "Subscription", message_id: MessageId) -> bool:
         """Acknowledge a message that others were given to acknowledge; False where nothing is known of its entry."""
+
+
+class ClusterCursor:
+    """`broker.Cursor`, as it was learned last. Positions are those of the log."""
+
+    def __init__(self) -> None:
+        self.mark = 0
+        self.beyond = 0
+        self._ranges: list[tuple[int, int]] = []
+
+    def learn(self, mark: int, ranges: list[tuple[int, int]]) -> None:
+        self.mark = mark
+        self._ranges = ranges
+        self.beyond = sum(last - first + 1 for first, last in ranges)
+
+    def mask(self, offset: int, count: int) -> int:
+        """Which of `count` messages from `offset` on are acknowledged, as bits."""
+        mask = 0
+        for first, last in [(0, self.mark - 1), *self._ranges]:
+            low, high = max(first, offset), min(last, offset + count - 1)
+            if low <= high:
+                mask |= (1 << high - offset + 1) - (1 << low - offset)
+        return mask
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        return iter(self._ranges)
+
+
+class NoAnswers:
+    """`broker.Answers` go by entry alone; ids of many ledgers go through consumers."""
+
+    def acknowledge(self, entry_id: int, index: int) -> bool:
+        return False
+
+    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
+        return list(masks)
+
+    async def acknowledge_late(self, message_id: MessageId) -> None:
+        raise refuse("acknowledgements without a consumer")
+
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
+        return False
+
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
+        raise refuse("acknowledgements without a consumer")
+
+    async def acknowledge_up_to(self, message_id: MessageId) -> None:
+        raise refuse("acknowledgements without a consumer")
+
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
+        return False
+
+    def redeliver_all(self, consumer: Receiver) -> None:
+        raise refuse("redelivery without a consumer")
 
 
 class Subscription:
@@ -263,7 +314,7 @@ class Subscription:
     # -- of engines whose logs have one ledger
 
     @property
-    def answers(self) -> "NoAnswers":
+    def answers(self) -> NoAnswers:
         return NoAnswers()
 
     @property
@@ -303,4 +354,19 @@ def attached_subscription(admin: Admin, topic: Topic, name: str) -> Subscription
     found = known.get(name)
     if found is None:
         found = known[name] = Subscription(admin, topic, name)
+    return found
+
+
+def place_of(text: str) -> MessageId:
+    ledger, _, entry = text.partition(":")
+    return MessageId(int(ledger), int(entry))
+
+
+def read_ranges(text: str) -> list[tuple[MessageId, MessageId]]:
+    """The cluster's `[(3:0..3:2],(3:4..3:5]]`: after the first id of each, up to and with the second."""
+    found: list[tuple[MessageId, MessageId]] = []
+    for part in text.strip("[]").replace("],(", "|").strip("(]").split("|"):
+        first, dots, last = part.partition("..")
+        if dots:
+            found.append((place_of(first), place_of(last)))
     return found

@@ -6,7 +6,7 @@ that decode return an error in the slots of its messages, all others return the 
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.client.entries.arrived import Arrived
 from penstock.model.errors import PenstockError
@@ -15,12 +15,20 @@ from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
 
-from .owner import ArrivingSchemas
-
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
 WAIT_MS: Final = 30_000  # for a schema; then its entries are delivered without it
 SKIPPED_RETRY_MS: Final = 30_000  # between attempts to fetch such a schema
 SKIPPED_MAX: Final = 100  # such schemas of one topic; beyond it entries wait for the oldest again
+
+
+class ArrivingSchemas(Protocol):
+    """What is known of the schemas that entries name."""
+
+    def knows(self, topic: TopicName, version: int) -> bool:
+        """Whether a version was fetched, or is known not to be there."""
+
+    async def fetch(self, topic: TopicName, version: int) -> None:
+        """Fetch a version from the cluster; raises while it cannot be asked."""
 
 
 class Unread:

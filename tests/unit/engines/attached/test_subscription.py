@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engines.pulsar.cursor import ClusterCursor, read_ranges
+from penstock.engines.attached.subscription import ClusterCursor, read_ranges
 from penstock.model.message_id import MessageId
 
 

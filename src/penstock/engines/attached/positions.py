@@ -6,11 +6,9 @@ at its `end` or later, and it is never shown.
 
 from typing import Final
 
-from penstock.client.entries.arrived import Arrived
+from penstock.client.entries.arrived import Arrived, Place
 from penstock.model.entry import Entry
 from penstock.model.message_id import MessageId
-
-Place = tuple[int, int]  # ledger and entry
 
 _LEDGER_SHIFT: Final = 64
 _ENTRY_SHIFT: Final = 24

@@ -1,0 +1,1 @@
+"""Consumers whose subscriptions run elsewhere: at a broker or process that owns the partition."""
