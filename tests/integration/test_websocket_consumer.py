@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until_async
-from tests.support.websocket import CONSUMER, PRODUCER, TOPICS, Peer, WebSocketServer, base64, text
+from tests.support.websocket import CONSUMER, PRODUCER, READER, TOPICS, Peer, WebSocketServer, base64, text
 
 from penstock.model.names import TopicName
 from penstock.protocols.limits import Limits
@@ -161,6 +161,54 @@ async def test_after_too_many_redeliveries_a_message_is_dead() -> None:
         assert buried["properties"]["p"] == "q"
         assert dead_id in buried["properties"].values() or "REAL_TOPIC" in buried["properties"]
         await receiving.nothing_more()
+
+
+class SlowLeaving:
+    """Consumers begin to leave a server's broker, and go on once they `may`."""
+
+    def __init__(self, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.may = asyncio.Event(), asyncio.Event()
+        self._leave = server.broker.leave
+        monkeypatch.setattr(server.broker, "leave", self._wait)
+
+    async def _wait(self, *arguments: Any, **options: Any) -> None:
+        self.begun.set()
+        await self.may.wait()
+        await self._leave(*arguments, **options)
+
+
+@pytest.mark.parametrize("path", [f"{CONSUMER}/t/s", f"{READER}/t"])
+@pytest.mark.parametrize(("end", "code"), [("client", 1000), ("server", 4003)])
+async def test_a_close_frame_comes_after_a_consumer_has_left(
+    path: str, end: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with WebSocketServer.open() as server, asyncio.timeout(60):
+        leaving = SlowLeaving(server, monkeypatch)
+        peer = await server.connect(path)
+        [subscription] = (await server.broker.topics.get(TOPIC)).subscriptions.values()
+        if end == "server":
+            await peer.send("no command")
+        async with asyncio.TaskGroup() as tasks:
+            closing = tasks.create_task(peer.close() if end == "client" else peer.connection.wait_closed())
+            await leaving.begun.wait()
+            await settle(200)
+            early, there = closing.done(), len(subscription.consumers)
+            leaving.may.set()
+        assert (early, there) == (False, 1)
+        assert peer.connection.close_code == code
+        assert not subscription.consumers
+
+
+async def test_a_close_frame_is_answered_although_the_consumer_cannot_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.server.sockets.LEAVE_S", 0.01)
+    async with WebSocketServer.open() as server:
+        leaving = SlowLeaving(server, monkeypatch)
+        peer = await consumer(server)
+        await peer.close()
+        assert (peer.connection.close_code, leaving.may.is_set()) == (1000, False)
+        leaving.may.set()
 
 
 async def test_what_a_closed_socket_had_goes_to_the_next() -> None:

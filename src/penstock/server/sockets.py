@@ -35,11 +35,16 @@ log = logging.getLogger(__name__)
 HIGH_BYTES: Final = 65_536  # written and not taken, before the endpoint waits
 LOW_BYTES: Final = HIGH_BYTES // 4
 CLOSE_S: Final = 10.0  # a peer has so long to answer a close frame
+LEAVE_S: Final = 5.0  # the application has so long to end before the peer's close frame is answered; clients wait for 10 s
 
 
 class WebSocketConnection(asyncio.Protocol):
     """Reads on, into nothing, after a frame that cannot be: closing at once would reset the connection, and the
-    peer would lose the close frame that says why."""
+    peer would lose the close frame that says why.
+
+    The peer's close frame is answered when the application has ended, at the latest after LEAVE_S: a client that has
+    the answer finds its producer or consumer gone from the topic.
+    """
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._keepalive = Keepalive(state.ping_s, pong_s, self, LoopClock())
         self._unanswered: bytes | None = None  # the last ping, as the peer takes nothing
         self._close_timer: asyncio.TimerHandle | None = None
+        self._close_answer: bytes | None = None  # to the peer's close frame, until it is written
         if not self._handshake.accepted:
             self._answer(self._handshake.answer(()), close=True)
             return
@@ -100,6 +106,7 @@ class WebSocketConnection(asyncio.Protocol):
         finally:
             scope["state"] = {}  # the scope may outlast this call, and the connection shall not
             self.refuse(500, [], b"Internal Server Error")
+            self._answer_close()
             if self._close_timer is None:
                 self.transport.close()
 
@@ -107,7 +114,8 @@ class WebSocketConnection(asyncio.Protocol):
         """Complete the upgrade, unless it was answered or the peer is gone."""
         if not self._answered and not self.transport.is_closing():
             self._answer(self._handshake.answer(self._state.default_headers), close=False)
-            self._keepalive.start()
+            if not self.ended:
+                self._keepalive.start()
 
     def refuse(self, status: int, headers: Sequence[Header], body: bytes) -> None:
         """Answer the upgrade over HTTP, unless it was answered, and close."""
@@ -192,11 +200,22 @@ class WebSocketConnection(asyncio.Protocol):
         self._intake.end()
 
     def _closed_by_peer(self, code: int, reason: str) -> None:
-        if not self.ended:
-            self.transport.write(encode_close(code, reason))
-            self._end()
         self._stop_timer()
-        self.transport.close()
+        if self.ended or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._end()
+        self._close_answer = encode_close(code, reason)
+        self._close_timer = self._loop.call_later(LEAVE_S, self._answer_close)
+
+    def _answer_close(self) -> None:
+        """Answer the peer's close frame, if it is not answered yet, and close."""
+        if self._close_answer is not None:
+            answer, self._close_answer = self._close_answer, None
+            self._stop_timer()
+            if not self.transport.is_closing():
+                self.transport.write(answer)
+            self.transport.close()
 
     def _fail(self, code: int, reason: str) -> None:
         """Close for something the peer did, without an answer to the close frame."""
@@ -228,6 +247,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._answered = True
         self._end()
         self._intake.drop()
+        self._close_answer = None
         self._stop_timer()
         self.writable.set()  # nothing will be taken any more
         if exc is None:
@@ -238,6 +258,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """The server stops: close now."""
+        self._answer_close()
         if self._answered:
             if not self.ended:
                 self.transport.write(encode_close(CloseCode.SERVICE_RESTART, ""))

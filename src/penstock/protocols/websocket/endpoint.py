@@ -85,7 +85,7 @@ class Endpoint:
             if socket.proxied is not None:
                 self._context.proxied.leave(socket.proxied)
             self._sockets.discard(socket)
-            socket.forget()
+            socket.finish()
 
     async def _open(self, scope: Scope, socket: Socket) -> Handler | None:
         """Everything that can be refused is done before the upgrade is answered."""

@@ -101,8 +101,12 @@ class Socket:
         if self._connection is not None:
             self._connection.accept()
 
-    def forget(self) -> None:
-        """Drop the connection, at the very end: what is left here in circles shall not hold it."""
+    def finish(self) -> None:
+        """Close the connection and drop it, when the producer or consumer has left its topics: a client that reads the
+        close frame may come back at once. What is left here in circles shall not hold the connection."""
+        self._close()
+        if self._grace is not None:
+            self._grace.cancel()
         self.gone = True
         self._connection = self.held = self.holding = self.abandoned = None
         del self._idle
@@ -165,9 +169,13 @@ class Socket:
     def stop(self, code: int, reason: str) -> None:
         """End the socket: read nothing more, finish what is in flight, close."""
         if self._closing is None:
-            self._closing = (code, reason)
-            self._grace = self._clock.call_later(GRACE_MS, self._abort)
+            self._close_with(code, reason)
             self._cancel_reading()
+
+    def _close_with(self, code: int, reason: str) -> None:
+        self._closing = (code, reason)
+        if self._grace is None:
+            self._grace = self._clock.call_later(GRACE_MS, self._abort)
 
     def revoke(self, reason: PenstockError) -> None:
         """End the socket: the credentials expired (4005), or a permission was revoked (4006)."""
@@ -180,32 +188,30 @@ class Socket:
         return "" if self._closing is None else self._closing[1]
 
     def _abort(self) -> None:
-        """Cut it off. An append that is under way cannot be, and `run` lasts until its end: the peer, and what
-        waits for the socket, shall not."""
+        """Cut it off. An append that is under way cannot be, and `run` lasts until its end; after it a cluster may be
+        slow to detach the consumer. The peer, and what waits for the socket, shall not wait for them."""
         if self._limit is not None:
             self._limit.reschedule(asyncio.get_running_loop().time())
-            if self.abandoned is not None:
-                self.abandoned()
-            self._close()
-            self.gone = True
+        if self.abandoned is not None:
+            self.abandoned()
+        self._close()
+        self.gone = True
 
     async def run(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
         """Run `read` until the peer is gone or the socket is stopped, and `work` beside it until it ends.
 
-        `read` sees to it that `work` ends after it.
+        `read` sees to it that `work` ends after it. `finish` closes the connection.
         """
         self._idle.start()
         try:
             async with asyncio.timeout(None) as self._limit:
                 await self._run_tasks(read, work)
-                self._close()
+                self.flush()
         except TimeoutError:
             log.info("a WebSocket did not end in time and is cut off")
         finally:
             self._limit = self._reading = None
             self._idle.close()
-            if self._grace is not None:
-                self._grace.cancel()
 
     async def _run_tasks(
         self, read: Coroutine[Any, Any, None], work: tuple[Coroutine[Any, Any, None], ...]
@@ -219,7 +225,7 @@ class Socket:
                     group.create_task(one)
         except* Exception:
             log.exception("a WebSocket failed")
-            self._closing = (INTERNAL_ERROR, "Unknown error")
+            self._close_with(INTERNAL_ERROR, "Unknown error")
 
     def _cancel_reading(self) -> None:
         # A task that is cancelled before its first step runs none of its `finally`: later it surely has begun.

@@ -1,7 +1,7 @@
 import pytest
 from tests.unit.protocols.websocket.connections import FakeConnection
 
-from penstock.protocols.websocket.socket import QUEUE_BYTES, QUEUE_MAX, IdleWatch, Socket
+from penstock.protocols.websocket.socket import GRACE_MS, QUEUE_BYTES, QUEUE_MAX, IdleWatch, Socket
 from penstock.testing.clock import ManualClock, settle
 
 
@@ -74,4 +74,20 @@ async def test_what_is_queued_is_written_before_the_close_frame() -> None:
         socket.stop(1001, "because")
 
     await socket.run(read())
-    assert (connection.writes, connection.closed) == ([[b"last"]], (1001, "because"))
+    assert (connection.writes, connection.closed) == ([[b"last"]], None), "the consumer has not left yet"
+    socket.finish()
+    assert connection.closed == (1001, "because")
+
+
+async def test_a_consumer_that_is_slow_to_leave_does_not_keep_its_peer() -> None:
+    connection, clock = FakeConnection(), ManualClock()
+    socket = Socket(connection, clock, 0)
+
+    async def read() -> None:
+        socket.stop(1001, "because")
+
+    await socket.run(read())
+    clock.turn(GRACE_MS - 1)
+    assert connection.closed is None
+    clock.turn(1)
+    assert connection.closed == (1001, "because")
