@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 HIGH_BYTES: Final = 65_536  # written and not taken, before the endpoint waits
 LOW_BYTES: Final = HIGH_BYTES // 4
 CLOSE_S: Final = 10.0  # a peer has so long to answer a close frame
-LEAVE_S: Final = 5.0  # the application has so long to end before the peer's close frame is answered; clients wait for 10 s
+LEAVE_S: Final = 5.0  # for the application to end before a close frame is answered; clients wait 10 s
 
 
 class WebSocketConnection(asyncio.Protocol):

@@ -9,13 +9,14 @@ import click
 import pytest
 
 from penstock.cli.bench import pace as module
+from penstock.cli.bench import peers
 from penstock.cli.bench.command import bench_command
 from penstock.cli.bench.latencies import Latencies
 from penstock.cli.bench.pace import Bounds, Pace
 from penstock.cli.bench.peers import Load
 from penstock.cli.bench.report import Setting, result
 from penstock.cli.bench.runs import STAMP_BYTES, Payloads
-from penstock.cli.bench.websocket import WebSocketPeers
+from penstock.cli.bench.websocket import WebSocketConsumer, WebSocketPeers
 from penstock.cli.progress import Progress
 from penstock.client.access import Access
 
@@ -151,6 +152,59 @@ def test_how_long_a_socket_may_wait_to_fill_a_batch(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConnectionError):
         asyncio.run(run())
     assert (asked["batchingMaxMessages"], asked["batchingMaxPublishDelay"]) == (5, 7)
+
+
+class Refusing:
+    """The connection of a consumer: its server refuses to unsubscribe a number of times."""
+
+    def __init__(self, refusals: int, refusal: str) -> None:
+        self.asked = 0
+        self._refusals = refusals
+        self._refusal = refusal
+        self._late = [b'{"messageId":"CAAQAA==","payload":""}']
+
+    async def send(self, frame: bytes, *, text: bool) -> None:
+        assert b"unsubscribe" in frame
+        self.asked += 1
+
+    async def recv(self) -> bytes:
+        if self._late:
+            return self._late.pop()
+        result = self._refusal if self.asked <= self._refusals else "ok"
+        return b'{"result":"%s","context":"end"}' % result.encode()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "refusals", "within_s", "asked", "said"),
+    [
+        ("Unconnected or shared consumer attempting to unsubscribe", 2, 60.0, 3, ""),
+        (
+            "Unconnected or shared consumer attempting to unsubscribe",
+            9,
+            0.0,
+            1,
+            "was not deleted: Unconnected or",
+        ),
+        ("no rights", 9, 60.0, 1, "the subscription penstock-bench was not deleted: no rights"),
+    ],
+)
+def test_an_unsubscribe_that_is_refused(
+    refusal: str,
+    refusals: int,
+    within_s: float,
+    asked: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(peers, "UNSUBSCRIBE_RETRY_S", 0)
+    monkeypatch.setattr(peers, "UNSUBSCRIBE_S", within_s)
+    connection: Any = Refusing(refusals, refusal)
+    asyncio.run(peers.unsubscribe(WebSocketConsumer(connection).unsubscribe))
+    assert connection.asked == asked
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert bool(said) == bool(printed)
 
 
 def test_payloads_know_their_run() -> None:

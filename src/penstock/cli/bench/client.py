@@ -8,7 +8,7 @@ from penstock.client.aio import Client
 from penstock.client.authentication import Authentication, AuthenticationTLS, AuthenticationToken
 from penstock.client.enums import ConsumerType, InitialPosition
 
-from .peers import SEND_TIMEOUT_S, SUBSCRIPTION, Load, Peers, Receiver, Sender, Wire
+from .peers import SEND_TIMEOUT_S, SUBSCRIPTION, Load, Peers, Receiver, Sender, Wire, unsubscribe
 
 
 @asynccontextmanager
@@ -66,7 +66,10 @@ class PulsarPeers:
                 )
                 for _ in range(count)
             ]
-            stack.push_async_callback(first.close if keep else first.unsubscribe)
+            if keep:
+                stack.push_async_callback(first.close)
+            else:
+                stack.push_async_callback(unsubscribe, first.unsubscribe)
             for one in others:
                 stack.push_async_callback(one.close)  # before the first one leaves
             yield [first, *others]

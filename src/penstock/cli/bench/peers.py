@@ -1,15 +1,22 @@
 """Producers and consumers: what a run asks of them, whatever the protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import click
 
 from penstock.client.errors import PulsarException
 
 SEND_TIMEOUT_S: Final = 30.0  # of a message without a receipt: the longest that the end of a run takes
 CONNECT_S: Final = 30.0
 SUBSCRIPTION: Final = "penstock-bench"
+UNSUBSCRIBE_S: Final = 10.0  # for the server to learn that the other consumers of a run have closed
+UNSUBSCRIBE_RETRY_S: Final = 0.1
+OTHERS: Final = (
+    "attempting to unsubscribe"  # in the refusal while a subscription has other consumers; also Pulsar's
+)
 
 Wire = Literal["pulsar", "websocket"]
 Receipt = Callable[[PulsarException | None, Any], None]
@@ -57,6 +64,25 @@ class Peers(Protocol):
         self, topic: str, count: int, *, keep: bool = False
     ) -> AbstractAsyncContextManager[list[Receiver]]:
         """Consumers of one subscription, which begins now where it is new, and is deleted at the end unless `keep`."""
+
+
+async def unsubscribe(ask: Callable[[], Awaitable[None]]) -> None:
+    """Delete the subscription by the last consumer of a run.
+
+    Retries while the server still counts the other consumers, up to UNSUBSCRIBE_S: processes of one service learn a
+    little later that a consumer has closed. A refusal is printed to stderr; the run's figures are valid all the same.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + UNSUBSCRIBE_S
+    while True:
+        try:
+            await ask()
+            return
+        except PulsarException as error:
+            if OTHERS not in str(error) or loop.time() >= until_s:
+                click.echo(f"the subscription {SUBSCRIPTION} was not deleted: {error}", err=True)
+                return
+        await asyncio.sleep(UNSUBSCRIBE_RETRY_S)
 
 
 @asynccontextmanager

@@ -14,10 +14,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from penstock.client.access import Access, without_password
-from penstock.client.errors import ConnectError, PulsarException
+from penstock.client.errors import ConnectError, PulsarException, Timeout
 from penstock.model.names import TopicName
 
-from .peers import CONNECT_S, SUBSCRIPTION, Load, Receipt, Receiver, Sender, beside
+from .peers import CONNECT_S, SUBSCRIPTION, Load, Receipt, Receiver, Sender, beside, unsubscribe
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -65,7 +65,7 @@ class WebSocketPeers:
                 ]
                 yield [WebSocketConsumer(one) for one in (first, *others)]
             if not keep:
-                await WebSocketConsumer(first).unsubscribe()
+                await unsubscribe(WebSocketConsumer(first).unsubscribe)
 
     @asynccontextmanager
     async def _open(
@@ -199,11 +199,15 @@ class WebSocketConsumer:
             raise ConnectError(str(error)) from error
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription; messages that still come are passed over."""
+        """Delete the subscription; messages that still come are dropped. Raises PulsarException if it is refused."""
         try:
             async with asyncio.timeout(CONNECT_S):
                 await self._connection.send(_encode({"type": "unsubscribe", "context": "end"}), text=True)
-                while "result" not in _decode(await self._connection.recv()):
+                while "result" not in (answer := _decode(await self._connection.recv())):
                     pass
-        except (WebSocketException, TimeoutError):
-            pass  # the server, or the topic, is gone
+        except TimeoutError:
+            raise Timeout(f"no answer within {CONNECT_S:.0f} s") from None
+        except WebSocketException:
+            return  # the server, or the topic, is gone
+        if answer["result"] != "ok":
+            raise PulsarException(answer["result"])
