@@ -1,8 +1,9 @@
 """Run all tests: python scripts/suite.py [argument of pytest …], from the root of the project.
 
 Three lanes run side by side, each a process of pytest: tests/pipeline (mostly waits for Spark), tests/clusters (mostly waits
-for brokers) and all others, whose output is shown as it comes. If an argument names a path or a test, one process runs
-only what the arguments name.
+for brokers) and all others, whose output is shown as it comes. The first is the shortest, so the test files of
+tests/clusters that start their own brokers (OWN_BROKERS) run at its end. If an argument names a path or a test, one process
+runs only what the arguments name.
 
 Spark and real brokers on a busy machine make rare failures. After all lanes have ended, each failed test of the first two
 runs once more, alone. A test that then passes is flaky: it is listed under FLAKY with the outputs of both runs, and
@@ -29,6 +30,13 @@ from typing import IO, Any, NoReturn
 MOST_FLAKY = 2  # of all lanes
 MOST_RERUN = 10  # failed tests of one lane
 END_S = 60  # for a lane that is interrupted
+# Files of tests/clusters that use none of the brokers that tests share: they may run in another process.
+OWN_BROKERS = (
+    "test_kafka_credentials.py",
+    "test_*_faults.py",
+    "test_*_faults_groups.py",
+    "test_*_stopping.py",
+)
 
 PASSED, FAILED, INTERRUPTED, NONE = 0, 1, 130, 5  # NONE: -k or -m leaves no test
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -182,12 +190,7 @@ def main(arguments: Sequence[str]) -> int:
     if any(Path(argument.partition("::")[0]).exists() for argument in arguments):
         os.execv(PYTEST[0], [*PYTEST, *arguments])
     begun = time.monotonic()
-    others = ("tests", "examples/testing", "--ignore=tests/pipeline", "--ignore=tests/clusters")
-    lanes = [
-        Lane("others", others, "All others (their failures are above)", reruns=False),
-        Lane("pipeline", ("tests/pipeline",), "tests/pipeline"),
-        Lane("clusters", ("tests/clusters",), "tests/clusters"),
-    ]
+    lanes = lanes_of(Path())
     folder = Path(tempfile.mkdtemp(prefix="suite"))
     runs: list[Run] = []
     try:
@@ -209,6 +212,23 @@ def main(arguments: Sequence[str]) -> int:
             run.end()
         shutil.rmtree(folder, ignore_errors=True)
     return report(lanes, reruns, time.monotonic() - begun)
+
+
+def lanes_of(root: Path) -> list[Lane]:
+    """The lanes for the test files below `root`: each file belongs to exactly one."""
+    found = {file for pattern in OWN_BROKERS for file in (root / "tests/clusters").glob(pattern)}
+    own_brokers = [file.relative_to(root).as_posix() for file in sorted(found)]
+    others = ("tests", "examples/testing", "--ignore=tests/pipeline", "--ignore=tests/clusters")
+    clusters = ("tests/clusters", *(f"--ignore={file}" for file in own_brokers))
+    return [
+        Lane("others", others, "All others (their failures are above)", reruns=False),
+        Lane(
+            "pipeline",
+            ("tests/pipeline", *own_brokers),
+            "tests/pipeline, and tests/clusters with own brokers",
+        ),
+        Lane("clusters", clusters, "tests/clusters, the other files"),
+    ]
 
 
 def report(lanes: Sequence[Lane], reruns: dict[str, Rerun], took_s: float) -> int:

@@ -1,13 +1,15 @@
 """The program behind `make test`: which failures are run once more, and what makes the run fail."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from scripts.suite import OWN_BROKERS, lanes_of
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +48,17 @@ def write(folder: Path, others: str, pipeline: str, clusters: str) -> None:
 def suite(tmp_path: Path) -> Suite:
     """Runs the program over the given test files."""
 
-    def run(*arguments: str, others: str = PASSES, pipeline: str = PASSES, clusters: str = PASSES) -> Done:
+    def run(
+        *arguments: str,
+        others: str = PASSES,
+        pipeline: str = PASSES,
+        clusters: str = PASSES,
+        files: Mapping[str, str] = {},
+    ) -> Done:
+        """`files`: further test files by their paths."""
         write(tmp_path, others, pipeline, clusters)
+        for name, content in files.items():
+            (tmp_path / name).write_text(content)
         return subprocess.run(
             [*COMMAND, *arguments],
             cwd=tmp_path,
@@ -70,6 +81,38 @@ def test_all_pass(suite: Suite) -> None:
     assert done.returncode == 0, done.stdout
     assert " 4 passed in " in last_line(done)
     assert "FLAKY" not in done.stdout
+
+
+def test_each_test_file_runs_once(suite: Suite, tmp_path: Path) -> None:
+    said = "import os\nfrom pathlib import Path\n\ndef test_here():\n"
+    said += "    Path(__file__).with_suffix(f'.{os.getpid()}').touch(exist_ok=False)\n"
+    names = [pattern.replace("*", "kafka") for pattern in OWN_BROKERS] + ["test_kafka_admin.py"]
+    done = suite(
+        others=said, pipeline=said, clusters=said, files={f"tests/clusters/{name}": said for name in names}
+    )
+    assert done.returncode == 0, done.stdout
+    assert f" {4 + len(names)} passed in " in last_line(done)
+    ran = {file.stem: file.suffix for file in tmp_path.glob("tests/*/test_*.[0-9]*")}
+    assert len(ran) == 3 + len(names)
+    assert len(set(ran.values())) == 3, "a process for each lane"
+    own_brokers = {ran[Path(name).stem] for name in names[:-1]}
+    assert own_brokers == {ran["test_tests_pipeline"]}
+    assert ran["test_kafka_admin"] == ran["test_tests_clusters"]
+
+
+def test_a_flaky_test_with_its_own_broker_is_run_once_more(suite: Suite) -> None:
+    done = suite(files={"tests/clusters/test_kafka_faults.py": fails_once("one")})
+    assert done.returncode == 0, done.stdout
+    assert "FLAKY tests/clusters/test_kafka_faults.py::test_one" in done.stdout
+    assert " 5 passed, 1 flaky in " in last_line(done)
+
+
+def test_files_with_their_own_brokers_use_no_shared_one() -> None:
+    [_, pipeline, _] = lanes_of(ROOT)
+    files = [ROOT / name for name in pipeline.tests[1:]]
+    assert len(files) >= len(OWN_BROKERS)
+    shared = re.compile(r"\b(pulsar_cluster|pulsar_namespace|secure_cluster|kafka_cluster|registry_url)\b")
+    assert not [file.name for file in files if shared.search(file.read_text())]
 
 
 def test_two_flaky_tests_are_listed_with_both_outputs(suite: Suite) -> None:
