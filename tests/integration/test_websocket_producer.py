@@ -251,7 +251,6 @@ async def test_a_closed_socket_frees_the_name() -> None:
         first = await server.connect(f"{PRODUCER}/t?producerName=p")
         assert (await server.upgrade(f"{PRODUCER}/t?producerName=p"))[0] == 409
         await first.close()
-        await until_async(lambda: not server.sockets)
         await server.connect(f"{PRODUCER}/t?producerName=p")
 
 
@@ -290,6 +289,22 @@ async def test_a_message_that_is_not_stored_in_time_is_answered() -> None:
         assert "1000 ms" in answers[0]["errorMsg"]
         store.may.set()
         assert (await sending.ask({"payload": "", "context": "c"}))["context"] == "c"
+
+
+async def test_a_close_frame_is_answered_once_what_was_sent_is_stored() -> None:
+    store = SlowStore()
+    async with WebSocketServer.open(store=store) as server, asyncio.timeout(60):
+        sending = await server.connect(f"{PRODUCER}/t?producerName=p")
+        await sending.send({"payload": base64("a")})
+        await sending.fence()
+        async with asyncio.TaskGroup() as tasks:
+            closing = tasks.create_task(sending.close())
+            await settle(200)
+            early = closing.done()
+            store.may.set()
+        assert not early
+        topic = await server.broker.topics.get(TOPIC)
+        assert (topic.next_offset, len(topic.producers)) == (1, 0)
 
 
 async def test_a_store_that_fails_is_told_and_recovers() -> None:
