@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
+from ssl import SSLContext
 from typing import Any
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._transports import default
 from hypothesis import HealthCheck, settings
 from websockets.asyncio.client import connect as connect_async
 from websockets.sync.client import connect as connect_sync
@@ -18,6 +21,24 @@ from tests.support.ahead import Ahead
 # change what it does by default.
 for part in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, part, 60.0)
+
+# httpx reads the certificates of every authority for each client, and `httpx.get` makes one: 40 ms of CPU, more than most
+# requests take. Clients that ask for nothing special share a context.
+_create_ssl_context = default.create_ssl_context
+
+
+@cache
+def _default_context(trust_env: bool, *_variables: str | None) -> SSLContext:
+    return _create_ssl_context(trust_env=trust_env)
+
+
+def _shared_ssl_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> SSLContext:
+    if verify is not True or cert is not None:
+        return _create_ssl_context(verify=verify, cert=cert, trust_env=trust_env)
+    return _default_context(trust_env, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+
+default.create_ssl_context = _shared_ssl_context
 
 # websockets gives up after 10 seconds.
 for opens in (connect_async.__init__, connect_sync):
