@@ -154,6 +154,13 @@ async def test_positions_are_found_by_id_time_and_size(kafka_cluster: KafkaClust
         assert found is not None
         assert found.entry_id == 5
         assert await log.find_size(10) is None
+        assert await log.offset_at_time(2**80) == 10
+        later = since + 600_000  # after this process's clock
+        producer.produce(topic, b"x", timestamp=later)
+        await asyncio.to_thread(producer.flush, 60)
+        await log.refresh()
+        assert await log.offset_at_time(later) == 10
+        assert await log.offset_at_time(later + 1) == 11
 
 
 async def test_a_follower_is_called_and_finds_what_came_in_memory(kafka_cluster: KafkaCluster) -> None:

@@ -121,7 +121,7 @@ async def _is_kept_out(monkeypatch: pytest.MonkeyPatch, why: str, settings: Clus
                 await cluster.look()
                 assert cluster.problem is not None
         with pytest.raises(PenstockError) as caught:
-            await cluster.admin.cluster(2.0)
+            await cluster.admin.check_reachable(2.0)
         assert caught.value.kind is ErrorKind.UNAVAILABLE
     finally:
         await cluster.close()
@@ -142,7 +142,7 @@ async def test_a_certificate_says_who_the_server_is(tmp_path: Path, authority: t
             await known.start()
             assert known.problem is None
             with pytest.raises(PenstockError):
-                await unknown.admin.cluster(2.0)
+                await unknown.admin.check_reachable(2.0)
         finally:
             await known.close()
             await unknown.close()

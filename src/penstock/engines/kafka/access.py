@@ -32,7 +32,7 @@ async def check_access(settings: ClusterSettings) -> Access:
     cluster = KafkaCluster(settings)
     try:
         async with asyncio.timeout(CHECK_S):
-            await cluster.admin.cluster(LOOK_S)
+            await cluster.admin.check_reachable(LOOK_S)
             own = await in_thread(lambda: cluster.clients.credentials.principal)
             found = await writers(cluster.admin, names)
     except NoAuthorizer:

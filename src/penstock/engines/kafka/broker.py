@@ -200,6 +200,7 @@ class KafkaBroker:
         try:
             await self.cluster.start()
             await self.documents.start()
+            self._listen()
             await self.namespaces.load()
             await self.policies.load()
             self.policies.learn_defaults(await self.documents.configs())
@@ -213,6 +214,12 @@ class KafkaBroker:
         except BaseException:
             await self._disconnect()
             raise
+        self._groups.stalls.beat()
+        self.tasks.spawn(self._sweep(), "let go what is not used")
+        self.tasks.spawn(self._list(), "look for topics")
+
+    def _listen(self) -> None:
+        """Learn of changes of documents, before they are loaded: one that comes between would be missed."""
         listeners = self.documents.listeners
         listeners[namespaces_module.KIND].append(self.namespaces.learned)
         listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
@@ -220,9 +227,6 @@ class KafkaBroker:
         listeners[schemas_module.KIND].append(self.schemas.learned)
         listeners[properties_module.KIND].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
-        self._groups.stalls.beat()
-        self.tasks.spawn(self._sweep(), "let go what is not used")
-        self.tasks.spawn(self._list(), "look for topics")
 
     def drain(self) -> None:
         """Nothing is held here."""

@@ -14,7 +14,7 @@ from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
 from penstock.model.target import Target
 from penstock.runtime.tasks import Tasks
 
-from .driver.admin import ClusterNodes, KafkaAdmin
+from .driver.admin import KafkaAdmin
 from .driver.clients import Clients
 from .driver.groups import KafkaGroups
 from .driver.threads import in_thread
@@ -46,7 +46,6 @@ class KafkaCluster:
         self.groups = KafkaGroups(self._group_admin, self.clients, asked_s)
         self.tasks = Tasks()
         self.problem: str | None = None
-        self.nodes = ClusterNodes("", ())
         # The engine says what it knows: documents are kept by way of the cluster.
         self.shown: Callable[[TopicName, str], Awaitable[Sequence[Mapping[str, str]]]] | None = None
         self.sent: Callable[[TopicName, ClientInfo], Owner] | None = None
@@ -81,16 +80,16 @@ class KafkaCluster:
         """
         refused = self.clients.errors.refusal() is not None
         try:
-            self.nodes = await (self._ask_on_new_connection() if refused else self.admin.cluster(LOOK_S))
+            await (self._ask_on_new_connection() if refused else self.admin.check_reachable(LOOK_S))
             self.clients.errors.recovered(authenticated=refused)
             self.problem = None
         except PenstockError as error:
             self.problem = f"the cluster at {self.settings.url} cannot be reached: {error.message}"
 
-    async def _ask_on_new_connection(self) -> ClusterNodes:
+    async def _ask_on_new_connection(self) -> None:
         admin = KafkaAdmin(self.clients, self.timeout_s)
         try:
-            return await admin.cluster(LOOK_S)
+            await admin.check_reachable(LOOK_S)
         finally:
             await admin.close()
 

@@ -26,6 +26,7 @@ from .records import entries_of
 READ_BYTES: Final = 1 << 20
 TAIL_WAIT_MS: Final = 1000  # for an entry that the log is known to have, and that is on its way here
 TRIES: Final = 3  # of a read that retention overtakes
+TIME_MAX: Final = 2**63 - 1  # Kafka's
 SAMPLE: Final = 100  # entries that sizes are estimated by
 
 
@@ -160,9 +161,7 @@ class KafkaLog(FollowedLog):
         return min(max(offset, self.first_offset), self.next_offset)
 
     async def offset_at_time(self, publish_time: int) -> int:
-        if publish_time > self.clock.now_ms():
-            return self.next_offset
-        found = await self._fetcher.at_time(self._at, max(0, publish_time))
+        found = await self._fetcher.at_time(self._at, min(max(0, publish_time), TIME_MAX))
         return self.next_offset if found < 0 else found
 
     async def size_since(self, entry_id: int) -> int:

@@ -26,6 +26,7 @@ from .search import find_offset
 from .sizes import bytes_from, ledger_sizes, place_with
 
 READ_BYTES: Final = 1 << 20
+TIME_MAX: Final = 2**63 - 1  # Pulsar's
 STATS_MS: Final = 500  # a request of many steps asks once
 FOLLOW_S: Final = 0.2  # how often it is looked whether a log grew that has followers
 
@@ -98,9 +99,7 @@ class PulsarLog(LogEnds):
         return entry.end if after else entry.offset
 
     async def offset_at_time(self, publish_time: int) -> int:
-        if publish_time > self.clock.now_ms():
-            return self.next_offset
-        target = Target.of_topic(self.name, "messageid", str(max(0, publish_time)))
+        target = Target.of_topic(self.name, "messageid", str(min(max(0, publish_time), TIME_MAX)))
         found = await self._cluster.admin.get(target, missing=ErrorKind.TOPIC_NOT_FOUND)
         place = int(found["ledgerId"]), int(found["entryId"])
         if place > self._last:

@@ -45,6 +45,7 @@ async def writers(admin: KafkaAdmin, topics: Iterable[str]) -> dict[str, frozens
     The brokers' super users are in no ACL. Raises NoAuthorizer, FORBIDDEN if this server may not see ACLs, UNAVAILABLE.
     """
     bound = admin.bound
+    # Callers ask `admin.check_reachable` before: librdkafka aborts the process if no broker is registered.
     cluster = await admin.answer(
         lambda: admin.client.describe_cluster(include_authorized_operations=True, **bound)
     )

@@ -24,15 +24,18 @@ from confluent_kafka.admin import (
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .clients import Clients
+from .clients import Clients, CredentialsInUse
 from .errors import engine_error, passes
 from .offsets import BEGIN, END, Offsets
 from .record import At
-from .threads import in_thread
+from .threads import aside, in_thread
 
 T = TypeVar("T")
 
 AGAIN_S: Final = 0.05  # until what passes is asked again
+ASKED_TOPIC: Final = (
+    "__consumer_offsets"  # whether it exists and may be seen or not, the answer names the brokers
+)
 AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
 
 
@@ -43,25 +46,18 @@ class Described(msgspec.Struct, frozen=True):
     partitions: int
 
 
-class ClusterNodes(msgspec.Struct, frozen=True):
-    """A cluster: its id, and its brokers by their numbers."""
-
-    id: str
-    brokers: tuple[str, ...]
-
-
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
     def __init__(self, clients: Clients, timeout_s: float, *, renewed: bool = False) -> None:
         self._clients = clients
-        self._generation = clients.generation
+        self._credentials = CredentialsInUse(clients)
         self._timeout_s = timeout_s
         # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
         # again by the client that knew it before it was restarted.
         self._renewed = renewed
         self._made: AdminClient | None = None
-        self._left: AdminClient | None = None  # the previous client, which may still have answers outstanding
+        self._left: list[list[AdminClient]] = []  # former clients, alone in their lists: they may owe answers
         self._committed = Offsets(clients, timeout_s, committed=True)
         self._written = Offsets(clients, timeout_s, committed=False)
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
@@ -69,12 +65,23 @@ class KafkaAdmin:
     @property
     def client(self) -> AdminClient:
         """The client itself, for what is beside it in this package."""
-        if self._generation != self._clients.generation:
-            self._generation = self._clients.generation
-            self._left, self._made = self._made, None
+        if self._credentials.replaced():
+            self._leave()
         if self._made is None:
             self._made = self._clients.admin("admin", self._hear)
         return self._made
+
+    def _leave(self) -> None:
+        """Use a new client from now on; the former one ends once its requests have ended."""
+        if self._made is not None:
+            left, self._made = [self._made], None
+            self._left.append(left)
+            asyncio.get_running_loop().call_later(self._timeout_s, self._end, left)
+
+    def _end(self, left: list[AdminClient]) -> None:
+        if left in self._left:
+            self._left.remove(left)
+            aside(left.clear)  # the last reference: it waits for librdkafka's threads
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says nothing of the reason
@@ -84,7 +91,9 @@ class KafkaAdmin:
         """End the client's threads; it waits for them, and not the loop."""
 
         def drop() -> None:
-            self._made = self._left = None
+            self._made = None
+            for left in self._left:
+                left.clear()
             self._committed.close()
             self._written.close()
 
@@ -92,17 +101,35 @@ class KafkaAdmin:
 
     # -- topics
 
-    async def cluster(self, timeout_s: float) -> ClusterNodes:
-        """Who there is; the sign of life that is asked for."""
+    async def check_reachable(self, timeout_s: float) -> None:
+        """Ask a broker for metadata; raises UNAVAILABLE, and then further requests use a new client.
+
+        librdkafka 2.16 can lose all brokers for good when a broker that is not registered with its controller answers,
+        as after a freeze or at its start. It also aborts the process when such an answer is one to `describe_cluster`.
+        """
         self._heard = None
+        client = self.client
         try:
-            found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+            await self._ask_for_brokers(client, timeout_s)
         except PenstockError:
             self._clients.poll()  # delivers pending errors
+            if client is self._made:
+                self._leave()
             if self._heard is not None:
                 raise engine_error(self._heard) from None
             raise
-        return ClusterNodes(found.cluster_id or "", tuple(f"{one.host}:{one.port}" for one in found.nodes))
+
+    async def _ask_for_brokers(self, client: AdminClient, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(2 * timeout_s):  # the call may have to wait for a thread
+                asked = in_thread(client.list_topics, ASKED_TOPIC, timeout_s)
+                found = await self._clients.wait_unless_refused(asked)
+        except KafkaException as error:
+            raise engine_error(error) from None
+        except TimeoutError:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the cluster does not answer") from None
+        if not found.brokers:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "no broker of the cluster is ready")
 
     async def topics(self) -> dict[str, int]:
         """The topics of the cluster, and how many partitions each has."""
@@ -252,12 +279,12 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await self._clients.wait_unless_refused(asyncio.wrap_future(ask()))
 
-        used = id(self.client)
+        client = self.client
         try:
             return await _patiently(answered, what)
         except PenstockError as error:
-            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and id(self._made) == used:
-                await self.close()
+            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and client is self._made:
+                self._leave()
             raise
 
 

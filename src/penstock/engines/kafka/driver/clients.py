@@ -8,7 +8,7 @@ confluent-kafka runs the calls of a consumer one after the other: setting it wou
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from threading import RLock
+from threading import Lock
 from time import monotonic
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
@@ -69,7 +69,7 @@ class Clients:
         self.errors = ClientErrors()
         self.generation = 0
         self.on_renewal: list[Callable[[], None]] = []  # called on the loop once `generation` has risen
-        self._lock = RLock()  # reentrant: a polled callback may create a client
+        self._lock = Lock()  # of the set
         self._polled: WeakSet[Client] = WeakSet()
 
     # -- creation. `kind` is a name for logs and metrics; `on_error` is called with each error, on the thread that polls.
@@ -113,26 +113,26 @@ class Clients:
 
     async def watch(self) -> None:
         """Poll clients, and check the files of credentials; runs until cancelled."""
-        checked_s, generation = monotonic(), self.generation
+        checked_s, credentials = monotonic(), CredentialsInUse(self)
         while True:
             await asyncio.sleep(POLL_S)
             self.poll()
             if monotonic() - checked_s >= FILES_CHECK_S:
                 await in_thread(self.refresh_credentials)
                 checked_s = monotonic()
-            if generation != self.generation:
-                generation = self.generation
+            if credentials.replaced():
                 for renew in self.on_renewal:
                     renew()
 
     def poll(self) -> None:
         """Poll clients, so that they report errors; on the loop."""
         with self._lock:
-            for client in list(self._polled):
-                try:
-                    client.poll(0)
-                except Exception:  # raised by a callback: go on with the other clients
-                    log.exception("polling a client of Kafka failed")
+            polled = list(self._polled)
+        for client in polled:  # without the lock: a callback may create a client
+            try:
+                client.poll(0)
+            except Exception:  # raised by a callback: go on with the other clients
+                log.exception("polling a client of Kafka failed")
 
     def refresh_credentials(self) -> None:
         """Read changed credentials and have clients recreated; blocks."""
@@ -176,6 +176,24 @@ class Clients:
     def close(self) -> None:
         """Release the credentials' resources; blocks for up to half a second."""
         self.credentials.close()
+
+
+class CredentialsInUse:
+    """The credentials that a client was created with, for its owner, who creates another one after a change."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._generation = clients.generation
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the credentials have changed since they were taken."""
+        return self._generation != self._clients.generation
+
+    def replaced(self) -> bool:
+        """Take the current credentials; returns whether they have changed."""
+        before, self._generation = self._generation, self._clients.generation
+        return before != self._generation
 
 
 def _forget(waiting: "asyncio.Future[Any]") -> None:

@@ -16,7 +16,7 @@ from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, version_of
 
-from .clients import Clients
+from .clients import Clients, CredentialsInUse
 from .errors import engine_error
 from .threads import in_thread
 
@@ -57,7 +57,7 @@ class CompactedTopic:
         self._ending = Event()
         self._thread: Thread | None = None
         self._producer: Any = None
-        self._generation = clients.generation  # of the producer
+        self._credentials = CredentialsInUse(clients)  # of the producer
         self._read_to = 0  # everything before it was read; the thread's
         self._position = 0  # everything before it was handed on
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -89,8 +89,7 @@ class CompactedTopic:
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
         """Produce in order and wait; on a thread."""
-        if self._generation != self._clients.generation:
-            self._generation = self._clients.generation
+        if self._credentials.replaced():
             self._producer = self._new_producer()
         producer = self._producer
         done: list[int | KafkaError] = []
@@ -153,11 +152,11 @@ class CompactedTopic:
             pass  # the loop is closed
 
     def _read_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        generation, consumer = self._clients.generation, self._consumer(self._read_to)
+        credentials, consumer = CredentialsInUse(self._clients), self._consumer(self._read_to)
         try:
             while not self._ending.is_set():
-                if generation != self._clients.generation:
-                    generation, old = self._clients.generation, consumer
+                if credentials.replaced():
+                    old = consumer
                     try:
                         consumer = self._consumer(self._read_to)
                     except PenstockError as error:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .clients import Clients
+from .clients import Clients, CredentialsInUse
 from .config import Properties
 from .errors import engine_error, error_of
 from .groups import Committed
@@ -302,11 +302,10 @@ class Members:
         self._executor.shutdown(wait=False)
 
     def _poll(self) -> None:
-        generation = self.clients.generation
+        credentials = CredentialsInUse(self.clients)
         while not self._closed:
             members = list(self._members)
-            if generation != self.clients.generation:
-                generation = self.clients.generation
+            if credentials.replaced():
                 for member in members:
                     try:
                         member.renew()

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from .clients import Clients
+from .clients import UNREACHABLE, Clients, CredentialsInUse
+from .errors import error_of
 from .record import At
 
 # What Kafka understands in the place of a time (ms).
@@ -20,7 +21,7 @@ class Offsets:
 
     def __init__(self, clients: Clients, timeout_s: float, *, committed: bool) -> None:
         self._clients = clients
-        self._generation = clients.generation
+        self._credentials = CredentialsInUse(clients)
         self._properties: dict[str, Any] = {
             "group.id": "penstock",  # required, and never joined
             "enable.auto.commit": False,
@@ -35,12 +36,28 @@ class Offsets:
         """The offsets of the first records of a time or after it, -1 where there is none; or of the begin, or the end. Raises
         KafkaException."""
         with self._making:
-            if self._generation != self._clients.generation:
-                self._generation = self._clients.generation
+            if self._credentials.replaced():
                 self._consumer = None  # it ends once no call uses it
             if self._consumer is None:
                 self._consumer = self._clients.consumer("offsets", self._properties)
             consumer = self._consumer
+        try:
+            return self._ask(consumer, places, time_ms)
+        except KafkaException as error:
+            # So that the consumer reports its errors. Not after each lookup: the calls of a consumer wait for one another.
+            consumer.poll(0)
+            found = error_of(error)
+            if found is not None and found.code() in UNREACHABLE:
+                self._leave(consumer)
+            raise
+
+    def _leave(self, consumer: Consumer) -> None:
+        """Use another consumer from now on: librdkafka 2.16 may have lost all brokers (`KafkaAdmin.check_reachable`)."""
+        with self._making:
+            if consumer is self._consumer:
+                self._consumer = None  # it ends once no call uses it
+
+    def _ask(self, consumer: Consumer, places: Sequence[At], time_ms: int) -> dict[At, int]:
         wanted = [TopicPartition(topic, partition, time_ms) for topic, partition in places]
         try:
             found = consumer.offsets_for_times(wanted, timeout=self._timeout_s)
@@ -51,8 +68,6 @@ class Offsets:
                     consumer.list_topics(topic, timeout=self._timeout_s)
                 raise KafkaException(KafkaError(KafkaError._NOENT)) from None
             raise
-        finally:
-            consumer.poll(0)  # so that it reports its errors
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)

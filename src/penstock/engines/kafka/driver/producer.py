@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Locks
 
-from .clients import Clients
+from .clients import Clients, CredentialsInUse
 from .errors import engine_error, error_of
 from .record import At, Header, NewRecord
 from .sent import AnySent, Sent, SentValues
@@ -49,7 +49,7 @@ class RecordProducer:
 
     def __init__(self, clients: Clients, *, compression: str, message_bytes_max: int) -> None:
         self._clients = clients
-        self._generation = clients.generation
+        self._credentials = CredentialsInUse(clients)
         clients.on_renewal.append(self._renew)
         self._properties = {
             "acks": "all",
@@ -87,7 +87,7 @@ class RecordProducer:
         if self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX:
             return True
         # Records of one partition keep their order: wait until those of the client with old credentials are stored.
-        return self._records > 0 and self._generation != self._clients.generation
+        return self._records > 0 and self._credentials.outdated
 
     async def room(self) -> None:
         """Wait until there is room for more; who comes first, sends first."""
@@ -166,7 +166,7 @@ class RecordProducer:
 
     def _client(self) -> Any:
         if self._made is None:
-            self._generation = self._clients.generation
+            self._credentials.replaced()
             self._made = self._clients.poll_in_background(
                 self._clients.producer("producer", self._properties)
             )
@@ -174,7 +174,7 @@ class RecordProducer:
 
     def _renew(self) -> None:
         """Drop a client with old credentials once it has no record in flight; the next record creates another."""
-        if not self._records and self._made is not None and self._generation != self._clients.generation:
+        if not self._records and self._made is not None and self._credentials.outdated:
             left, self._made = [self._made], None
             aside(left.clear)  # the last reference
 

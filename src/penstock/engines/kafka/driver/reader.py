@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .clients import REFUSED_S, Clients
+from .clients import REFUSED_S, Clients, CredentialsInUse
 from .errors import engine_error, passes
 from .record import At, Record, contiguous
 
@@ -65,7 +65,7 @@ class Reader:
     """Used by one read at a time."""
 
     def __init__(self, clients: Clients, executor: Executor) -> None:
-        self.generation = clients.generation
+        self.credentials = CredentialsInUse(clients)
         self.leaves_s = 0.0  # when it leaves, where it is not used
         self.place: At | None = None
         self.position = -1  # the offset that is expected next

@@ -66,7 +66,7 @@ class Readers:
         return self._idle.pop(0)
 
     def _keep(self, reader: Reader, idle_s: float) -> None:
-        if self._closed or reader.generation != self._clients.generation:
+        if self._closed or reader.credentials.outdated:
             self._close(reader)
             return
         reader.leaves_s = monotonic() + idle_s

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .clients import Clients
+from .clients import Clients, CredentialsInUse
 from .errors import engine_error
 from .reader import mends, reading
 from .record import At, Record
@@ -113,11 +113,11 @@ class TailReader:
     # -- in the thread
 
     def _run(self) -> None:
-        generation, consumer = self._clients.generation, self._consumer()
+        credentials, consumer = CredentialsInUse(self._clients), self._consumer()
         try:
             while not self._closed:
-                if generation != self._clients.generation:
-                    generation, consumer = self._clients.generation, self._renewed(consumer)
+                if credentials.replaced():
+                    consumer = self._renewed(consumer)
                 self._work(consumer)
                 first = consumer.poll(WAIT_S)
                 if first is not None:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .clients import Clients
+from .clients import Clients, CredentialsInUse
 from .errors import engine_error, error_of
 from .producer import FRAME_BYTES
 from .record import At, NewRecord
@@ -63,7 +63,7 @@ class Stored(msgspec.Struct):
 
 class _Kept(msgspec.Struct, frozen=True):
     producer: Any
-    generation: int  # of the clients, when it was kept
+    credentials: CredentialsInUse
     timeout_ms: int
     since_s: float
 
@@ -101,13 +101,15 @@ class Transactions:
         kept = self._kept.pop(transactional_id, None)
         if kept is None or kept.timeout_ms < min(timeout_ms, TIMEOUT_MS_MAX):
             return None
-        if kept.generation != self.clients.generation:
+        if kept.credentials.outdated:
             return None
         return kept.producer
 
     def keep(self, transactional_id: str, timeout_ms: int, producer: Any) -> None:
         """Keep a producer whose transaction is over."""
-        self._kept[transactional_id] = _Kept(producer, self.clients.generation, timeout_ms, monotonic())
+        self._kept[transactional_id] = _Kept(
+            producer, CredentialsInUse(self.clients), timeout_ms, monotonic()
+        )
         if len(self._kept) > KEPT_MAX:
             self._drop(next(iter(self._kept)))
 

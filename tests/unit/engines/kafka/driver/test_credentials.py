@@ -138,3 +138,22 @@ async def test_a_call_without_an_answer_is_given_up_once_the_server_is_refused(
     clients.errors.report("admin", KafkaError(KafkaError._SSL, "certificate expired"))
     with pytest.raises(PenstockError, match="certificate expired"):
         await clients.wait_unless_refused(asyncio.get_running_loop().create_future())
+
+
+def test_a_callback_of_a_polled_client_may_have_another_one_polled() -> None:
+    clients = Clients(ClusterSettings(url="kafka://127.0.0.1:1"))
+
+    class Polled:
+        def __init__(self, made: list["Polled"]) -> None:
+            self.made = made
+            self.polls = 0
+
+        def poll(self, timeout_s: float) -> None:
+            self.polls += 1
+            if not self.polls > 1:
+                self.made.append(clients.poll_in_background(Polled([])))
+
+    first = clients.poll_in_background(Polled([]))
+    clients.poll()
+    clients.poll()
+    assert (first.polls, first.made[0].polls) == (2, 1)

@@ -7,6 +7,7 @@ import pytest
 from tests.support.kafka_clients import FakeClients
 
 from penstock.engines.kafka.driver import readers as module
+from penstock.engines.kafka.driver.clients import CredentialsInUse
 from penstock.engines.kafka.driver.reader import Found
 from penstock.engines.kafka.driver.readers import Readers
 from penstock.engines.kafka.driver.record import At
@@ -22,7 +23,7 @@ class Fake:
     open: ClassVar[asyncio.Event]
 
     def __init__(self, clients: FakeClients, executor: object) -> None:
-        self.generation = clients.generation
+        self.credentials = CredentialsInUse(clients)
         self.place: At | None = None
         self.position = -1
         self.leaves_s = 0.0
