@@ -277,29 +277,10 @@ async def test_a_name_in_use_is_refused(
     assert caught.value.kind is ErrorKind.PRODUCER_BUSY
 
 
-async def test_a_name_that_requests_share_moves_between_processes(
-    pulsar_cluster: PulsarCluster, pulsar_namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partitions, "NAME_WAIT_S", 60.0)  # machines are busy
-    async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(engine(pulsar_cluster, pulsar_namespace))
-        two = await stack.enter_async_context(engine(pulsar_cluster, pulsar_namespace))
-        first = await one.producer(name="shared", shared_name=True)
-        second = await two.producer(one.topic, name="shared", shared_name=True)
-        for number in range(2):
-            ids(await first.publish(texts(f"{number} of one")))
-            ids(await second.publish(texts(f"{number} of two")))
-        assert (first.closed, second.closed) == (False, False)
-        topic = one.topic
-    seen = await payloads(pulsar_cluster, topic, 4)
-    assert seen == ["0 of one", "0 of two", "1 of one", "1 of two"]
-
-
 async def test_requests_without_a_sequence_id_are_no_repeats(
-    pulsar_cluster: PulsarCluster, pulsar_namespace: str, monkeypatch: pytest.MonkeyPatch
+    pulsar_cluster: PulsarCluster, pulsar_namespace: str
 ) -> None:
     """Also where others published under the name, or after them, before they are sent."""
-    monkeypatch.setattr(partitions, "NAME_WAIT_S", 60.0)  # machines are busy
     path = f"namespaces/{pulsar_namespace}/deduplication"
     await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     async with AsyncExitStack() as stack:
@@ -329,7 +310,7 @@ async def test_a_producer_of_requests_leaves_when_it_is_not_used(
     pulsar_cluster: PulsarCluster, ours: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "UNUSED_S", 0.05)
-    producer = await ours.producer(shared_name=True)
+    producer = await ours.producer(stateless=True)
     name = producer.name
     ids(await producer.publish(texts("a")))
     path = f"persistent/{ours.topic.tenant}/{ours.topic.namespace}/{ours.topic.local}/stats"

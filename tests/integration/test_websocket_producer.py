@@ -14,7 +14,7 @@ from penstock.engines.memory import MemoryStore
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import NamespacePolicies
+from penstock.model.policy import NamespacePolicies, ProducerOptions
 from penstock.protocols.limits import Limits
 from penstock.testing.clock import ManualClock, settle
 
@@ -246,12 +246,35 @@ async def test_a_topic_that_is_terminated_or_deleted() -> None:
         assert await sending.closed() == (4008, "Unknown error")
 
 
-async def test_a_closed_socket_frees_the_name() -> None:
-    async with WebSocketServer.open() as server:
-        first = await server.connect(f"{PRODUCER}/t?producerName=p")
-        assert (await server.upgrade(f"{PRODUCER}/t?producerName=p"))[0] == 409
-        await first.close()
-        await server.connect(f"{PRODUCER}/t?producerName=p")
+@pytest.mark.parametrize("deduplicates", [False, True])
+async def test_sockets_share_a_producer_name(deduplicates: bool) -> None:
+    async with WebSocketServer.open(settings=BrokerSettings(deduplication=deduplicates)) as server:
+        one, two, numbered = [await server.connect(f"{PRODUCER}/t?producerName=p") for _ in range(3)]
+        taken = await server.broker.producer(
+            TOPIC, ProducerOptions(name="p")
+        )  # as the binary protocol opens one
+        for number in range(3):
+            await one.publish(f"one {number}")
+            await two.publish(f"two {number}")
+        ids = await numbered.publish("n0", sequenceId=0)
+        ids += await numbered.publish("n1", sequenceId=1)
+        if deduplicates:
+            assert await one.publish("n0", sequenceId=0) + await two.publish("n1", sequenceId=1) == ids
+        topic = await server.broker.topics.get(TOPIC)
+        assert [each.name for each in topic.producers.values()] == ["p"] * 4
+        await one.close()
+        await until_async(lambda: len(topic.producers) == 3)
+        assert not taken.closed
+        reading = await server.connect(f"{READER}/t?messageId=earliest")
+        frames = [await reading.receive() for _ in range(8)]
+        assert [text(frame) for frame in frames] == [
+            *(f"{which} {number}" for number in range(3) for which in ("one", "two")),
+            "n0",
+            "n1",
+        ]
+        assert {frame["producerName"] for frame in frames} == {"p"}
+        assert [frame["sequenceId"] for frame in frames[:6]] == list(range(6))
+        await reading.nothing_more()
 
 
 class SlowStore(MemoryStore):

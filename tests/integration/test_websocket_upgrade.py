@@ -8,6 +8,7 @@ from tests.support.websocket import CONSUMER, PRODUCER, READER, TOPICS, WebSocke
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
+from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.testing.credentials import Issuer
 
 
@@ -62,11 +63,10 @@ async def test_what_is_not_there() -> None:
 
 async def test_who_is_taken() -> None:
     async with WebSocketServer.open() as server:
-        await server.connect(f"{PRODUCER}/t?producerName=p")
+        await server.broker.producer(TopicName.parse("t"), ProducerOptions(access_mode=AccessMode.EXCLUSIVE))
         assert await server.upgrade(f"{PRODUCER}/t?producerName=p") == (
             409,
-            "Failed to create producer: Producer with name 'p' is already connected to topic "
-            "persistent://public/default/t",
+            "Failed to create producer: Topic persistent://public/default/t has an existing exclusive producer",
         )
         await server.connect(f"{CONSUMER}/t/s")
         assert await server.upgrade(f"{CONSUMER}/t/s") == (

@@ -108,7 +108,7 @@ class Broker(Services, Capable, Protocol):
         `queued` is called when the producer has to wait until it may have the topic alone. Raises
         PRODUCER_BUSY for a name in use (unless `shared_name`) and for too many, PRODUCER_FENCED, EXCLUSIVE_PRODUCER,
         TOPIC_NOT_FOUND, TOPIC_TERMINATED, STORAGE_FULL and STORAGE_FAILED while the storage takes nothing, and the
-        kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name` gets them when it publishes).
+        kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `stateless` producer gets them when it publishes).
         """
 
     async def subscribe(

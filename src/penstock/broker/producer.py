@@ -80,14 +80,13 @@ class Requests(Protocol):
 class Item(msgspec.Struct, Generic[T], gc=False):
     """A message to publish, or an entry that a client made, and what became of it.
 
-    With a `producer` the sequence id is remembered under that name; one that the client has `given` tells repeats.
+    With a `producer` the client chose the sequence id: it is remembered under that name and identifies repeats.
     `chunk_of`: the entry is not the last chunk of the message with that sequence id.
     """
 
     content: T
     producer: str | None = None
     sequence_id: int = -1
-    given: bool = True
     request: Request | None = None  # waits for a reply to it
     chunk_of: int = -1
     result: Result | None = None
@@ -197,8 +196,5 @@ class Producer(Publishing, Requesting, Protocol):
     def published(self) -> int: ...
     @property
     def connected_ms(self) -> int: ...
-    def number(self, message: OutMessage) -> int:
-        """Give a message the next sequence id, unless it has one; returns the id."""
-
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave the topic; harmless when repeated."""

@@ -32,6 +32,11 @@ class Publisher(Protocol):
         """Leave the topic; `reason` says why where it is not the producer's own wish."""
 
 
+def producer_key(producer: Publisher) -> str:
+    """The key of a producer among those of its topic: its name, or a key that differs from every name if others may share the name."""
+    return f"{producer.name}\0{id(producer):x}" if producer.options.shared_name else producer.name
+
+
 class BacklogFigures(Protocol):
     """The backlog of the slowest durable subscription: bytes, and when its oldest message was published."""
 

@@ -88,7 +88,7 @@ class ProducerCache:
         if cached is None:
             if producer_name:
                 check_local("producer", producer_name)
-            options = ProducerOptions(name=producer_name, shared_name=True)
+            options = ProducerOptions(name=producer_name, shared_name=bool(producer_name), stateless=True)
             producer = await self._broker.producer(topic, options)
             cached = CachedProducer(producer, topic_schemas)
             key = topic, producer_name, acting_key() if self._acts else ""

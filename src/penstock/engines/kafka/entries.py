@@ -32,7 +32,7 @@ class EntryPublishing:
             )
         done = Published()
         producer = await self._producer(topic.name)
-        for result in await producer.publish_entries([Item(entry, given=False) for entry in entries]):
+        for result in await producer.publish_entries([Item(entry) for entry in entries]):
             if isinstance(result, PenstockError):
                 raise result
             if done.first is None:

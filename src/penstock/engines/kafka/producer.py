@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.broker.capability import Capability
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
-from penstock.broker.topic import Topic
+from penstock.broker.topic import Topic, producer_key
 from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
@@ -70,10 +70,10 @@ class Producer:
         options = self.options
         if options.access_mode is not AccessMode.SHARED:
             raise refuse(Capability.EXCLUSIVE_PRODUCERS.value)
-        if options.shared_name:
+        if options.stateless:
             return
         for topic in self._logs:
-            held, most = topic.producers.get(self.name), topic.policies.max_producers
+            held, most = topic.producers.get(producer_key(self)), topic.policies.max_producers
             if held is None:
                 if 0 < most <= len(topic.producers):
                     raise PenstockError(ErrorKind.PRODUCER_BUSY, f"topic {topic.name} has {most} producers")
@@ -85,13 +85,13 @@ class Producer:
                 )
             held.close(PenstockError(ErrorKind.PRODUCER_BUSY, "the producer came back on another connection"))
         for topic in self._logs:
-            topic.producers[self.name] = self
+            topic.producers[producer_key(self)] = self
 
     def grow(self, topics: Sequence[KafkaTopic]) -> None:
         """The topic has more partitions now: publish to them too, unless this is a producer of one partition."""
         if self._topic.partition < 0 and len(topics) > len(self._logs) and not self.closed:
             for topic in topics[len(self._logs) :]:
-                topic.producers[self.name] = self
+                topic.producers[producer_key(self)] = self
             self.topics = self._logs = topics
             self._router.count = len(topics)
 
@@ -101,9 +101,10 @@ class Producer:
             return
         self.closed = True
         self.close_reason = reason
+        key = producer_key(self)
         for topic in self._logs:
-            if topic.producers.get(self.name) is self:
-                del topic.producers[self.name]
+            if topic.producers.get(key) is self:
+                del topic.producers[key]
         ousted, self.ousted = self.ousted, None  # it knows this object
         if reason is not None and ousted is not None:
             ousted(reason)
@@ -247,10 +248,6 @@ class Producer:
         return await self._versions.get(schema)
 
     # -- requests
-
-    def number(self, message: OutMessage) -> int:
-        """As `broker.Producer.number`."""
-        return self._numbers.give(message)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""

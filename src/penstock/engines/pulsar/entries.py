@@ -1,5 +1,6 @@
 """Publishing of whole entries, as clients made them. The cluster stores them one by one: what was stored before an error stays."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
@@ -19,6 +20,9 @@ from penstock.wire.contents import parse_head
 from .producer import Producer
 
 PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself when it is not used
+# A broker connects one producer of a name at a time. Who has it leaves with its answer, so that this is waited for.
+NAME_WAIT_S: Final = 5.0
+NAME_RETRY_S: Final = 0.05
 
 Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
 
@@ -29,7 +33,7 @@ class EntryPublishing(NoStaging):
     def __init__(self, open_producer: Open, in_force: Callable[[TopicName], InForce]) -> None:
         self._open = open_producer
         self._in_force = in_force
-        self._producers: OrderedDict[tuple[TopicName, str, str, bool], Producer] = OrderedDict()
+        self._producers: OrderedDict[tuple[TopicName, str, bool], Producer] = OrderedDict()
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
         """As `broker.Staging.append`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
@@ -44,9 +48,34 @@ class EntryPublishing(NoStaging):
         # Where a namespace wants encrypted entries only, the first that is none is refused.
         encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
         for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
-            producer = await self._producer(topic.name, name, encrypted=encrypted)
-            await self._publish(producer, list(run), done)
+            if deduplicate:
+                await self._publish_named(topic.name, name, list(run), done, encrypted=encrypted)
+            else:
+                producer = await self._producer(topic.name, encrypted=encrypted)
+                await self._publish(producer, list(run), done)
         return done
+
+    async def _publish_named(
+        self, topic: TopicName, name: str, entries: Sequence[NewEntry], done: Published, *, encrypted: bool
+    ) -> None:
+        """Publish under the entries' own name, whose last sequence id the broker says to its producer alone."""
+        producer = await self._open_named(topic, ProducerOptions(name=name, encrypted=encrypted))
+        try:
+            await self._publish(producer, entries, done)
+        finally:
+            producer.close()
+            await producer.left()
+
+    async def _open_named(self, topic: TopicName, options: ProducerOptions) -> Producer:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + NAME_WAIT_S
+        while True:
+            try:
+                return await self._open(topic, options)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.PRODUCER_BUSY or loop.time() >= until:
+                    raise
+            await asyncio.sleep(NAME_RETRY_S)
 
     async def _publish(self, producer: Producer, entries: Sequence[NewEntry], done: Published) -> None:
         for result in await producer.append(entries):
@@ -59,12 +88,11 @@ class EntryPublishing(NoStaging):
         if producer.options.name:
             done.last_sequence_id = producer.last_sequence_id
 
-    async def _producer(self, name: TopicName, producer_name: str, *, encrypted: bool) -> Producer:
-        key = name, producer_name, acting_key(), encrypted
+    async def _producer(self, name: TopicName, *, encrypted: bool) -> Producer:
+        key = name, acting_key(), encrypted
         found = self._producers.pop(key, None)
         if found is None or found.closed:
-            options = ProducerOptions(name=producer_name, shared_name=True, encrypted=encrypted)
-            found = await self._open(name, options)
+            found = await self._open(name, ProducerOptions(stateless=True, encrypted=encrypted))
         self._producers[key] = found
         if len(self._producers) > PRODUCERS_MAX:
             _, oldest = self._producers.popitem(last=False)

@@ -61,7 +61,7 @@ class PulsarJournals:
         if found is None or found.closed:
             try:
                 await self._make(name)
-                found = await self._open(name, ProducerOptions(shared_name=True))
+                found = await self._open(name, ProducerOptions(stateless=True))
             except PenstockError as error:
                 raise unusable(name, error) from None
         self._producers[name] = found

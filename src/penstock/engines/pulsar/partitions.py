@@ -1,14 +1,21 @@
-"""The partitions of one producer: each has a producer on its broker, all under one name."""
+"""The partitions of one producer: each has a producer on its broker, all under one name.
+
+A broker connects one producer of a name at a time. So producers that share their name (`ProducerOptions.shared_name`) connect under
+names of their own, and write the shared name into the metadata of their entries. While the broker deduplicates, numbered messages
+go through a connection of the kind that replicators have (`numbered`): for these a broker recognises repeats by the producer name in
+the metadata (docs/decisions/0098-producers-that-share-a-name.md).
+"""
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.topic import Publisher
+from penstock.broker.topic import Publisher, producer_key
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.enums import ProducerAccessMode
-from penstock.client.errors import IncompatibleSchema, ProducerBusy, PulsarException
+from penstock.client.errors import IncompatibleSchema, PulsarException
 from penstock.client.session.commands import Publication
 from penstock.engines.attached.errors import engine_error
 from penstock.engines.shared.routing import Router
@@ -28,19 +35,16 @@ from .topics import PulsarTopics
 log = logging.getLogger(__name__)
 
 OPENING_MAX: Final = 32  # partitions at once
-# A name that requests share has one process at a time: the others wait for it, and who has it leaves it when it is idle.
-NAME_WAIT_S: Final = 5.0
-NAME_RETRY_S: Final = 0.2
-NAME_IDLE_S: Final = 1.0
-UNUSED_S: Final = (
-    60.0  # then a producer of requests without a name leaves: the cluster keeps topics that have producers
-)
+UNUSED_S: Final = 60.0  # then a stateless producer leaves: the cluster keeps topics that have producers
+REPLICATOR: Final = "pulsar.repl.penstock-"  # how names of producers begin that Pulsar takes for replicators
+_TOKEN_BYTES: Final = 8
 
 
 class Partitions:
     """A producer's partitions, opened, added when the topic grows, and left.
 
-    A producer that requests share (`shared_name`) leaves while nothing is published: `attached` comes back.
+    A `stateless` producer leaves while nothing is published: `attached` connects it again. `numbered`: for messages whose clients
+    chose the sequence ids, of a producer that shares its name.
     """
 
     def __init__(
@@ -50,9 +54,17 @@ class Partitions:
         schemas: Schemas,
         name: TopicName,
         owner: Publisher,
+        *,
+        numbered: bool = False,
     ) -> None:
         options = owner.options
         self.name = options.name  # "" until the cluster has given one
+        self._shared = options.name if options.shared_name else ""
+        self._numbered = numbered
+        self._own_name = ""  # of the connections, if it is not `options.name`
+        if self._shared:
+            self._own_name = REPLICATOR if numbered else f"{options.name}-"
+            self._own_name += secrets.token_hex(_TOKEN_BYTES)
         self.topics: Sequence[PulsarTopic] = ()
         self.numbers = Numbers()
         self.router = Router(1, options.routing, options.partitioner or Partitioner.JAVA)
@@ -65,11 +77,9 @@ class Partitions:
         self._open: list[PartitionProducer] = []
         self._schema: SchemaInfo | None = None  # where the cluster demands one
         self._opening = asyncio.Lock()
-        self._lease_s = 0.0
-        if options.shared_name:
-            self._lease_s = NAME_IDLE_S if options.name else UNUSED_S
         self._used = 0
         self._idle: asyncio.TimerHandle | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self._ending: PenstockError | None = None  # one of them cannot go on: nothing more is published
         self._closed = False
 
@@ -84,7 +94,7 @@ class Partitions:
         return self.topics[0].policies.deduplication
 
     async def attached(self) -> Sequence[PartitionProducer]:
-        """The partitions; connects to them again where the name was left."""
+        """The partitions; connects to them unless it is connected."""
         self._used += 1
         if self._ending is not None:
             raise self._ending
@@ -100,20 +110,12 @@ class Partitions:
         """Connect to every partition. Raises as `Broker.producer`."""
         async with self._opening:
             await self._attach(await self._catalog.all_of(self._topic))
-        self._catalog.listeners.add(self._changed)
 
     async def _attach(self, topics: Sequence[PulsarTopic]) -> None:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + (NAME_WAIT_S if self._lease_s else 0.0)
         while True:
             try:
                 await self._open_all(topics)
                 break
-            except ProducerBusy as error:
-                refusal = engine_error(error, str(self._topic))
-                if refusal.kind is not ErrorKind.PRODUCER_BUSY or loop.time() >= until:
-                    raise refusal from None
-                await asyncio.sleep(NAME_RETRY_S)
             except IncompatibleSchema as error:
                 newest = self._schemas.latest(self._topic)
                 if self._schema is not None or newest is None:
@@ -127,8 +129,10 @@ class Partitions:
         self.numbers.next = max(self.numbers.next, last + 1, self._options.initial_sequence_id + 1)
         self.router.count = len(self._open)
         self.topics = topics
-        for topic in topics:
-            topic.producers[self.name] = self._owner
+        if not self._numbered:
+            for topic in topics:
+                topic.producers[producer_key(self._owner)] = self._owner
+        self._catalog.listeners.add(self._changed)
         self._rest()
 
     async def _open_all(self, topics: Sequence[PulsarTopic]) -> None:
@@ -157,24 +161,27 @@ class Partitions:
         options, cluster = self._options, self._cluster
         how = Publication(
             topic=str(topic.name),
-            name=options.name or None,
+            name=None if self._shared else options.name or None,
             schema=self._schema,
             access_mode=ProducerAccessMode(int(options.access_mode)),
             properties=options.properties,
             encrypted=options.encrypted,
         )
-        entries = EntryProducer(cluster.context, how, given=self.name, on_ended=self._lost)
+        entries = EntryProducer(cluster.context, how, given=self._own_name, on_ended=self._lost)
         try:
             await entries.start()
         except BaseException:
             cluster.context.tasks.spawn(entries.close(), f"leave {topic.name}")
             raise
-        self.name = entries.name
+        self._own_name = entries.name
+        self.name = self.name or entries.name
         return PartitionProducer(
             topic,
             entries,
             self.numbers,
             self.deduplicate,
+            shared_name=self._shared,
+            numbered=self._numbered,
         )
 
     def _changed(self, topic: TopicName) -> None:
@@ -222,22 +229,30 @@ class Partitions:
         self._leave_all()
 
     def _leave_all(self) -> None:
+        key = producer_key(self._owner)
         for topic in self.topics:
-            if topic.producers.get(self.name) is self._owner:
-                del topic.producers[self.name]
+            if not self._numbered and topic.producers.get(key) is self._owner:
+                del topic.producers[key]
         partitions, self._open = self._open, []
         self._leave(partitions)
 
     def _leave(self, partitions: Sequence[PartitionProducer]) -> None:
         for one in partitions:
-            self._cluster.context.tasks.spawn(one.entries.close(), f"leave {self._topic}")
+            left = self._cluster.context.tasks.spawn(one.entries.close(), f"leave {self._topic}")
+            self._leaving.add(left)
+            left.add_done_callback(self._leaving.discard)
 
-    # -- of producers that requests share
+    async def left(self) -> None:
+        """Wait until the brokers have closed the producers: another one of the name may then connect."""
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    # -- of stateless producers
 
     def _rest(self) -> None:
-        """Leave the topic, and the name to other processes, once requests published nothing for a while."""
-        if self._lease_s and self._idle is None and not self._closed:
-            self._idle = asyncio.get_running_loop().call_later(self._lease_s, self._release, self._used)
+        """Leave the topic once nothing was published for a while."""
+        if self._options.stateless and self._idle is None and not self._closed:
+            self._idle = asyncio.get_running_loop().call_later(UNUSED_S, self._release, self._used)
 
     def _release(self, used: int) -> None:
         self._idle = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
 
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
@@ -9,6 +10,7 @@ from penstock.client.entries.pending import Outgoing
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import request_reply, settle_all
+from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -52,6 +54,9 @@ class Producer:
         self._topic = name
         self._versions = AskedVersions(partial(schemas.get_or_create, name))
         self._partitions = Partitions(cluster, topics, schemas, name, self)
+        self._numbered: Partitions | None = None
+        if options.shared_name:
+            self._numbered = Partitions(cluster, topics, schemas, name, self, numbered=True)
 
     # -- coming and going
 
@@ -81,13 +86,19 @@ class Producer:
             self.closed = True
             self.close_reason = reason
             self._partitions.close()
+            if self._numbered is not None:
+                self._numbered.close()
             if reason is not None and self.ousted is not None:
                 self.ousted(reason)
 
-    async def _attached(self) -> Sequence[PartitionProducer]:
+    async def left(self) -> None:
+        """Wait until the brokers have closed it, after `close`."""
+        await self._partitions.left()
+
+    async def _attached(self, partitions: Partitions | None = None) -> Sequence[PartitionProducer]:
         if self.close_reason is not None:
             raise self.close_reason
-        return await self._partitions.attached()
+        return await (partitions or self._partitions).attached()
 
     # -- publishing
 
@@ -110,10 +121,34 @@ class Producer:
         return results
 
     async def _publish(self, messages: Sequence[OutMessage], *, batch: bool) -> list[Result]:
-        partitions = await self._attached()
+        if self._numbered is not None and self.deduplicate():
+            given = [message.sequence_id is not None for message in messages]
+            if any(given):
+                # The broker looks at the first number of a batch only, and the last one that it has is not known here.
+                numbered = await self._outcome(self._numbered, list(compress(messages, given)), batch=False)
+                others = [message for message in messages if message.sequence_id is None]
+                rest = await self._outcome(self._partitions, others, batch=batch)
+                stored, unnumbered = iter(numbered), iter(rest)
+                return [next(stored if one else unnumbered) for one in given]
+        return await self._publish_to(self._partitions, messages, batch=batch)
+
+    async def _outcome(
+        self, partitions: Partitions, messages: Sequence[OutMessage], *, batch: bool
+    ) -> list[Result]:
+        if not messages:
+            return []
+        try:
+            return await self._publish_to(partitions, messages, batch=batch)
+        except PenstockError as error:
+            return [error] * len(messages)
+
+    async def _publish_to(
+        self, to: Partitions, messages: Sequence[OutMessage], *, batch: bool
+    ) -> list[Result]:
+        partitions = await self._attached(to)
         results: list[Result | None] = [None] * len(messages)
         work = []
-        for number, places in self._route(messages, len(partitions), results).items():
+        for number, places in self._route(to.router, messages, len(partitions), results).items():
             chosen = messages if len(places) == len(messages) else [messages[place] for place in places]
             partition = partitions[number]
             try:
@@ -128,7 +163,7 @@ class Producer:
         return [_internal_error() if result is None else result for result in results]
 
     def _route(
-        self, messages: Sequence[OutMessage], count: int, results: list[Result | None]
+        self, router: Router, messages: Sequence[OutMessage], count: int, results: list[Result | None]
     ) -> dict[int, Sequence[int]]:
         """The places of the messages for each partition; those that cannot be published have their result."""
         if count == 1:
@@ -140,9 +175,7 @@ class Producer:
         work: dict[int, list[int]] = {}
         for place, message in enumerate(messages):
             try:
-                work.setdefault(self._partitions.router.choose(message.key, message.partition), []).append(
-                    place
-                )
+                work.setdefault(router.choose(message.key, message.partition), []).append(place)
             except PenstockError as error:
                 results[place] = error
         return dict(work)
@@ -191,9 +224,6 @@ class Producer:
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:
         return await self._versions.get(schema)
-
-    def number(self, message: OutMessage) -> int:
-        return self._partitions.numbers.give(message)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         return self._replies.requests.ask_all(self._topic.base, messages, timeouts)

@@ -47,8 +47,14 @@ class PartitionProducer:
         entries: EntryProducer,
         numbers: Numbers,
         deduplicate: Callable[[], bool],
+        *,
+        shared_name: str = "",
+        numbered: bool = False,
     ) -> None:
+        """`shared_name` and `numbered`: as in `Partitions`."""
         self.entries = entries
+        self._shared_name = shared_name
+        self._numbered = numbered
         self._topic = topic
         self._partition = topic.name.partition
         self._numbers = numbers
@@ -84,6 +90,13 @@ class PartitionProducer:
                 at += size
             return posted
 
+    def _name(self) -> str:
+        """The producer name in entries. The broker learns from the entries again which ids are stored when it loads the topic: what it
+        deduplicates by the connection's name is stored under that name."""
+        if self._shared_name and (self._numbered or not self._deduplicate()):
+            return self._shared_name
+        return self.entries.name
+
     async def post_plain(self, payloads: Payloads, schema_version: int | None) -> tuple[int, int]:
         """Send messages that are nothing but payloads as one entry; returns its ledger and its id."""
         async with self._turn:
@@ -91,7 +104,7 @@ class PartitionProducer:
             first = self._numbers.take(len(payloads))
             entry = _FORMAT.encode_plain(
                 payloads,
-                producer=self.entries.name,
+                producer=self._name(),
                 sequence_id=first,
                 publish_time=_CLOCK.now_ms(),
                 schema_version=schema_version,
@@ -188,7 +201,7 @@ class PartitionProducer:
         self, messages: Sequence[OutMessage], places: Sequence[int], results: list[Result | None]
     ) -> list[tuple[Outgoing, Sequence[int]]]:
         try:
-            made = _FORMAT.encode_each(messages, producer=self.entries.name, publish_time=_CLOCK.now_ms())
+            made = _FORMAT.encode_each(messages, producer=self._name(), publish_time=_CLOCK.now_ms())
         except PenstockError:  # one of them: each is tried alone
             return [
                 one
@@ -213,7 +226,7 @@ class PartitionProducer:
         try:
             entry = _FORMAT.encode(
                 run,
-                producer=self.entries.name,
+                producer=self._name(),
                 sequence_id=first,
                 publish_time=_CLOCK.now_ms(),
                 schema_version=run[0].schema_version,

@@ -6,9 +6,9 @@ from penstock.model.message import OutMessage
 
 
 class Numbers:
-    """The sequence ids of one producer, over all its partitions."""
+    """The sequence ids of one producer over all its partitions, or of all producers of this process that share a name."""
 
-    __slots__ = ("next",)
+    __slots__ = ("__weakref__", "next")
 
     def __init__(self) -> None:
         self.next = 0

@@ -34,7 +34,7 @@ def _choice(kind: Any, default: Any) -> Schema:
 _TOKEN: Final = {"token": _text("for clients that cannot send an Authorization header")}
 
 PRODUCER_QUERY: Final[dict[str, Schema]] = {
-    "producerName": _text("chosen by the broker where it is missing; 409 when it is taken"),
+    "producerName": _text("chosen by the broker if it is missing; several producers may share it"),
     "initialSequenceId": _integer(-1, "the first message gets the next one"),
     "hashingScheme": {
         "type": "string",

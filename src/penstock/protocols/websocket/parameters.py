@@ -91,8 +91,10 @@ def producer_parameters(query: Query) -> ProducerParameters:
     """Read 1.2; raises BAD_PARAMETER, and INTERNAL for encryption on the server's side."""
     keys = parse_keys(query.text("encryptionKeys"))
     batching = query.flag("batchingEnabled") and not keys
+    name = query.name("producerName")
     options = ProducerOptions(
-        name=query.name("producerName"),
+        name=name,
+        shared_name=bool(name),
         initial_sequence_id=query.long("initialSequenceId", -1),
         encrypted=bool(keys),
         partitioner=_PARTITIONERS[query.choice("hashingScheme", Hashing, None)],

@@ -129,6 +129,21 @@ class ProducingTests(EngineTests):
         names = {(await bench.producer()).name for _ in range(3)}
         assert len(names) == 3
 
+    async def test_a_name_that_several_share(self, bench: Bench) -> None:
+        one, two, three = [
+            await bench.producer(name="p", shared_name=True, stateless=stateless)
+            for stateless in (False, False, True)
+        ]
+        alone = await bench.producer(name="p")
+        for producer in (one, two, three, alone):
+            stored(await producer.publish(texts("a")))
+        one.close()
+        stored(await two.publish(texts("b"), batch=False))
+        assert (two.closed, alone.closed) == (False, False)
+        client = await bench.consume()
+        await client.come(5)
+        assert {each.message.producer_name for each in client.received} == {"p"}
+
     async def test_one_that_has_the_topic_alone(self, bench: Bench) -> None:
         if not bench.can(Capability.EXCLUSIVE_PRODUCERS):
             await refused(bench.producer(access_mode=AccessMode.EXCLUSIVE))

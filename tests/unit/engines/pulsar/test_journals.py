@@ -94,7 +94,7 @@ async def test_a_journal_is_a_topic_of_its_own_in_a_namespace_that_keeps_everyth
     assert body["retention_policies"] == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
     assert str(name) == "persistent://public/penstock/default~foo-partition-3.test"
     assert (name.partition, partitions) == (-1, 0)
-    assert cluster.options.shared_name
+    assert cluster.options.stateless
     assert list(await journal.read_on()) == [b"a", b"b"]
     assert list(await journal.read_on()) == []
 

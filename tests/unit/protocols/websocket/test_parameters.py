@@ -42,7 +42,11 @@ def test_a_producers_parameters() -> None:
         "&maxPendingMessages=9&batchingMaxPublishDelay=10&compressionType=LZ4&unknown=x"
     )
     options = ProducerOptions(
-        name="p", initial_sequence_id=5, routing=Routing.ROUND_ROBIN, partitioner=Partitioner.MURMUR3
+        name="p",
+        shared_name=True,
+        initial_sequence_id=5,
+        routing=Routing.ROUND_ROBIN,
+        partitioner=Partitioner.MURMUR3,
     )
     assert made == ProducerParameters(options, 0, True, 7, 9)
 

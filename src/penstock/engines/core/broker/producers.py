@@ -4,19 +4,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import producer_key
 from penstock.engines.core.topic.producer import Producer
 from penstock.engines.core.topic.requests import Requests
 from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 
 from .topics import Topics
 
-_DEAD_LETTERS: Final = ProducerOptions(name="penstock-dead-letters", shared_name=True)
+_DEAD_LETTERS: Final = ProducerOptions(name="penstock-dead-letters", stateless=True)
 
 
 class Producers:
@@ -42,6 +45,8 @@ class Producers:
         self._clock = clock
         self._message_bytes_max = message_bytes_max
         self._new_name = new_name
+        # Sequence ids of requests have to differ: replies are found by them.
+        self._numbers: WeakValueDictionary[tuple[TopicName, str], Numbers] = WeakValueDictionary()
         self._growing: dict[TopicName, set[Producer]] = {}  # by the partitioned topic they publish to
 
     async def open(
@@ -53,16 +58,17 @@ class Producers:
     ) -> Producer:
         """As `Broker.producer`."""
         options = options or ProducerOptions()
-        if not options.shared_name:
+        if not options.stateless:
             self._storage.check(name)
         topics = await self._topics.all_of(name)
         for topic in topics:
             topic.check_open()
-            if not options.shared_name:
+            if not options.stateless:
                 await topic.backlog.check()
 
+        own_name = options.name or self._new_name("producer")
         producer = Producer(
-            options.name or self._new_name("producer"),
+            own_name,
             topics,
             options,
             encoder=self._encoder,
@@ -73,6 +79,7 @@ class Producers:
             detach=self._detach,
             requests=self._requests,
             topic=str(name.base),
+            numbers=self._numbers.setdefault((name.base, own_name), Numbers()),
         )
         try:
             for topic in topics:
@@ -80,7 +87,7 @@ class Producers:
         except BaseException:
             producer.close()
             raise
-        if not options.shared_name and (len(topics) > 1 or topics[0].name != name):
+        if not options.stateless and (len(topics) > 1 or topics[0].name != name):
             self._growing.setdefault(name, set()).add(producer)
         return producer
 
@@ -103,7 +110,7 @@ class Producers:
         for producer in self._growing.get(name, set()):
             producer.grow(topics)
             for topic in topics:
-                topic.producers.setdefault(producer.name, producer)
+                topic.producers.setdefault(producer_key(producer), producer)
 
     def _detach(self, producer: Producer) -> None:
         base = producer.topics[0].name.base

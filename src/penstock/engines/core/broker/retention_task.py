@@ -253,7 +253,8 @@ class RetentionTask:
     async def _forget_silent(self) -> None:
         before = self._clock.monotonic_ms() - 60_000 * self._settings.producer_memory_minutes
         for topic in self._opened():
-            names = [n for n in topic.sequences.silent_since(before) if n not in topic.producers]
+            attached = {producer.name for producer in topic.producers.values()}
+            names = [name for name in topic.sequences.silent_since(before) if name not in attached]
             if names and not topic.deleted:
                 try:
                     await topic.forget_producers(names)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.topic import Publisher
+from penstock.broker.topic import Publisher, producer_key
 from penstock.engines.core.ports import MetaStore
 from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
@@ -55,7 +55,7 @@ class Access:
     """Who publishes to one topic, and who waits to have it alone."""
 
     def __init__(self, topic: TopicName, epochs: Epochs) -> None:
-        self.producers: dict[str, Publisher] = {}  # by name
+        self.producers: dict[str, Publisher] = {}  # by `producer_key`
         self._topic = topic
         self._epochs = epochs
         self.alone: Publisher | None = None
@@ -71,13 +71,13 @@ class Access:
         Raises PRODUCER_BUSY, PRODUCER_FENCED, EXCLUSIVE_PRODUCER.
         """
         options = producer.options
-        if options.shared_name:
+        if options.stateless:
             self.check_shared()
             return
         self._check_name(producer)
         if options.access_mode is AccessMode.SHARED:
             self.check_shared()
-            self.producers[producer.name] = producer
+            self.producers[producer_key(producer)] = producer
             return
         busy = bool(self.alone or self.producers)
         match options.access_mode:
@@ -98,7 +98,7 @@ class Access:
             )
 
     def _check_name(self, producer: Publisher) -> None:
-        held = self.producers.get(producer.name)
+        held = self.producers.get(producer_key(producer))
         if held is None:
             return
         if producer.options.returning:
@@ -115,7 +115,7 @@ class Access:
         if had is not None and had < self.epoch:
             raise self._fenced(f"has moved on to epoch {self.epoch}")
         self.alone = producer
-        self.producers[producer.name] = producer
+        self.producers[producer_key(producer)] = producer
         try:
             await self._epochs.set(self._topic, self.epoch + 1 if had is None else had)
         except BaseException:
@@ -145,8 +145,9 @@ class Access:
 
     def leave(self, producer: Publisher) -> None:
         """Let a producer go; the next that waits has its turn."""
-        if self.producers.get(producer.name) is producer:
-            del self.producers[producer.name]
+        key = producer_key(producer)
+        if self.producers.get(key) is producer:
+            del self.producers[key]
         self.waiting = deque(pair for pair in self.waiting if pair[0] is not producer)
         if self.alone is producer:
             self.alone = None

@@ -9,6 +9,7 @@ from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
+from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -27,7 +28,7 @@ class Producer:
     """`broker.Producer`: publishes to the partitions of one topic under one name.
 
     `version_of` finds or registers a schema for the topic; `deduplicate` says whether explicit sequence ids
-    count; `message_bytes_max` bounds one message.
+    count; `message_bytes_max` bounds one message. Producers that share a name share their `numbers`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Producer:
         detach: Callable[["Producer"], None],
         requests: Requests,
         topic: str,
+        numbers: Numbers,
     ) -> None:
         self.name = name
         self.topics = list(topics)
@@ -66,7 +68,8 @@ class Producer:
         self._router = Router(len(self.topics), options.routing, options.partitioner or Partitioner.JAVA)
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
-        self._next_sequence = self.last_sequence_id + 1
+        self._numbers = numbers
+        numbers.next = max(numbers.next, self.last_sequence_id + 1)
 
     # -- publishing
 
@@ -84,7 +87,7 @@ class Producer:
         """
         self.check()
         topic = self.topics[0 if partition is None else self._router.choose(None, partition)]
-        first, self._next_sequence = self._next_sequence, self._next_sequence + len(payloads)
+        first = self._numbers.take(len(payloads))
         encode = self._encoder.encode_plain if batch else self._encoder.encode_plain_each
         entry = encode(
             payloads,
@@ -97,20 +100,10 @@ class Producer:
             placed = await topic.append(entry)
             self.published += len(entry)
             return Placement(topic, topic.ledger, placed.entry_id, placed.offset, len(entry), batched=False)
-        if not self._tracked():
-            # A made-up name repeats nothing: there is nothing to look for, and nothing to remember.
-            entry.producer = ""
-            placed = await topic.append((entry,))
-            self.published += entry.count
-            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, entry.count, batched=True)
-        item = Item(entry, self.name, self._next_sequence - 1, given=False)
-        done = await publish(topic, (item,), whole)
-        if done.placed is None:
-            raise item.result if isinstance(item.result, PenstockError) else internal_error()
-        self.published += done.messages
-        return Placement(
-            topic, topic.ledger, done.placed.entry_id, done.placed.offset, done.messages, batched=True
-        )
+        entry.producer = ""  # sequence ids that the client did not choose are not remembered
+        placed = await topic.append((entry,))
+        self.published += entry.count
+        return Placement(topic, topic.ledger, placed.entry_id, placed.offset, entry.count, batched=True)
 
     def grow(self, topics: Sequence[Topic]) -> None:
         """The topic has more partitions now: publish to them too."""
@@ -121,13 +114,12 @@ class Producer:
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         return (
             (len(self.topics) == 1 or partition is not None)
-            and (batch or not self._tracked())
             and 0 < count <= BATCH_MESSAGES_MAX
             and size_bytes <= min(BATCH_BYTES_MAX, self._bytes_max)
         )
 
     def _tracked(self) -> bool:
-        """Whether sequence ids are remembered; a made-up name repeats nothing."""
+        """Whether sequence ids that clients choose are remembered; a made-up name repeats nothing."""
         return bool(self.options.name) and self.deduplicate()
 
     async def publish(
@@ -140,17 +132,17 @@ class Producer:
         """Store messages and return one result each, in their order; a bad one fails alone.
 
         With `batch`, neighbours for one partition and schema version share an entry; delayed and encrypted
-        messages and requests never do. Messages with a sequence id already published are not stored again while deduplication is on.
-        `requests` are what `ask` gave for them.
+        messages and requests never do. While deduplication is on, a message with a sequence id that the client chose is stored
+        once under a name; messages without one are never repeats. `requests` are what `ask` gave for them.
         """
         self.check()
         now, name = self._clock.now_ms(), self.name if self._tracked() else None
         items: list[Item[OutMessage]] = []
         by_topic: dict[int, list[Item[OutMessage]]] = {}
-        bytes_max, alone = self._bytes_max, len(self.topics) == 1
+        bytes_max, alone, numbers = self._bytes_max, len(self.topics) == 1, self._numbers
         for message in messages:
             sequence_id = message.sequence_id
-            item = Item(message, name, -1, sequence_id is not None)
+            item = Item(message, None if sequence_id is None else name)
             items.append(item)
             if not alone or message.partition is not None or len(message.payload) > bytes_max:
                 try:
@@ -160,9 +152,9 @@ class Producer:
                     continue
                 by_topic.setdefault(number, []).append(item)
             if sequence_id is None:
-                message.sequence_id = sequence_id = self._next_sequence
-            if sequence_id >= self._next_sequence:
-                self._next_sequence = sequence_id + 1
+                message.sequence_id = sequence_id = numbers.next
+            if sequence_id >= numbers.next:
+                numbers.next = sequence_id + 1
             item.sequence_id = sequence_id
         if requests:
             for item, request in zip(items, requests, strict=True):
@@ -193,12 +185,12 @@ class Producer:
     def _pack_each(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
         messages = [item.content for item in new]
         entries = self._encoder.encode_each(messages, producer=self.name, publish_time=now)
-        if new[0].producer is not None:
-            return Packed(entries)
-        if not [entry for entry in entries if entry.deliver_at]:
+        tracked = [item for item in new if item.producer is not None]
+        if not tracked and not [entry for entry in entries if entry.deliver_at]:
             return Packed(NewRun([entry.data for entry in entries], now))
-        for entry in entries:
-            entry.producer = ""  # nothing to remember
+        if len(tracked) < len(new):
+            for item, entry in zip(new, entries, strict=True):
+                entry.producer = item.producer or ""
         return Packed(entries)
 
     def _pack_batches(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
@@ -214,9 +206,10 @@ class Producer:
             publish_time=now,
             schema_version=first.content.schema_version,
         )
-        entry.producer = first.producer or ""
-        if first.producer is not None:
-            entry.sequence_id = max(item.sequence_id for item in run)
+        tracked = [item.sequence_id for item in run if item.producer is not None]
+        entry.producer = self.name if tracked else ""
+        if tracked:
+            entry.sequence_id = max(tracked)
         return entry
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
@@ -245,13 +238,6 @@ class Producer:
         """
         return await self._versions.get(schema)
 
-    def number(self, message: OutMessage) -> int:
-        number = message.sequence_id
-        if number is None:
-            number = message.sequence_id = self._next_sequence
-        self._next_sequence = max(self._next_sequence, number + 1)
-        return number
-
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         return self._requests.wait_for(messages, timeouts)
 
@@ -263,8 +249,8 @@ class Producer:
         self.check()
         self._requests.mark(message, timeout_ms)
         topic = self.topics[self._choose(message)]
-        given, sequence_id = message.sequence_id is not None, self.number(message)
-        producer = self.name if self._tracked() else None
+        producer = self.name if message.sequence_id is not None and self._tracked() else None
+        sequence_id = self._numbers.give(message)
         entry = self._encoder.encode(
             (message,),
             producer=self.name,
@@ -274,7 +260,7 @@ class Producer:
         )
         entry.producer = producer or ""
         request = self._requests.wait((self._topic, self.name, sequence_id), timeout_ms)
-        item = Item(entry, producer, sequence_id, given, request)
+        item = Item(entry, producer, sequence_id, request)
         try:
             done = await publish(topic, (item,), whole)
             self.published += done.messages

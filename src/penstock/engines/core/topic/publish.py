@@ -39,18 +39,15 @@ async def publish(
     """
     placed: AppendResult | None = None
     messages = 0
-    if len(items) == 1 and not items[0].given and isinstance(entry := items[0].content, NewEntry):
-        try:  # the fast lane: what the producer itself counted cannot be a repeat
+    if len(items) == 1 and items[0].producer is None and isinstance(entry := items[0].content, NewEntry):
+        try:  # the fast lane: an id that the producer chose itself cannot be a repeat
             placed = await topic.append((entry,))
         except PenstockError as refused:
             _failed(topic, items, refused)
         else:
             messages, item = entry.count, items[0]
             made = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
-            if item.request is None and item.producer is None:
-                item.result = made
-            else:
-                _settled(topic, item, made)
+            item.settle(made)
         return Published(placed, messages, 0)
     new, repeats = _admit(topic, items)
     if new:
@@ -81,7 +78,7 @@ def _admit(
     new: list[Item[T]] = []
     repeats: list[tuple[Item[T], asyncio.Future[MessageId]]] = []
     for item in items:
-        if item.producer is not None and item.given:
+        if item.producer is not None:
             earlier = topic.sequences.admit(item.producer, item.sequence_id)
             if earlier is not None:
                 repeats.append((item, earlier))

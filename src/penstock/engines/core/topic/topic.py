@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.broker.topic import Publisher
+from penstock.broker.topic import Publisher, producer_key
 from penstock.engines.core.log.sequences import Sequences
 from penstock.engines.core.log.transient import Kept
 from penstock.engines.core.ports import LogState, Store
@@ -207,7 +207,7 @@ class Topic(TopicLog):
         Raises PRODUCER_BUSY where the topic has as many as it may.
         """
         most = self.policies.max_producers
-        if not producer.options.shared_name and producer.name not in self.producers:
+        if not producer.options.stateless and producer_key(producer) not in self.producers:
             _check_room(
                 ErrorKind.PRODUCER_BUSY, most, len(self.producers), f"topic {self.name} has {most} producers"
             )
