@@ -153,12 +153,8 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     # If the engine partitions as Kafka's clients do, messages with keys go to the partition of their key, not to the one that
     # they were sent to: clients of Pulsar's protocol choose it by another hash.
     repartitions_by_key: bool = False
-    shared_name: bool = (
-        False  # others may publish under this name at the same time, here and at other processes
-    )
-    stateless: bool = (
-        False  # it serves requests that come and go: it does not count among the topic's producers
-    )
+    shared_name: bool = False  # others may publish under this name at the same time, at any process
+    stateless: bool = False  # it serves requests, and does not count among the topic's producers
     properties: dict[str, str] = {}
     client: ClientInfo = UNKNOWN_CLIENT
 

@@ -34,7 +34,7 @@ from penstock.engines.kafka.driver.record import NewRecord
 from penstock.engines.kafka.elsewhere import ShownConsumer
 from penstock.engines.kafka.records import record_of
 from penstock.engines.kafka.redirects import _Process, _Redirect
-from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO, reply_message
+from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, reply_message
 from penstock.model.formats import document_format
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.model.message_id import EARLIEST

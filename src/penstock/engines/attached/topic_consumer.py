@@ -7,7 +7,7 @@ from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
-from penstock.engines.shared.remote_requests import REPLY_TO
+from penstock.engines.shared.replies import REPLY_TO
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId

@@ -17,7 +17,8 @@ from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
-from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -49,7 +50,7 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .redirects import Redirects
-from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .replies import PartitionAddresses, ReplyPartitions
 from .retention_times import RetentionTimes
 from .schema_registry.opening import open_registry
 from .staging.opening import open_staging
@@ -87,8 +88,7 @@ class KafkaBroker:
         self.tasks = Tasks()
         self.storage = StorageHealth()
         self.failures = Failures(clock)
-        addresses = PartitionAddresses(settings.replies_topic)
-        self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
+        self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
         self.watches = Watches(self.tasks)
         self.naming = Naming(settings.namespaces, internal_topics(settings))
         self.documents = Documents(
@@ -140,14 +140,15 @@ class KafkaBroker:
             message_bytes_max=own.max_message_bytes,
         )
         self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
-        partitions = ReplyPartitions(
+        addresses = PartitionAddresses(settings.replies_topic)
+        self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
-        self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
+        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests, addresses)
         self._publishing = Publishing(
             self._records,
             self.schemas,
-            self._replies.replies,
+            self._replies,
             registry,
             RetentionTimes(self.cluster.admin.configs, clock, settings.learned_ms),
             self.topics,
@@ -167,9 +168,8 @@ class KafkaBroker:
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        give_reply = self._replies.reply
         hosting = Hosting(
-            self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply, self.failures
+            self._groups, self._flusher, encoder, self.tasks, letters.bury, self._replies, self.failures
         )
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
@@ -207,7 +207,7 @@ class KafkaBroker:
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
-            await self._replies.start()
+            await self._reply_partitions.start()
             await self._shown.load()
             await self._calls.load()
             await self._redirects.load()

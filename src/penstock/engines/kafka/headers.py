@@ -25,7 +25,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO
+from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import MESSAGES, VERSION, version_of
 from penstock.model.message import OutMessage

@@ -5,10 +5,13 @@ from typing import Any
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.producer import Reply
+from penstock.engines.shared.replies import Replies
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.engines.subscription.offsets import OffsetSet
+from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.failures import Failures
@@ -22,7 +25,7 @@ Bury = Callable[..., Coroutine[Any, Any, None]]
 
 
 class _Host:
-    """What the subscriptions of one topic ask; replies are given by `Hosting.reply`, where there is one."""
+    """What the subscriptions of one topic ask."""
 
     def __init__(self, topic: KafkaTopic, hosting: "Hosting") -> None:
         self._topic = topic
@@ -54,7 +57,7 @@ class _Host:
 
 
 class Hosting:
-    """Makes subscriptions. `bury` publishes a dead letter, `reply` gives a reply to who waits for it."""
+    """Makes subscriptions. `bury` publishes a dead letter."""
 
     def __init__(
         self,
@@ -63,16 +66,22 @@ class Hosting:
         encoder: EntryFormat,
         tasks: Tasks,
         bury: Bury,
-        reply: Callable[..., Coroutine[Any, Any, Outcome]],
+        replies: Replies,
         failures: Failures,
     ) -> None:
         self.groups = groups
         self.flusher = flusher
         self.bury = bury
-        self.reply = reply
+        self._replies = replies
         self.failures = failures
         self._encoder = encoder
         self._tasks = tasks
+
+    async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
+        """As `subscription.Host.reply`."""
+        source.answers.check_out(reply.request_id, consumer)
+        entry = await source.topic.entry(reply.request_id.entry)
+        return await self._replies.reply(entry, source.topic.name, reply)
 
     def reply_all(
         self, subscription: Subscription, consumer: object, replies: Sequence[Any]

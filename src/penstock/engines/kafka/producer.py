@@ -251,7 +251,7 @@ class Producer:
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""
-        return self._publishing.replies.requests.ask_all(self._topic.base, messages, timeouts)
+        return self._publishing.replies.ask(self._topic.namespace_name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """As `broker.Requesting.request`."""

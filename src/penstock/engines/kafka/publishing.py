@@ -6,8 +6,8 @@ from typing import cast
 
 from penstock.broker.producer import Placement, Request, Result
 from penstock.broker.schemas import Schemas
-from penstock.engines.shared.remote_requests import Request as RemoteRequest
 from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import Request as OwnRequest
 from penstock.engines.shared.routing import Router, partition_of_bytes
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -83,11 +83,11 @@ class Publishing:
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
         """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
-        if not isinstance(request, RemoteRequest):
+        if not isinstance(request, OwnRequest):
             return
         for record in records:
             if any(name == REQUEST_TIMEOUT_PROPERTY for name, _ in record.headers or ()):
-                found = self.replies.requests.properties(topic.namespace_name, request)
+                found = self.replies.properties(topic.namespace_name, request)
                 own = [(name, value) for name, value in record.headers or () if name not in found]
                 record.headers = [*own, *((name, value.encode()) for name, value in found.items())]
                 return

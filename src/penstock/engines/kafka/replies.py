@@ -10,20 +10,11 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
-from penstock.broker.producer import Reply
-from penstock.engines.shared.remote_requests import CORRELATION_ID, IS_ERROR, SCHEMA_VERSION, RemoteRequests
-from penstock.engines.shared.replies import Replies
-from penstock.engines.shared.requests import REPLY_BYTES_MAX
-from penstock.engines.subscription import Subscription
-from penstock.engines.subscription.receiver import Receiver
+from penstock.engines.shared.replies import CORRELATION_ID, receive
+from penstock.engines.shared.requests import REPLY_BYTES_MAX, Requests
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.formats import REPLIES, VERSION
 from penstock.model.message import OutMessage
-from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName
-from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks, finished
 
 from .cluster import KafkaCluster
@@ -72,7 +63,7 @@ class ReplyPartitions:
         cluster: KafkaCluster,
         fetcher: Fetcher,
         records: RecordProducer,
-        requests: RemoteRequests,
+        requests: Requests,
         tasks: Tasks,
     ) -> None:
         self._addresses = addresses
@@ -138,15 +129,11 @@ class ReplyPartitions:
     def arrived(self, records: Sequence[Record]) -> None:
         """As `driver.tail.Follower.arrived`. What is another process's is passed over."""
         for record in records:
-            headers = {name: value or b"" for name, value in record.headers() or ()}
-            correlation_id = headers.get(CORRELATION_ID, b"").decode(errors="replace")
-            if self._requests.owns(correlation_id):
-                try:
-                    REPLIES.check(headers.get(VERSION), correlation_id)
-                except PenstockError as error:
-                    self._requests.refuse(correlation_id, error)
-                else:
-                    self._requests.answer(correlation_id, _reply(record.value(), headers))
+            headers = {
+                name: (value or b"").decode(errors="replace") for name, value in record.headers() or ()
+            }
+            if self._requests.owns(headers.get(CORRELATION_ID, "")):
+                receive(self._requests, headers, record.value() or b"")
             self._position = record.offset() + 1
 
     def reached(self, offset: int) -> None:
@@ -188,35 +175,3 @@ class ReplyPartitions:
 def _place(reply_to: str) -> At:
     topic, _, partition = reply_to.rpartition(":")
     return topic, int(partition)
-
-
-def _reply(value: bytes | None, headers: dict[str, bytes]) -> Reply:
-    version = headers.get(SCHEMA_VERSION, b"")
-    return Reply(
-        EARLIEST,  # the wait knows the request's id
-        value or b"",
-        headers.get(IS_ERROR) == b"true",
-        int(version) if version.isdigit() else None,
-    )
-
-
-class KafkaReplies:
-    """Gives the replies of consumers to who waits for them."""
-
-    def __init__(
-        self, partitions: ReplyPartitions, clock: Clock, encoder: EntryFormat, requests: RemoteRequests
-    ) -> None:
-        self.replies = Replies(partitions, clock, encoder, requests)
-        self.start = partitions.start
-        self.close = self.replies.close
-
-    async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
-        """As `subscription.Host.reply`."""
-        message_id = reply.request_id
-        if not source.answers.has_out(message_id.entry, message_id.batch_index, consumer):
-            raise PenstockError(
-                ErrorKind.MESSAGE_NOT_FOUND,
-                f"message {message_id} is not out with this consumer: it cannot reply",
-            )
-        entry = await source.topic.entry(message_id.entry)
-        return await self.replies.reply(entry, source.topic.name, reply)

@@ -20,8 +20,8 @@ from penstock.broker.staging import Staging as AnyStaging
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
-from penstock.engines.shared.remote_requests import RemoteRequests
 from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_subscription
@@ -82,8 +82,8 @@ class PulsarBroker:
         self.staging: AnyStaging = EntryPublishing(self._acting_producer, self._in_force)
         self._staging: Staging | None = None
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
-        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
-        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests.arrived)
+        self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
+        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests)
         self._replies = Replies(topics, clock, encoder, self.requests)
         self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.watches = NoWatches()

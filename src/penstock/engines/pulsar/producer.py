@@ -226,7 +226,7 @@ class Producer:
         return await self._versions.get(schema)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        return self._replies.requests.ask_all(self._topic.base, messages, timeouts)
+        return self._replies.ask(self._topic.namespace_name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         return await request_reply(self, message, timeout_ms)

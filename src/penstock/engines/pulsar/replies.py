@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -16,9 +16,11 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.enums import ConsumerType, InitialPosition
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication, Subscription
+from penstock.engines.shared.replies import receive
+from penstock.engines.shared.requests import Requests
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-from penstock.model.message import Message, OutMessage
+from penstock.model.message import OutMessage
 from penstock.model.message_id import LATEST
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
@@ -40,9 +42,7 @@ T = TypeVar("T")
 class ReplyListener:
     """The consumer of this process's topic for replies in one namespace."""
 
-    def __init__(
-        self, context: Context, topic: str, encoder: EntryFormat, arrived: Callable[[Message], None]
-    ) -> None:
+    def __init__(self, context: Context, topic: str, encoder: EntryFormat, requests: Requests) -> None:
         how = Subscription(
             topic=topic,
             name=_SUBSCRIPTION,
@@ -52,7 +52,7 @@ class ReplyListener:
             initial_position=InitialPosition.Latest,
         )
         self._encoder = encoder
-        self._arrived = arrived
+        self._requests = requests
         self.consumer = EntryConsumer(context, how, LATEST, sink=self, recreates=True)
 
     async def start(self) -> None:
@@ -71,7 +71,7 @@ class ReplyListener:
                 log.warning("a reply cannot be understood: %s", error.message)
                 continue
             for message in messages:
-                self._arrived(message)
+                receive(self._requests, message.properties, message.payload)
 
     def reset(self) -> None:
         """Nothing is kept here."""
@@ -107,7 +107,7 @@ class ReplySender:
 
 
 class ReplyTopics:
-    """`ReplyTransport` of a cluster; `arrived` gets what comes."""
+    """`ReplyTransport` of a cluster; `requests` get what comes."""
 
     def __init__(
         self,
@@ -115,13 +115,13 @@ class ReplyTopics:
         clock: Clock,
         encoder: EntryFormat,
         tasks: Tasks,
-        arrived: Callable[[Message], None],
+        requests: Requests,
     ) -> None:
         self._context = context
         self._clock = clock
         self._encoder = encoder
         self._tasks = tasks
-        self._arrived = arrived
+        self._requests = requests
         self._listeners: dict[str, asyncio.Task[ReplyListener]] = {}
         self._senders: OrderedDict[str, asyncio.Task[ReplySender]] = OrderedDict()
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
@@ -134,7 +134,7 @@ class ReplyTopics:
         await self._of_cluster(found)
 
     async def _start_listener(self, topic: str) -> ReplyListener:
-        listener = ReplyListener(self._context, topic, self._encoder, self._arrived)
+        listener = ReplyListener(self._context, topic, self._encoder, self._requests)
         await listener.start()
         return listener
 

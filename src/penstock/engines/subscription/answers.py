@@ -167,6 +167,14 @@ class Answers:
                 return True
         return False
 
+    def check_out(self, message_id: MessageId, consumer: Receiver | None) -> None:
+        """Raise MESSAGE_NOT_FOUND unless a message is out, with `consumer` or (None) with any."""
+        if not self.has_out(message_id.entry, message_id.batch_index, consumer):
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND,
+                f"message {message_id} is not out with this consumer: it cannot reply",
+            )
+
     def holder(self, entry_id: int, index: int, owner: str | None) -> Receiver | None:
         """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;
         None, which is any, where consumers have no owners."""

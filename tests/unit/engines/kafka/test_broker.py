@@ -15,7 +15,7 @@ from penstock.wire.entry import WireFormat
 CHANGED: list[Row] = [("namespace\0acme/sales", b"{}"), ("tenant\0acme", b'{"admin_roles":["boss"]}')]
 
 
-@pytest.mark.parametrize("part", ["documents.configs", "topics.load", "_replies.start"])
+@pytest.mark.parametrize("part", ["documents.configs", "topics.load", "_reply_partitions.start"])
 async def test_a_document_that_changes_during_the_start_is_learned(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -27,7 +27,7 @@ async def test_a_document_that_changes_during_the_start_is_learned(
         broker.documents._changed(CHANGED)
         return {}
 
-    for one in ("cluster.start", "documents.start", "topics.load", "_replies.start"):
+    for one in ("cluster.start", "documents.start", "topics.load", "_reply_partitions.start"):
         where, _, name = one.rpartition(".")
         monkeypatch.setattr(getattr(broker, where), name, AsyncMock())
     monkeypatch.setattr(broker.documents, "configs", AsyncMock(return_value={}))

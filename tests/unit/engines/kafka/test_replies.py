@@ -2,12 +2,10 @@
 
 import pytest
 
-from penstock.broker.producer import Reply
 from penstock.engines.kafka.headers import read_headers, write_headers
-from penstock.engines.kafka.replies import PartitionAddresses, _reply
-from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO
+from penstock.engines.kafka.replies import PartitionAddresses
+from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO
 from penstock.model.message import OutMessage
-from penstock.model.message_id import EARLIEST
 from penstock.model.names import DEFAULT_NAMESPACE
 
 
@@ -44,16 +42,3 @@ def test_a_request_says_its_address_in_headers_of_their_own() -> None:
     names = [name for name, _ in headers]
     assert names == [REPLY_TO, CORRELATION_ID, "penstock-property-penstock-x"]
     assert read_headers(headers).message.properties == given
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({}, Reply(EARLIEST, b"v", False, None)),
-        ({"penstock-is-error": b"true"}, Reply(EARLIEST, b"v", True, None)),
-        ({"penstock-is-error": b"1", "penstock-schema-version": b"x"}, Reply(EARLIEST, b"v", False, None)),
-        ({"penstock-schema-version": b"7"}, Reply(EARLIEST, b"v", False, 7)),
-    ],
-)
-def test_what_a_reply_says(headers: dict[str, bytes], expected: Reply) -> None:
-    assert _reply(b"v", headers) == expected

@@ -27,14 +27,17 @@ from penstock.engines.kafka.staging.writers import Writers
 from penstock.engines.kafka.subscription import PROPERTIES
 from penstock.engines.registry import namespaces, policies, schemas
 from penstock.engines.registry.schemas import Schemas
-from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.requests import Requests
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import COMMITS, DOCUMENTS, PARTS, VERSION, Format, version_of
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies, Retention, TopicPolicies
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
+from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 from penstock.wire.payloads import LazyEntry
 
@@ -359,26 +362,24 @@ def test_a_message_of_a_newer_version_is_delivered_as_a_plain_record(
 
 @pytest.mark.parametrize("version", [*VERSIONS, 2])
 def test_replies(version: int) -> None:
-    requests = RemoteRequests(LoopClock(), 1000)
+    requests = Requests(ManualClock(), 1000, correlated=True)
     nobody: Any = None
     partitions = ReplyPartitions(PartitionAddresses("__replies"), nobody, nobody, nobody, requests, nobody)
     ended: list[object] = []
-
-    class Wait:
-        def answer(self, reply: Reply) -> None:
-            ended.append(reply)
-
-        def fail(self, error: PenstockError) -> None:
-            ended.append(error.kind)
-
-    waits: Any = {"0123456789abcdef-1": Wait()}
-    requests._waits, requests._process = waits, "0123456789abcdef"
+    (request,) = requests.ask([OutMessage(payload=b"?")], [1000])
+    assert request is not None
+    request._leave()
+    request.enter("0123456789abcdef-1")
+    request.placed(MessageId(1, 1))
+    request.call_when_ended(lambda _, end: ended.append(end))
+    requests.process = "0123456789abcdef"
     (stored,) = records(min(version, 1), "replies")
     given: Any = [stored.newer() if version == 2 else stored]
     partitions.arrived(given)
     (end,) = ended
     if version == 2:
-        assert end is ErrorKind.NEWER_FORMAT
+        assert isinstance(end, PenstockError)
+        assert end.kind is ErrorKind.NEWER_FORMAT
     else:
         assert isinstance(end, Reply)
         assert (end.content, end.is_error, end.schema_version) == (b"done", True, 2)

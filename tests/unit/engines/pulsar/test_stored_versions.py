@@ -11,20 +11,15 @@ from penstock.broker.producer import Reply
 from penstock.engines.pulsar.staging import parts
 from penstock.engines.pulsar.staging.parts import read_batch
 from penstock.engines.pulsar.staging.records import Opened, WriterState, packed, record_of
-from penstock.engines.shared.remote_requests import (
-    CORRELATION_ID,
-    REPLY_TO,
-    RemoteRequests,
-    TopicPerProcess,
-    address_of,
-)
+from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, TopicPerProcess, address_of, receive
+from penstock.engines.shared.requests import Requests
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import VERSION
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.runtime.clock import LoopClock
+from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 
 
@@ -105,25 +100,22 @@ def test_records_of_a_writer_name_their_version() -> None:
 
 @pytest.mark.parametrize("version", [*VERSIONS, 2])
 def test_replies_by_messages(version: int) -> None:
-    requests = RemoteRequests(LoopClock(), 1000)
+    requests = Requests(ManualClock(), 1000, correlated=True)
     ended: list[object] = []
-
-    class Wait:
-        def answer(self, reply: Reply) -> None:
-            ended.append(reply)
-
-        def fail(self, error: PenstockError) -> None:
-            ended.append(error.kind)
-
-    waits: Any = {"0123456789abcdef-1": Wait()}
-    requests._waits = waits
+    (request,) = requests.ask([OutMessage(payload=b"?")], [1000])
+    assert request is not None
+    request._leave()
+    request.enter("0123456789abcdef-1")
+    request.placed(MessageId(1, 1))
+    request.call_when_ended(lambda _, end: ended.append(end))
     (stored,) = messages(min(version, 1), "replies")
     if version == 2:
         stored = newer(stored)
-    requests.arrived(Message(payload=stored.payload, properties=stored.properties or {}))
+    receive(requests, stored.properties or {}, stored.payload)
     (end,) = ended
     if version == 2:
-        assert end is ErrorKind.NEWER_FORMAT
+        assert isinstance(end, PenstockError)
+        assert end.kind is ErrorKind.NEWER_FORMAT
     else:
         assert isinstance(end, Reply)
         assert (end.content, end.is_error, end.schema_version) == (b"done", True, 2)

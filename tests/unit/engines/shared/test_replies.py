@@ -6,18 +6,26 @@ import pytest
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply, Request
-from penstock.engines.shared.remote_requests import RemoteRequests
-from penstock.engines.shared.replies import Replies
-from penstock.engines.shared.requests import REPLY_BYTES_MAX
+from penstock.engines.shared.replies import (
+    CORRELATION_ID,
+    REPLY_TO,
+    Address,
+    Replies,
+    TopicPerProcess,
+    address_of,
+    receive,
+)
+from penstock.engines.shared.requests import REPLY_BYTES_MAX, Requests
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 
 TOPIC = TopicName.parse("orders")
+ADDRESSES = TopicPerProcess()
 REQUEST_ID = MessageId(3, 4)
 FORMAT = WireFormat()
 
@@ -26,7 +34,7 @@ class Network:
     """The transport of all processes: a message goes straight to who listens on the topic."""
 
     def __init__(self) -> None:
-        self.requests: list[RemoteRequests] = []
+        self.requests: list[Requests] = []
         self.listened: set[str] = set()
         self.sent = 0
 
@@ -36,10 +44,12 @@ class Network:
     async def send(self, reply_to: str, message: OutMessage) -> None:
         assert reply_to in self.listened
         self.sent += 1
-        (found,) = [one for one in self.requests if one.reply_to(TOPIC.namespace_name) == reply_to]
+        (found,) = [
+            one for one in self.requests if ADDRESSES.own(one.process, TOPIC.namespace_name) == reply_to
+        ]
         data = FORMAT.encode((message,), producer="r", sequence_id=0, publish_time=0, schema_version=None)
         (arrived,) = FORMAT.decode(Entry(1, 1, 0, 1, 0, 0, data.data))
-        found.arrived(arrived)
+        receive(found, arrived.properties, arrived.payload)
 
     async def close(self) -> None:
         self.listened.clear()
@@ -50,7 +60,7 @@ class Process:
 
     def __init__(self, network: Network, clock: ManualClock) -> None:
         self._clock = clock
-        self.requests = RemoteRequests(clock, 300_000)
+        self.requests = Requests(clock, 300_000, correlated=True)
         self.replies = Replies(network, clock, FORMAT, self.requests)
         network.requests.append(self.requests)
 
@@ -58,7 +68,7 @@ class Process:
         """A message as it is stored: a request unless there is no timeout."""
         await self.replies.listen(TOPIC.namespace_name)
         message = OutMessage(payload=b"?", sequence_id=0)
-        (request,) = self.requests.ask_all(TOPIC, (message,), (timeout_ms,))
+        (request,) = self.replies.ask(TOPIC.namespace_name, (message,), (timeout_ms,))
         now = self._clock.now_ms()
         made = FORMAT.encode((message,), producer="p", sequence_id=0, publish_time=now, schema_version=None)
         if request is not None:
@@ -125,3 +135,68 @@ async def test_a_reply_is_bounded(network: Network, clock: ManualClock) -> None:
     with pytest.raises(PenstockError) as caught:
         await process.replies.reply(entry, TOPIC, Reply(REQUEST_ID, bytes(REPLY_BYTES_MAX + 1), False))
     assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+async def test_a_request_says_its_address_and_its_correlation_id(
+    network: Network, clock: ManualClock
+) -> None:
+    process = Process(network, clock)
+    message = OutMessage(payload=b"?", properties={"own": "1"})
+    (request,) = process.replies.ask(TOPIC.namespace_name, (message,), (1000,))
+    assert request is not None
+    reply_to = process.replies.reply_to(TOPIC.namespace_name)
+    assert reply_to.startswith("non-persistent://public/default/penstock-replies-")
+    assert message.properties == {
+        "own": "1",
+        REQUEST_TIMEOUT_PROPERTY: "1000",
+        REPLY_TO: reply_to,
+        CORRELATION_ID: request.correlation_id,
+    }
+    request.withdraw()
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, Reply(REQUEST_ID, b"v", False, None)),
+        ({"penstock-is-error": "true"}, Reply(REQUEST_ID, b"v", True, None)),
+        ({"penstock-is-error": "1", "penstock-schema-version": "x"}, Reply(REQUEST_ID, b"v", False, None)),
+        ({"penstock-schema-version": "7"}, Reply(REQUEST_ID, b"v", False, 7)),
+        ({"penstock-schema-version": "\u0667"}, Reply(REQUEST_ID, b"v", False, None)),
+    ],
+)
+async def test_what_a_reply_says(
+    network: Network, clock: ManualClock, properties: dict[str, str], expected: Reply
+) -> None:
+    process = Process(network, clock)
+    request, _ = await process.ask()
+    assert request is not None
+    receive(process.requests, {CORRELATION_ID: "1-1", **properties}, b"v")
+    assert process.requests.late == 1
+    (correlation_id,) = process.requests.waits
+    assert isinstance(correlation_id, str)
+    receive(process.requests, {CORRELATION_ID: correlation_id, **properties}, b"v")
+    assert await request.reply() == expected
+
+
+def received(**properties: str) -> Message:
+    return Message(payload=b"?", properties=properties)
+
+
+def test_only_topics_for_replies_in_the_requests_namespace_are_addresses() -> None:
+    good = "non-persistent://public/default/penstock-replies-1"
+    given = {REQUEST_TIMEOUT_PROPERTY: "1000", REPLY_TO: good, CORRELATION_ID: "1-1"}
+    assert address_of(received(**given), TOPIC, ADDRESSES) == Address(good, "1-1")
+    for wrong in (
+        "persistent://public/default/penstock-replies-1",
+        "non-persistent://public/other/penstock-replies-1",
+        "non-persistent://public/default/orders",
+        "non-persistent://public/default/penstock-replies-1-partition-2",
+        "://",
+        "",
+    ):
+        assert address_of(received(**{**given, REPLY_TO: wrong}), TOPIC, ADDRESSES) is None
+    for missing in given:
+        assert (
+            address_of(received(**{k: v for k, v in given.items() if k != missing}), TOPIC, ADDRESSES) is None
+        )

@@ -8,13 +8,12 @@ from msgspec import UNSET
 from tests.unit.protocols.websocket.connections import FakeConnection
 
 from penstock.broker.producer import Reply
-from penstock.engines.core.topic.requests import Requests
+from penstock.engines.shared.requests import Requests
 from penstock.model.message_id import MessageId
 from penstock.protocols.websocket import replies
 from penstock.protocols.websocket.frames import ProducerReply, encode, encode_reply
 from penstock.protocols.websocket.socket import QUEUE_BYTES, Socket
 from penstock.testing.clock import ManualClock, settle
-from penstock.wire.entry import WireFormat
 
 ID = MessageId(0, 3)
 
@@ -24,7 +23,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.requests = Requests(self.clock, WireFormat(), 60_000)
+        self.requests = Requests(self.clock, 60_000)
         self.connection = FakeConnection()
         self.may = self.connection.writable
         self.may.clear()

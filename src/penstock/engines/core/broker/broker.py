@@ -9,13 +9,14 @@ from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument
 from penstock.engines.core.ports import Store
 from penstock.engines.core.topic.access import Access, Epochs
-from penstock.engines.core.topic.requests import Requests
+from penstock.engines.core.topic.replies import Replies
 from penstock.engines.core.topic.topic import Topic, TopicParts
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters
 from penstock.engines.shared.documents import DocumentReader
+from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher
@@ -93,7 +94,8 @@ class Broker:
         )
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
-        self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
+        self.requests = Requests(clock, self.settings.request_timeout_ms_max)
+        self._replies = Replies(self.requests, encoder)
         self._epochs = Epochs(store, reader)
         self.compactions = Compactions(store, encoder, self.tasks, reader)
         self.administration = Administration(
@@ -203,7 +205,7 @@ class Broker:
             cursors=topic.store,
             compaction=topic.compaction,
             host=_Host(
-                topic, self._flusher, self.retention, self._dead_letters, self.requests, self.failures
+                topic, self._flusher, self.retention, self._dead_letters, self._replies, self.failures
             ),
             properties=properties,
         )
@@ -248,7 +250,7 @@ class _Host:
         flusher: CursorFlusher,
         retention: RetentionTask,
         dead_letters: DeadLetters,
-        requests: Requests,
+        replies: Replies,
         failures: Failures,
     ) -> None:
         self._topic = topic
@@ -256,8 +258,8 @@ class _Host:
         self._retention = retention
         self.failures = failures
         self.bury = dead_letters.bury
-        self.reply = requests.reply
-        self.reply_all = requests.reply_all
+        self.reply = replies.reply
+        self.reply_all = replies.reply_all
 
     def check(self, subscription: Subscription, wanted: SubscriptionType) -> None:
         self._topic.check_consumer(subscription, wanted)

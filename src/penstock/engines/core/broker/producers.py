@@ -10,8 +10,8 @@ from penstock.broker.entry_format import EntryFormat
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topic import producer_key
 from penstock.engines.core.topic.producer import Producer
-from penstock.engines.core.topic.requests import Requests
 from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions

@@ -7,6 +7,7 @@ from functools import partial
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
+from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
 from penstock.engines.shared.sequence_ids import Numbers
@@ -20,7 +21,6 @@ from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
 from .publish import Packed, internal_error, publish, whole
-from .requests import Requests
 from .topic import Topic
 
 
@@ -239,7 +239,7 @@ class Producer:
         return await self._versions.get(schema)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        return self._requests.wait_for(messages, timeouts)
+        return self._requests.ask(messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply. Cancelling withdraws the wait.
@@ -247,21 +247,22 @@ class Producer:
         Raises REQUEST_TIMEOUT, UNAVAILABLE when the server stops, and what publishing raises.
         """
         self.check()
-        self._requests.mark(message, timeout_ms)
         topic = self.topics[self._choose(message)]
         producer = self.name if message.sequence_id is not None and self._tracked() else None
+        (request,) = self._requests.ask((message,), (timeout_ms,))
+        assert request is not None
         sequence_id = self._numbers.give(message)
-        entry = self._encoder.encode(
-            (message,),
-            producer=self.name,
-            sequence_id=sequence_id,
-            publish_time=self._clock.now_ms(),
-            schema_version=message.schema_version,
-        )
-        entry.producer = producer or ""
-        request = self._requests.wait((self._topic, self.name, sequence_id), timeout_ms)
-        item = Item(entry, producer, sequence_id, request)
+        request.enter((self._topic, self.name, sequence_id))
         try:
+            entry = self._encoder.encode(
+                (message,),
+                producer=self.name,
+                sequence_id=sequence_id,
+                publish_time=self._clock.now_ms(),
+                schema_version=message.schema_version,
+            )
+            entry.producer = producer or ""
+            item = Item(entry, producer, sequence_id, request)
             done = await publish(topic, (item,), whole)
             self.published += done.messages
             if isinstance(item.result, PenstockError):

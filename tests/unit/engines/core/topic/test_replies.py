@@ -11,8 +11,7 @@ from tests.unit.engines.core.brokers import TOPIC, Bench, bench
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply, ReplyOrError
 from penstock.engines.core.topic.producer import Producer
-from penstock.engines.core.topic.requests import Requests
-from penstock.engines.shared.requests import REPLY_BYTES_MAX
+from penstock.engines.shared.requests import REPLY_BYTES_MAX, Requests
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.message_id import MessageId
@@ -20,7 +19,6 @@ from penstock.model.policy import ProducerOptions, SubscriptionType
 from penstock.runtime.clock import SWEEP_MIN
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
-from penstock.wire.entry import WireFormat
 
 
 async def ask(
@@ -238,7 +236,7 @@ class CountingClock(ManualClock):
 
 
 def waits(clock: ManualClock) -> Requests:
-    return Requests(clock, WireFormat(), 300_000)
+    return Requests(clock, 300_000)
 
 
 async def test_thousands_of_waits_have_one_timer_and_end_in_the_order_of_their_deadlines() -> None:
