@@ -17,6 +17,7 @@ import uvloop
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.core.broker import Broker
 from penstock.engines.core.ports import Store
+from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.memory import MemoryStore
 from penstock.engines.opening import TRANSIENT_LEDGERS
 from penstock.protocols.auth.authenticator import authenticator
@@ -51,12 +52,14 @@ class RunningServer:
         auth: AuthSettings | None = None,
         store: Store | None = None,
         clock: Clock | None = None,
+        fleet: ProcessFleet | None = None,
     ) -> None:
         self.clock = clock or self.clock_type()
         self.store: Any = store or MemoryStore()
         self.broker = Broker(self.store, MemoryStore(TRANSIENT_LEDGERS), WireFormat(), self.clock, settings)
         self.context = ServerContext(self.broker, limits, authenticator(auth or AuthSettings(), self.broker))
-        self.app = build_for(self.context)
+        self.fleet = fleet
+        self.app = build_for(self.context, fleet=fleet)
         self.port = 0
 
     @classmethod

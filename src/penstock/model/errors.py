@@ -31,7 +31,6 @@ class ErrorKind(Enum):
         member.codes = ErrorCodes(*face)
         return member
 
-    MOVED = ErrorCodes(307, 30701, 307, 8, 22)  # another process before the same cluster has it
     BAD_PARAMETER = ErrorCodes(400, 40001, 400, 8, 22)
     INVALID_NAME = ErrorCodes(412, 41201, 400, 8, 17)
     BAD_JSON = ErrorCodes(422, 42205, 400, 3, 22)
@@ -76,6 +75,7 @@ class ErrorKind(Enum):
     BAD_VALUE_SCHEMA = ErrorCodes(422, 42204, 400, 7, 18)
     BAD_MESSAGE = ErrorCodes(422, 42205, 400, 7, 22)
     FEWER_PARTITIONS = ErrorCodes(422, 42206, 400, 8, 22)
+    MISDIRECTED = ErrorCodes(421, 42101, 503, 8, 6, True)  # another process of the service has to answer it
     SLOW_REQUEST = ErrorCodes(408, 40801, 408, 8, 22)
     HEAD_TOO_LARGE = ErrorCodes(431, 43101, 431, 8, 22)
     TOO_MANY_REQUESTS = ErrorCodes(429, 42901, 429, 8, 14, True)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.broker import Broker
+from penstock.broker.fleet import Fleet
 
 from .audit import Audit
 from .auth.authenticator import Auth
@@ -38,6 +39,7 @@ class ServerContext:
         self.rates: Rates | None = None  # None: no role has a bound
         self._set_rates()
         self.draining = False
+        self.fleet: Fleet | None = None  # the other processes of the service; None: this is the only one
         self.pulsar_url = ""  # where Pulsar's binary protocol is spoken; "" where it is not
         self.pulsar_advertised = False  # whether every answer names that address to clients
         self.pulsar_tls_url = ""  # the same over TLS

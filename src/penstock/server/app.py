@@ -6,6 +6,7 @@ import msgspec
 from starlette.routing import Router
 
 from penstock.broker.broker import Broker
+from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.opening import open_cluster, open_embedded
 from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
@@ -24,6 +25,7 @@ from .config import Config
 from .console.endpoint import ConsoleEndpoint
 from .console.history import History
 from .dispatch import Application, Endpoint, mounted
+from .fleet import FleetEndpoint, open_fleet
 from .metrics.page import MetricsPage
 from .metrics.pipelines import Pipelines
 from .metrics.requests import RequestMetrics
@@ -42,6 +44,7 @@ class App(msgspec.Struct, frozen=True):
     sockets: Sockets
     asgi: Application
     requests: RequestMetrics
+    fleet: ProcessFleet | None = None
     history: History | None = None
     tracing: Tracing | None = None
 
@@ -58,6 +61,8 @@ class App(msgspec.Struct, frozen=True):
         await self.rest.close()
         await self.binary.close()
         await self.kafka_rest.close()
+        if self.fleet is not None:
+            await self.fleet.close()
         await self.context.broker.close()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
@@ -66,7 +71,8 @@ class App(msgspec.Struct, frozen=True):
 def build(config: Config, clock: Clock | None = None) -> App:
     """Everything of one server, not yet started; raises AuthConfigError, BAD_PARAMETER."""
     broker = open_broker(config, clock)
-    return build_for(ServerContext(broker, config.limits, authenticator(config.auth, broker)), config)
+    context = ServerContext(broker, config.limits, authenticator(config.auth, broker))
+    return build_for(context, config, open_fleet(config.fleet))
 
 
 def open_broker(config: Config, clock: Clock | None = None) -> Broker:
@@ -83,9 +89,10 @@ def open_broker(config: Config, clock: Clock | None = None) -> Broker:
     )
 
 
-def build_for(context: ServerContext, config: Config | None = None) -> App:
-    """The endpoints that share a context, as one application."""
+def build_for(context: ServerContext, config: Config | None = None, fleet: ProcessFleet | None = None) -> App:
+    """The endpoints that share a context, as one application; `fleet` are the other processes of its service."""
     config = config or Config()
+    context.fleet = fleet
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
     cluster = context.broker.cluster
@@ -122,5 +129,10 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
         history = History(context, requests, counts, config.console.history_hours)
     console = ConsoleEndpoint(context, history, rest.services, pipelines, config.engine.url)
     endpoints["console"] = console
-    asgi = Application(endpoints, {"ws": websocket}, Pages(context, console), origins, requests, tracing)
-    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, history, tracing)
+    others = None
+    if fleet is not None:
+        others = endpoints["fleet"] = FleetEndpoint(fleet, config.http.keep_alive_s)
+    sockets_by_name = {"ws": websocket}
+    pages = Pages(context, console)
+    asgi = Application(endpoints, sockets_by_name, pages, origins, requests, tracing, others)
+    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, fleet, history, tracing)

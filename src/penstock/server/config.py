@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.model.secret import Secret
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.limits import Limits
 
@@ -74,6 +75,16 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     reload_ms: int = 1000  # the files are looked at no more often; 0: at every handshake
 
 
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The other processes of the service, before the same cluster."""
+
+    # What all of them know and no other program does: by it they trust one another. Without it they pass no requests on.
+    # The workers of one machine need none.
+    secret: Secret = Secret()
+    secret_file: str = ""  # read at the start
+    tls_trust_file: str = ""  # PEM: who may have signed their certificates; empty: the system's
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the server says on stderr."""
 
@@ -113,6 +124,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     engine: ClusterSettings = ClusterSettings()
     broker: BrokerSettings = BrokerSettings()
     limits: Limits = Limits()
+    fleet: FleetSettings = FleetSettings()
     tls: TlsSettings = TlsSettings()
     auth: AuthSettings = AuthSettings()
     log: LogSettings = LogSettings()

@@ -12,8 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.http.exchange import Event, Exchange
+from penstock.protocols.http.answers import RefusedError
+from penstock.protocols.http.exchange import ClientGoneError, Event, Exchange
 
+from .fleet import FleetEndpoint
 from .metrics.requests import RequestMetrics
 from .origins import Origins
 from .refusals import refuse, refuse_upgrade
@@ -54,6 +56,7 @@ class Application:
         origins: Origins,
         requests: RequestMetrics,
         tracing: Tracing | None = None,
+        fleet: FleetEndpoint | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._sockets = sockets
@@ -61,6 +64,7 @@ class Application:
         self._origins = origins
         self._requests = requests
         self._tracing = tracing
+        self._fleet = fleet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -98,11 +102,18 @@ class Application:
     async def _answer(self, exchange: Exchange, endpoint: Endpoint) -> None:
         scope = exchange.scope
         try:
-            preflight = self._origins.check(exchange)
-            if preflight is not None:
-                await exchange.give(preflight)
-                return
+            if exchange.forwarded is not None and self._fleet is not None:
+                self._fleet.accept(exchange)  # the process that the client reached has checked its origin
+            else:
+                preflight = self._origins.check(exchange)
+                if preflight is not None:
+                    await exchange.give(preflight)
+                    return
             await endpoint(exchange)
+        except ClientGoneError:
+            return
+        except RefusedError as error:
+            await refuse(exchange, error, error.headers)
         except PenstockError as error:
             await refuse(exchange, error)
         except HTTPException as error:

@@ -109,7 +109,7 @@ class Request(Exchange):
     def remember(self, data: bytes, heads: Heads) -> None:
         """Remember the head: `data` is all that was received of the request."""
         if not self.more_body:
-            named = Named(self.authorization, self.encoding, self.length, self.traceable)
+            named = Named(self.authorization, self.encoding, self.length, self.traceable, self.forwarded)
             heads.remember(data, len(self._body), {**self.scope}, named)
 
     def notify(self) -> None:

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from .config import OFF, Config, StartError
@@ -30,9 +31,11 @@ READY: Final = b"penstock ready "
 class Worker:
     """One process, again and again until it is told to stop."""
 
-    def __init__(self, number: int, command: Sequence[str]) -> None:
+    def __init__(self, number: int, command: Sequence[str], settings: Mapping[str, str] = {}) -> None:
+        """`settings` are added to its environment."""
         self.number = number
         self._command = command
+        self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self.urls: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
@@ -66,6 +69,7 @@ class Worker:
         pipe = asyncio.subprocess.PIPE
         # One worker is not the service: what the service manager is told is the supervisor's to say.
         environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+        environment |= self._settings
         # In a session of its own: Ctrl-C is the supervisor's to pass on.
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
@@ -103,7 +107,8 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
             is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
             host, _, _ = listen.rpartition(":")
             settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
-        workers = [Worker(n, [*command, *settings, "--worker", str(n)]) for n in range(1, count + 1)]
+        own = _secret(config)
+        workers = [Worker(n, [*command, *settings, "--worker", str(n)], own) for n in range(1, count + 1)]
         loop = asyncio.get_running_loop()
 
         def pass_on(number: signal.Signals) -> None:
@@ -127,6 +132,14 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
                     group.create_task(worker.run())
         except* StartError as errors:
             raise StartError(str(errors.exceptions[0])) from None
+
+
+def _secret(config: Config) -> dict[str, str]:
+    """The setting of a secret that only the workers know, unless one is configured. Arguments of a process are seen by every
+    user of the machine, its environment is not."""
+    if config.fleet.secret or config.fleet.secret_file:
+        return {}
+    return {"PENSTOCK_FLEET__SECRET": secrets.token_hex(32)}
 
 
 def check_workers(config: Config) -> None:

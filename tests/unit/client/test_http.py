@@ -31,11 +31,12 @@ def test_a_redirection_is_no_success(status: int, method: str) -> None:
     assert raised.value.status == status
 
 
-def test_the_servers_own_words_where_a_consumer_is_elsewhere() -> None:
-    body: dict[str, Any] = {"error_code": 30701, "message": "the consumer is at http://b: ask there"}
-    with pytest.raises(RemoteError, match=r"^the consumer is at http://b: ask there$") as raised:
-        client(307, json.dumps(body).encode(), location="http://b/x").call("GET", "/x")
-    assert raised.value.kind is ErrorKind.MOVED
+def test_the_servers_own_words_if_another_process_has_to_answer() -> None:
+    body: dict[str, Any] = {"error_code": 42101, "message": "another process has the consumer instance"}
+    with pytest.raises(RemoteError, match=r"^another process has the consumer instance$") as raised:
+        client(421, json.dumps(body).encode()).call("GET", "/x")
+    assert raised.value.kind is ErrorKind.MISDIRECTED
+    assert raised.value.retriable
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"\xff"])

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.broker.fleet import FORWARDED
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.holding import Holding, holding_of
 from penstock.protocols.rates import SCOPE_KEY, Allowance
@@ -31,17 +32,19 @@ class ClientGoneError(Exception):
 
 
 class Named(NamedTuple):
-    """The headers that are looked at in every request. `length` is -1 where none is announced."""
+    """The headers that are looked at in every request. `length` is -1 if none is announced; `forwarded` is the proof of
+    another process that passes a request on."""
 
     authorization: bytes | None = None
     encoding: bytes | None = None
     length: int = -1
     traceable: bool = False
+    forwarded: bytes | None = None
 
     @classmethod
     def of(cls, headers: Iterable[Header]) -> "Named":
         """Those among `headers`."""
-        authorization = encoding = None
+        authorization = encoding = forwarded = None
         length, traceable = -1, False
         for name, value in headers:
             if name == b"content-length":
@@ -52,7 +55,9 @@ class Named(NamedTuple):
                 encoding = value if encoding is None else encoding + b", " + value  # one list (RFC 9110 5.3)
             elif name == b"traceparent":
                 traceable = True
-        return cls(authorization, encoding, length, traceable)
+            elif name == FORWARDED:
+                forwarded = value
+        return cls(authorization, encoding, length, traceable, forwarded)
 
 
 class Exchange:
@@ -66,6 +71,7 @@ class Exchange:
         "_headers",
         "authorization",
         "encoding",
+        "forwarded",
         "length",
         "method",
         "scope",
@@ -86,7 +92,8 @@ class Exchange:
         self.shown: Sequence[Header] = ()  # headers that every answer to this request has
         self.method: str = scope["method"]
         self._headers: dict[str, str] | None = None
-        self.authorization, self.encoding, self.length, self.traceable = named or Named.of(scope["headers"])
+        named = named or Named.of(scope["headers"])
+        self.authorization, self.encoding, self.length, self.traceable, self.forwarded = named
 
     # -- as ASGI has it: what comes and goes in parts passes here
 
@@ -238,7 +245,11 @@ class Exchange:
     async def json(self, decoder: msgspec.json.Decoder[T], bytes_max: int, *, empty: bytes = b"") -> T:
         """The request's body, or `empty` where there is none, as what the decoder is for; raises as `body`, BAD_JSON,
         BAD_PARAMETER."""
-        body = await self.body(bytes_max)
+        return self.decoded(await self.body(bytes_max), decoder, empty)
+
+    @staticmethod
+    def decoded(body: bytes, decoder: msgspec.json.Decoder[T], empty: bytes = b"") -> T:
+        """A body, or `empty` if there is none, as what the decoder is for; raises BAD_JSON, BAD_PARAMETER."""
         try:
             return decoder.decode(body or empty)
         except msgspec.ValidationError as error:

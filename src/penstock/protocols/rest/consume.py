@@ -94,7 +94,8 @@ operations: Final = Table("consume", TOPIC, SHIPPED)
     answer=ConsumerAnswer,
     errors=(
         *ALWAYS,
-        ErrorKind.MOVED,
+        ErrorKind.MISDIRECTED,
+        ErrorKind.CONSUMER_NOT_FOUND,
         ErrorKind.TOPIC_NOT_FOUND,
         ErrorKind.CONSUMER_BUSY,
         ErrorKind.SUBSCRIPTION_BUSY,
@@ -110,12 +111,13 @@ operations: Final = Table("consume", TOPIC, SHIPPED)
 async def create(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     topic, subscription, limits = target.topic, target.subscription, rest.limits
     caller.may_consume(topic, subscription)
-    wanted = await exchange.json(_request, limits.max_request_bytes, empty=b"{}")
+    body = await exchange.body(limits.max_request_bytes)
+    wanted = exchange.decoded(body, _request, b"{}")
     found = None
     if wanted.id is not None:
         found = rest.instances.find(wanted.id, topic, subscription, caller.role)
-        if found is None:
-            await rest.elsewhere.check(target, exchange, wanted.id)
+        if found is None and await _recreated(rest, wanted.id, exchange, body):
+            return
     if found is None:
         options = msgspec.structs.replace(consumer_options(topic, wanted), client=client_of(exchange.scope))
         caller.may_dead_letter(topic, subscription, options.dead_letter)
@@ -133,17 +135,29 @@ async def create(rest: Services, caller: Caller, target: Target, exchange: Excha
     await exchange.answer(to_json(answer))
 
 
+async def _recreated(rest: Services, id: str, exchange: Exchange, body: bytes) -> bool:
+    """Whether the process that had an instance answered with it, or with a new one."""
+    try:
+        return await rest.remote_instances.answered(id, exchange, body=body)
+    except PenstockError as error:
+        if error.kind is ErrorKind.CONSUMER_NOT_FOUND:
+            return False  # that process has ended
+        raise
+
+
 @operations.on(
     "DELETE",
     *_CONSUMER,
     summary="Remove a consumer instance; what it had goes to the others.",
     status=204,
-    errors=(*CONSUMING, ErrorKind.MOVED, ErrorKind.CONSUMER_NOT_FOUND),
+    errors=(*CONSUMING, ErrorKind.MISDIRECTED, ErrorKind.CONSUMER_NOT_FOUND),
 )
 async def delete(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic, target.subscription)
-    await rest.instances.remove(await _instance(rest, caller, target, exchange))
-    await exchange.give(NO_CONTENT)
+    found = await _instance(rest, caller, target, exchange)
+    if found is not None:
+        await rest.instances.remove(found)
+        await exchange.give(NO_CONTENT)
 
 
 @operations.on(
@@ -152,7 +166,7 @@ async def delete(rest: Services, caller: Caller, target: Target, exchange: Excha
     summary="Fetch messages.",
     parameters=FETCH,
     answer=FetchAnswer,
-    errors=(*CONSUMING, ErrorKind.MOVED, ErrorKind.CONSUMER_NOT_FOUND),
+    errors=(*CONSUMING, ErrorKind.MISDIRECTED, ErrorKind.CONSUMER_NOT_FOUND),
 )
 async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What is handed out and not written is given back at once."""
@@ -165,7 +179,9 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
     messages_max = min(params.number("max_messages") or DEFAULT_MESSAGES, limits.max_read_messages)
     bytes_max = min(params.number("max_bytes") or limits.max_read_bytes, limits.max_read_bytes)
     form = form_of(params)
-    found = await _instance(rest, caller, target, exchange)
+    found = await _instance(rest, caller, target, exchange, wait_ms)
+    if found is None:
+        return
     found.requests += 1
     try:
         async with LongPoll(rest.polls, exchange) as poll:
@@ -189,13 +205,18 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
         rest.instances.find(found.id, target.topic, target.subscription, caller.role)
 
 
-async def _instance(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> Instance:
-    """The instance that a request names; raises CONSUMER_NOT_FOUND, and MOVED where another process has it."""
+async def _instance(
+    rest: Services, caller: Caller, target: Target, exchange: Exchange, wait_ms: int = 0
+) -> Instance | None:
+    """The instance that a request names; None if another process has it, and answered the request. Raises
+    CONSUMER_NOT_FOUND, MISDIRECTED, UNAVAILABLE."""
     try:
         return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
     except PenstockError as error:
-        if error.kind is ErrorKind.CONSUMER_NOT_FOUND:
-            await rest.elsewhere.check(target, exchange, target.consumer)
+        if error.kind is not ErrorKind.CONSUMER_NOT_FOUND:
+            raise
+        if await rest.remote_instances.answered(target.consumer, exchange, wait_s=wait_ms / 1000):
+            return None
         raise
 
 
@@ -270,16 +291,13 @@ def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptio
 
 
 def _base_uri(rest: Services, exchange: Exchange, target: Target, instance: Instance) -> str:
-    """Where an instance is asked for: at this process where there are several, else absolute where the request tells how
-    the server is reached."""
+    """Where an instance is asked for: absolute if the request says how the server is reached."""
     topic = target.topic
     parts = [topic.tenant, topic.namespace, topic.local]
     if target.shipped:
         parts.insert(0, topic.domain)
     parts += ["subscription", target.subscription, "consumer", instance.id]
     path = "/topics/" + "/".join(quote(part, safe="") for part in parts)
-    if rest.elsewhere.own_url:
-        return rest.elsewhere.own_url.rstrip("/") + path
     root: str = exchange.scope.get("root_path", "")
     return exchange.address + root + path
 

@@ -95,19 +95,20 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
     summary="Acknowledge messages, give them back, or seek.",
     request=CursorRequest,
     answer=CursorResult,
-    errors=(*CONSUMING, ErrorKind.MOVED, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
 )
 async def change(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""
     caller.may_consume(target.topic, target.subscription)
-    wanted = await exchange.json(_request, rest.limits.max_request_bytes)
+    body = await exchange.body(rest.limits.max_request_bytes)
+    wanted = exchange.decoded(body, _request)
     most = rest.limits.max_messages_per_request
     if len(wanted.message_ids) > most:
         raise PenstockError(ErrorKind.TOO_LARGE, f"{len(wanted.message_ids)} ids; the most is {most}")
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
     consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
-    if not consumers:
-        await rest.elsewhere.check(target, exchange)
+    if not consumers and await rest.remote_instances.answered_by_any(target, exchange, body):
+        return
     answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers).run()
     if len(found) == 1:
         await found[0].flush()  # without a task for it

@@ -2,8 +2,6 @@
 messages)."""
 
 import asyncio
-import secrets
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -25,6 +23,7 @@ from penstock.runtime.clock import Timers
 from .encoding import Encoding
 from .parts import Bounds, Decoding, Part
 from .prepared import FETCH_MESSAGES_MIN, Prepared, Preparing
+from .remote_instances import RemoteInstances
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
@@ -56,11 +55,11 @@ class Instances:
         broker: Broker,
         limits: Limits,
         preparing: Preparing,
-        marks: Callable[[str], dict[str, str]] = lambda _: {},
+        remote: RemoteInstances,
     ) -> None:
-        """`marks` are the properties of an instance's consumer, by its id."""
+        """`remote` gives new instances their ids, by which other processes find this one."""
         self._broker = broker
-        self._marks = marks
+        self._remote = remote
         self._preparing = preparing
         self._limits = limits
         self._instances: dict[str, Instance] = {}
@@ -82,15 +81,14 @@ class Instances:
             raise PenstockError(
                 ErrorKind.TOO_MANY_REQUESTS, f"there are {most} consumer instances, which is the most"
             )
-        number = secrets.token_urlsafe(12)
-        if marks := self._marks(number):
-            options = msgspec.structs.replace(options, properties={**options.properties, **marks})
+        if own := self._remote.properties():
+            options = msgspec.structs.replace(options, properties={**options.properties, **own})
         consumer = await self._broker.subscribe(
             [topic], subscription, options, unique_name=bool(options.name)
         )
         caller.set_owner(consumer)
         expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
-        made = Instance(number, topic, consumer, reader, timeout_ms, expires_ms)
+        made = Instance(self._remote.new_id(), topic, consumer, reader, timeout_ms, expires_ms)
         self._instances[made.id] = made
         self._timers.at(made.expires_ms, self._expire, made.id)
         return made

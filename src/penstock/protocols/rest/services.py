@@ -8,11 +8,11 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.producer_cache import ProducerCache
 
-from .elsewhere import Elsewhere
 from .instances import Instances
 from .operations import Target
 from .parts import Decoding
 from .prepared import Preparing
+from .remote_instances import RemoteInstances
 
 
 class Services:
@@ -25,8 +25,8 @@ class Services:
         self.decoding = Decoding(self.broker.encoder, self.broker)
         self.producers = ProducerCache(self.broker)
         self.preparing = Preparing(self.decoding, self.broker.clock)
-        self.elsewhere = Elsewhere(context)
-        self.instances = Instances(self.broker, self.limits, self.preparing, self.elsewhere.marks)
+        self.remote_instances = RemoteInstances(context)
+        self.instances = Instances(self.broker, self.limits, self.preparing, self.remote_instances)
 
     async def close(self) -> None:
         """End every wait, and close every consumer instance."""

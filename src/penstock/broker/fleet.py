@@ -1,0 +1,85 @@
+"""The processes of one service, as endpoints see them: which process has an instance, and how a request reaches it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+import msgspec
+
+Header = tuple[bytes, bytes]
+
+# The header of a request that another process passed on, with its proof; of an answer: the proof was refused.
+FORWARDED: Final = b"penstock-forwarded"
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a service. `id` is random and is never used again; addresses are empty if there are none."""
+
+    id: str
+    url: str  # http://host:port or https://host:port
+    pulsar_url: str = ""
+    pulsar_tls_url: str = ""
+    started_ms: int = 0
+    version: str = ""
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process knows of a client by its connection alone, and passes on with its request."""
+
+    address: str = ""
+    port: int = 0
+    scheme: str = "http"
+    host: str = ""  # by which name it reached the service: its Host header
+    role: str | None = None  # that its TLS certificate proves
+
+
+class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that is passed on. `headers` are the client's, without those of its connection and its `Host`."""
+
+    method: bytes
+    target: bytes
+    headers: Sequence[Header]
+    body: bytes | AsyncIterator[bytes]
+    caller: Caller
+
+
+class ForwardedAnswer(Protocol):
+    """The answer of the other process."""
+
+    @property
+    def status(self) -> int:
+        """Its HTTP status."""
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        """Its headers, in lower case."""
+
+    async def part(self) -> bytes:
+        """The next part of the body; empty at its end. Raises UNAVAILABLE if the connection is cut."""
+
+
+class ProcessGoneError(Exception):
+    """The process has ended, and everything that it alone had with it."""
+
+
+class Fleet(Protocol):
+    """The processes of one service. A lone process has none."""
+
+    @property
+    def id(self) -> str:
+        """The id of this process."""
+
+    def new_id(self) -> str:
+        """An unguessable id of something that this process has; `owner_of` finds the process."""
+
+    def owner_of(self, id: str) -> str | None:
+        """The process that made an id with `new_id`; None if no process of this service did."""
+
+    def send(
+        self, process: str, request: ForwardedRequest, head_s: float
+    ) -> AbstractAsyncContextManager[ForwardedAnswer]:
+        """Send a request to another process; its answer must begin within `head_s` seconds. Raises ProcessGoneError, and
+        UNAVAILABLE if the process does not answer."""
+
+    def accept(self, proof: bytes, method: bytes, target: bytes, headers: Sequence[Header]) -> Caller:
+        """The client of a request that another process passed on to this one, if `proof` is valid; raises MISDIRECTED."""

@@ -1,0 +1,217 @@
+"""A connection of HTTP/1.1 to another process: one request after the other, bodies in bounded parts."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, cast
+
+import httptools
+
+from penstock.broker.fleet import Header
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Tasks
+
+HIGH_BYTES: Final = 262_144  # received and not taken, before reading stops
+LOW_BYTES: Final = 65_536
+WRITE_BYTES: Final = 65_536  # written and not sent, before the sender waits
+
+
+class ConnectionCutError(Exception):
+    """The connection ended within a request. `begun`: an answer had begun."""
+
+    def __init__(self, begun: bool) -> None:
+        super().__init__("the connection was cut")
+        self.begun = begun
+
+
+class Answer:
+    """`broker.ForwardedAnswer`. `sent`: the whole request was sent; `complete`: the whole answer was received."""
+
+    def __init__(self, connection: "Connection", *, bodiless: bool) -> None:
+        self.status = 0
+        self.headers: list[Header] = []
+        self.begun = self.sent = self.complete = False
+        self._failed: Exception | None = None
+        self._connection = connection
+        self._bodiless = bodiless
+        self._keeps_alive = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: deque[bytes] = deque()
+        self._size = 0
+        self._news: asyncio.Future[None] | None = None
+
+    async def head(self) -> None:
+        """Completes with the head of the answer; raises ConnectionCutError."""
+        while not self.begun:
+            await self._changed()
+
+    async def part(self) -> bytes:
+        while not self._parts and not self.complete:
+            try:
+                await self._changed()
+            except ConnectionCutError:
+                raise PenstockError(ErrorKind.UNAVAILABLE, "the answer of another process was cut") from None
+        if not self._parts:
+            return b""
+        body = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        self._connection.resume_reading()
+        return body
+
+    async def _changed(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        self._news = asyncio.get_running_loop().create_future()
+        await self._news
+
+    def fail(self, error: Exception) -> None:
+        """No more of it comes."""
+        if not self.complete and self._failed is None:
+            self._failed = error
+            self._notify()
+
+    def _notify(self) -> None:
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came; raises HttpParserError."""
+        self._parser.feed_data(data)
+        self._notify()
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may follow on the connection."""
+        return self.sent and self.complete and self._keeps_alive
+
+    # -- the parser's calls
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.begun:  # else it is a trailer
+            self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            self.headers.clear()
+            return
+        self.status, self.begun = status, True
+        self._keeps_alive = bool(self._parser.should_keep_alive()) and not self._bodiless
+        if self._bodiless:  # the parser does not know that the request was a HEAD
+            self.complete = True
+
+    def on_body(self, body: bytes) -> None:
+        if self.complete:
+            return
+        self._parts.append(body)
+        self._size += len(body)
+        if self._size > HIGH_BYTES:
+            self._connection.pause_reading()
+
+    def on_message_complete(self) -> None:
+        self.complete = self.begun
+
+
+class Connection(asyncio.Protocol):
+    """`closed`: no other request may be sent. `idle_since`: the loop's time at which the last one ended."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        """`tasks` send bodies that come in parts."""
+        self._tasks = tasks
+        self._sending: asyncio.Task[None] | None = None
+        self.closed = False
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport
+        self._answer: Answer | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._paused = False
+
+    # -- the transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(WRITE_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        answer = self._answer
+        if answer is None or answer.complete:
+            self.close()  # nobody asked
+            return
+        try:
+            answer.feed(data)
+        except httptools.HttpParserError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._writable.set()
+        if self._answer is not None:
+            self._answer.fail(ConnectionCutError(self._answer.begun))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def pause_reading(self) -> None:
+        """Read no more until `resume_reading`."""
+        if not self._paused and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on, if reading was paused."""
+        if self._paused and not self.closed:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # -- requests
+
+    async def send(
+        self, method: bytes, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterator[bytes]
+    ) -> Answer:
+        """Send a request, and wait for the head of its answer; raises ConnectionCutError, and what `body` does."""
+        self._answer = answer = Answer(self, bodiless=method == b"HEAD")
+        if self.closed:
+            raise ConnectionCutError(False)
+        lines = [method + b" " + target + b" HTTP/1.1"]
+        lines += [name + b": " + value for name, value in headers]
+        head = b"\r\n".join([*lines, b"", b""])
+        if isinstance(body, bytes):
+            answer.sent = True
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            # Beside the answer, which may begin before the body ends.
+            self._sending = self._tasks.spawn(self._send_parts(answer, headers, body), "pass on a body")
+        await answer.head()
+        return answer
+
+    async def _send_parts(
+        self, answer: Answer, headers: Sequence[Header], body: AsyncIterator[bytes]
+    ) -> None:
+        chunked = any(name == b"transfer-encoding" for name, _ in headers)
+        try:
+            async for part in body:
+                if self.closed:
+                    return
+                if part:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                    await self._writable.wait()
+        except Exception as error:
+            answer.fail(error)
+            return
+        if chunked:
+            self._transport.write(b"0\r\n\r\n")
+        answer.sent = True
+
+    def close(self) -> None:
+        """End the connection, and whatever waits on it."""
+        self.closed = True
+        if self._sending is not None:
+            self._sending.cancel()
+        self._transport.abort()

@@ -1,0 +1,90 @@
+"""The processes of one service, for endpoints and engines."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from penstock.broker.fleet import Caller, ForwardedAnswer, ForwardedRequest, Header, Process, ProcessGoneError
+from penstock.model.secret import Secret
+from penstock.runtime.tasks import Tasks
+
+from .peer import Peer
+from .proof import Proof, new_process_id
+from .sessions import Hello, Sessions, Welcome
+
+
+class ProcessFleet:
+    """`broker.Fleet`. `id` is that of this process; the others are learned."""
+
+    def __init__(self, secret: Secret, *, id: str = "", tls: ssl.SSLContext | None = None) -> None:
+        """Raises BAD_PARAMETER for a secret that is too short."""
+        self.id = id or new_process_id()
+        self.proof = Proof(secret)
+        self._tls = tls
+        self._sessions = Sessions(self.proof, self.id)
+        self._tasks = Tasks()
+        self._peers: dict[str, Peer] = {}
+
+    # -- the other processes
+
+    def learn(self, process: Process) -> None:
+        """A process, or other addresses of it."""
+        found = self._peers.get(process.id)
+        if process.id == self.id or (found is not None and found.process == process):
+            return
+        if found is not None:
+            found.close()
+        self._peers[process.id] = Peer(process, self.id, self.proof, self._tls, self._tasks)
+
+    def forget(self, id: str) -> None:
+        """A process has ended; harmless for one that is not known."""
+        peer = self._peers.pop(id, None)
+        if peer is not None:
+            peer.close()
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter(self._peers.values())
+
+    def find(self, id: str) -> Process | None:
+        """A process that is known, without this one."""
+        peer = self._peers.get(id)
+        return None if peer is None else peer.process
+
+    def look(self) -> None:
+        """Called now and then: close connections that were idle for too long."""
+        now = asyncio.get_running_loop().time()
+        for peer in self._peers.values():
+            peer.look(now)
+
+    async def close(self) -> None:
+        """End the connections to all processes."""
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+        await self._tasks.close()
+
+    # -- what processes have
+
+    def new_id(self) -> str:
+        return self.proof.new_id(self.id)
+
+    def owner_of(self, id: str) -> str | None:
+        return self.proof.owner_of(id)
+
+    # -- requests
+
+    def send(
+        self, process: str, request: ForwardedRequest, head_s: float
+    ) -> AbstractAsyncContextManager[ForwardedAnswer]:
+        peer = self._peers.get(process)
+        if peer is None:
+            raise ProcessGoneError(f"process {process} has ended")
+        return peer.send(request, head_s)
+
+    def begin(self, hello: Hello, idle_s: float) -> Welcome:
+        """Begin a session that another process asks for; raises MISDIRECTED."""
+        return self._sessions.begin(hello, idle_s)
+
+    def accept(self, proof: bytes, method: bytes, target: bytes, headers: Sequence[Header]) -> Caller:
+        return self._sessions.accept(proof, method, target, headers)

@@ -1,0 +1,152 @@
+"""Sessions between two processes: how each proves who it is before a client's credentials are sent, and signs requests.
+
+The process that asks begins a session on each new connection:
+
+    asker -> asked   from, to, nonce a, code("hello", from, to, a)
+    asked -> asker   session, nonce b, code("welcome", key)        key = code("session", from, to, session, a, b)
+
+The asker sends nothing of a client before it has checked `welcome`: another program at the address of a process that ended
+gets nothing. Each request then has a number, larger than that of the one before it, and a code with `key` of the number, of the
+client as its connection shows it, and of the request's line and credentials. So a request that was recorded is refused when it is
+repeated, and no clock is needed. A session belongs to no connection, as a proxy may spread requests over several.
+"""
+
+import base64
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.broker.fleet import Caller, Header
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .proof import Proof, code_of
+
+SESSIONS_MAX: Final = 16_384  # that a process remembers: one for each connection of another process
+VERSION: Final = 1  # of all of this
+SIGNED: Final = (b"authorization", b"x-original-principal")  # headers that say who is asking
+_NONCE_BYTES: Final = 16
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process says that begins a session."""
+
+    version: int
+    asker: str
+    asked: str
+    nonce: str
+    code: str
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the other one answers. `idle_s`: for how long a connection may be idle, in seconds."""
+
+    session: str
+    nonce: str
+    code: str
+    idle_s: float
+
+
+class Asking:
+    """A session, for the process that began it."""
+
+    def __init__(self, proof: Proof, asker: str, asked: str) -> None:
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        code = proof.code("hello", asker.encode(), asked.encode(), nonce.encode()).hex()
+        self.hello = Hello(version=VERSION, asker=asker, asked=asked, nonce=nonce, code=code)
+        self._proof = proof
+        self._session = ""
+        self._key = b""
+        self._number = 0
+
+    def welcomed(self, welcome: Welcome) -> bool:
+        """Whether the answer is that of the process that was asked."""
+        self._session = welcome.session
+        self._key = _key(self._proof, self.hello, welcome.session, welcome.nonce)
+        return hmac.compare_digest(_welcome(self._key).encode(), welcome.code.encode())
+
+    def sign(self, method: bytes, target: bytes, headers: Sequence[Header], caller: Caller) -> bytes:
+        """The proof of the next request."""
+        self._number += 1
+        fields = base64.urlsafe_b64encode(msgspec.json.encode(caller))
+        number = b"%d" % self._number
+        code = _code(self._key, number, fields, method, target, headers)
+        return b" ".join((self._session.encode(), number, fields, code))
+
+
+class Sessions:
+    """The sessions that other processes began with this one."""
+
+    def __init__(self, proof: Proof, own: str) -> None:
+        self._proof = proof
+        self._own = own
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+
+    def begin(self, hello: Hello, idle_s: float) -> Welcome:
+        """Begin a session; raises MISDIRECTED if another process is meant, or the other one does not know the secret."""
+        asker, asked = hello.asker.encode(), hello.asked.encode()
+        wanted = self._proof.code("hello", asker, asked, hello.nonce.encode()).hex()
+        if hello.version != VERSION:
+            raise _refused(f"version {hello.version} of sessions between processes is not known here")
+        if not hmac.compare_digest(wanted.encode(), hello.code.encode()):
+            raise _refused("the other process has another fleet.secret")
+        if hello.asked != self._own:
+            raise _refused(f"the request is for process {hello.asked[:32]}, which has ended")
+        session, nonce = secrets.token_hex(_NONCE_BYTES), secrets.token_hex(_NONCE_BYTES)
+        key = _key(self._proof, hello, session, nonce)
+        self._sessions[session.encode()] = _Session(key)
+        if len(self._sessions) > SESSIONS_MAX:
+            self._sessions.popitem(last=False)
+        return Welcome(session=session, nonce=nonce, code=_welcome(key), idle_s=idle_s)
+
+    def accept(self, proof: bytes, method: bytes, target: bytes, headers: Sequence[Header]) -> Caller:
+        """The client of a request that was passed on; raises MISDIRECTED if the proof is not valid, or was used before."""
+        parts = proof.split(b" ")
+        session = self._sessions.get(parts[0])
+        if session is None or len(parts) != 4:
+            raise _refused("the request was passed on in a session that this process does not have")
+        _, number, fields, code = parts
+        if not hmac.compare_digest(_code(session.key, number, fields, method, target, headers), code):
+            raise _refused("the request was not passed on as it came")
+        if int(number) <= session.number:
+            raise _refused("the request was passed on before")
+        session.number = int(number)
+        self._sessions.move_to_end(parts[0])
+        return msgspec.json.decode(base64.urlsafe_b64decode(fields), type=Caller)
+
+
+class _Session:
+    __slots__ = ("key", "number")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.number = 0  # of the last request
+
+
+def _key(proof: Proof, hello: Hello, session: str, nonce: str) -> bytes:
+    parts = (hello.asker, hello.asked, session, hello.nonce, nonce)
+    return proof.code("session", *(part.encode() for part in parts))
+
+
+def _welcome(key: bytes) -> str:
+    return code_of(key, b"welcome").hex()
+
+
+def _code(
+    key: bytes, number: bytes, fields: bytes, method: bytes, target: bytes, headers: Sequence[Header]
+) -> bytes:
+    return code_of(key, b"request", number, fields, method, target, *_signed(headers)).hex().encode()
+
+
+def _signed(headers: Sequence[Header]) -> Iterator[bytes]:
+    for name, value in headers:
+        if name in SIGNED:
+            yield name
+            yield value
+
+
+def _refused(what: str) -> PenstockError:
+    return PenstockError(ErrorKind.MISDIRECTED, what)

@@ -1,0 +1,145 @@
+"""A request that another process of the service has to answer is passed on to it, and its answer comes back.
+
+The client's credentials, its body and the answer pass as they are, in bounded parts. The other process gets the client's
+address and serves the request as if the client had come there. A request is passed on once: one that was passed on to this
+process is answered here or not at all.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+from penstock.broker.fleet import FORWARDED, Fleet, ForwardedAnswer, ForwardedRequest
+from penstock.broker.fleet import Caller as Client
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .auth.principal import scope_role
+from .http.answers import Header
+from .http.exchange import ClientGoneError, Exchange
+from .rates import SCOPE_KEY
+
+HEAD_S: Final = 30.0  # for an answer to begin, beside the time that a request itself may wait
+# Of one connection (RFC 9110 7.6.1); `expect` is answered by the process that the client reached.
+_HOP: Final = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"expect",
+        b"host",  # it is the other process's own; the client's is in `Client`
+        FORWARDED,
+    )
+)
+_OWN: Final = _HOP | {b"date"}  # of an answer: the date is that of this process's own
+
+
+async def forward(
+    fleet: Fleet, process: str, exchange: Exchange, wait_s: float = 0.0, body: bytes | None = None
+) -> None:
+    """Answer a request with what another process answers. `wait_s`: for how long the request itself may wait there; `body`:
+    its body without a content encoding, if it was read.
+
+    Raises ProcessGoneError, UNAVAILABLE if the process does not answer, MISDIRECTED for a request that was passed on to this
+    process, ClientGoneError.
+    """
+    if exchange.forwarded is not None:
+        raise PenstockError(
+            ErrorKind.MISDIRECTED, f"the request was passed on once, and process {process} has to answer it"
+        )
+    try:
+        async with asyncio.timeout(None) as until_gone:
+
+            def watch() -> None:
+                exchange.call_when_gone(gone)
+
+            def gone() -> None:
+                until_gone.reschedule(asyncio.get_running_loop().time())
+
+            request = await _request_of(exchange, watch, body)
+            async with fleet.send(process, request, wait_s + HEAD_S) as answer:
+                await _relay(exchange, answer)
+    except TimeoutError:
+        raise ClientGoneError from None
+    finally:
+        exchange.call_when_gone(None)
+
+
+def forwarded_scope(exchange: Exchange, client: Client) -> None:
+    """Have a request that was passed on to this process be that of the client, as the other process saw it."""
+    scope = exchange.scope
+    subject = () if client.role is None else ((("commonName", client.role),),)
+    scope["client"] = (client.address, client.port) if client.address else None
+    scope["scheme"] = client.scheme
+    scope["state"] = {**scope.get("state", {}), "peercert": {"subject": subject}}
+    host = client.host.encode("latin-1")
+    scope["headers"] = [(name, host if name == b"host" else value) for name, value in scope["headers"]]
+
+
+async def _request_of(exchange: Exchange, watch: Callable[[], None], body: bytes | None) -> ForwardedRequest:
+    """The request; `watch` is called once its body was read, whole."""
+    scope = exchange.scope
+    address, port = scope.get("client") or ("", 0)
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    headers = _passed(scope["headers"], _HOP)
+    chunked = any(name == b"transfer-encoding" for name, _ in scope["headers"])
+    if body is not None:
+        headers = [one for one in headers if one[0] not in (b"content-length", b"content-encoding")]
+        whole: bytes | None = body
+    else:
+        whole = exchange.buffered() if exchange.length > 0 or chunked else b""
+        if whole and SCOPE_KEY in scope:
+            await exchange.spend(len(whole), more=False)
+    if whole is not None:
+        watch()
+        if chunked or body is not None:
+            headers.append((b"content-length", b"%d" % len(whole)))
+    elif chunked:
+        headers.append((b"transfer-encoding", b"chunked"))
+    return ForwardedRequest(
+        method=exchange.method.encode(),
+        target=path + b"?" + query if query else path,
+        headers=headers,
+        body=_parts(exchange, watch) if whole is None else whole,
+        caller=Client(
+            address=address,
+            port=port or 0,
+            scheme=scope.get("scheme", "http"),
+            host=exchange.header(b"host") or "",
+            role=scope_role(scope),
+        ),
+    )
+
+
+def _passed(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header]:
+    """Headers without those of the connection, and without those that `Connection` names."""
+    given = list(headers)
+    named = {
+        token.strip().lower() for name, value in given if name == b"connection" for token in value.split(b",")
+    }
+    return [(name, value) for name, value in given if name not in dropped and name not in named]
+
+
+async def _parts(exchange: Exchange, watch: Callable[[], None]) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises ClientGoneError."""
+    more = True
+    while more:
+        event = await exchange.receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGoneError
+        more = event.get("more_body", False)
+        if not more:
+            watch()
+        yield event.get("body", b"")
+
+
+async def _relay(exchange: Exchange, answer: ForwardedAnswer) -> None:
+    headers = _passed(answer.headers, _OWN)
+    await exchange.head(answer.status, *headers)
+    while part := await answer.part():
+        await exchange.part(part)
+    await exchange.end()
