@@ -18,7 +18,7 @@ import websocket
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.waiting import until
-from tests.support.workers import WAIT_S, WORKERS, Replier, Server, publish, rest, serving
+from tests.support.workers import WAIT_S, WORKERS, Replier, Server, publish, rest, serve_instance, serving
 
 # For a group whose members come and go: sessions last 10 s, and clients that are sent elsewhere wait longer each time.
 GROUP_S: Final = 150.0
@@ -51,37 +51,11 @@ def topic(server: Server) -> str:
     return name
 
 
-def test_a_consumer_instance_is_found_from_every_worker(server: Server, topic: str) -> None:
-    publish(server.url, topic, "a", "b")
-    one, other = server.own_urls[:WORKERS]
-    subscription = f"s-{topic}"
-    wanted = {"initial_position": "earliest"}
-    made = httpx.post(f"{rest(one, topic)}/subscription/{subscription}", json=wanted, timeout=60).json()
-    assert made["base_uri"].startswith(one)
-    path = f"{rest(other, topic)}/subscription/{subscription}/consumer/{made['id']}/messages"
-    moved = httpx.get(path, timeout=60)
-    assert moved.status_code == 307
-    assert moved.headers["location"] == f"{made['base_uri']}/messages"
-    assert moved.json()["error_code"] == 30701
-    found: list[dict[str, str]] = []
-    while len(found) < 2:
-        answer = httpx.get(path, params={"timeout": 10_000}, follow_redirects=True, timeout=60)
-        found += answer.json()["messages"]
-    assert [message["value"] for message in found] == ["a", "b"]
-    acknowledged = httpx.post(
-        f"{rest(other, topic)}/subscription/{subscription}/cursor",
-        json={"messageIds": [message["messageId"] for message in found]},
-        follow_redirects=True,
-        timeout=60,
-    )
-    assert [each["error_code"] for each in acknowledged.json()["messageIds"]] == [None, None]
-    assert httpx.delete(made["base_uri"], timeout=60).status_code == 204
-    until(lambda: httpx.get(path, timeout=60).status_code == 404)
+def test_any_worker_serves_a_consumer_instance(server: Server, topic: str) -> None:
+    serve_instance(server, topic, f"s-{topic}")
 
 
-def test_an_instance_of_a_worker_that_was_killed_is_not_sent_to(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
+def test_an_instance_of_a_worker_that_was_killed_is_gone(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = f"workers-{uuid4().hex[:10]}"
     with serving(tmp_path, *flags_of(kafka_cluster, tmp_path), "--pulsar", "off") as server:
         until(lambda: len(server.own_urls) >= WORKERS)
@@ -94,11 +68,8 @@ def test_an_instance_of_a_worker_that_was_killed_is_not_sent_to(
             os.kill(pid, signal.SIGKILL)
         until(lambda: len(server.own_urls) >= 2 * WORKERS, said=lambda: server.events("a worker ended"))
         path = f"{rest(server.url, topic)}/subscription/{subscription}"
-        # Until Kafka counts the process as gone, a client is sent there.
-        until(
-            lambda: httpx.get(f"{path}/consumer/{made['id']}/messages", timeout=60).status_code == 404,
-            GROUP_S,
-        )
+        gone = httpx.get(f"{path}/consumer/{made['id']}/messages", timeout=60)
+        assert (gone.status_code, gone.json()["error_code"]) == (404, 40403), gone.text
         again = httpx.post(path, json=wanted, timeout=60).json()
         found: list[dict[str, str]] = []
         while not found:

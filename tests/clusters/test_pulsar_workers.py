@@ -17,7 +17,7 @@ import pytest
 import websocket
 from tests.support.pulsar_broker import PulsarCluster
 from tests.support.waiting import until
-from tests.support.workers import WAIT_S, WORKERS, Replier, Server, publish, rest, serving
+from tests.support.workers import WAIT_S, WORKERS, Replier, Server, publish, rest, serve_instance, serving
 
 
 def flags_of(cluster: PulsarCluster) -> Sequence[str]:
@@ -43,34 +43,8 @@ def test_all_workers_serve_one_address_and_each_one_of_its_own(server: Server, t
         assert [message["value"] for message in page["messages"]] == ["a"]
 
 
-def test_a_consumer_instance_is_found_from_every_worker(server: Server, topic: str) -> None:
-    publish(server.url, topic, "a", "b")
-    one, other = server.own_urls[:WORKERS]
-    made = httpx.post(
-        f"{rest(one, topic)}/subscription/s", json={"initial_position": "earliest"}, timeout=60
-    ).json()
-    assert made["base_uri"].startswith(one)
-    path = f"{rest(other, topic)}/subscription/s/consumer/{made['id']}/messages"
-    moved = httpx.get(path, timeout=60)
-    assert moved.status_code == 307
-    assert moved.headers["location"] == f"{made['base_uri']}/messages"
-    assert moved.json()["error_code"] == 30701
-    found: list[dict[str, str]] = []
-    while not found:
-        found = httpx.get(path, params={"timeout": 10_000}, follow_redirects=True, timeout=60).json()[
-            "messages"
-        ]
-    assert [message["value"] for message in found] == ["a", "b"]
-    ids = [message["messageId"] for message in found]
-    acknowledged = httpx.post(
-        f"{rest(other, topic)}/subscription/s/cursor",
-        json={"type": "individual", "messageIds": ids},
-        follow_redirects=True,
-        timeout=60,
-    )
-    assert [each["error_code"] for each in acknowledged.json()["messageIds"]] == [None, None]
-    assert httpx.delete(made["base_uri"], timeout=60).status_code == 204
-    assert httpx.get(path, timeout=60).status_code == 404
+def test_any_worker_serves_a_consumer_instance(server: Server, topic: str) -> None:
+    serve_instance(server, topic, "s")
 
 
 def test_a_reply_crosses_from_one_worker_to_another(server: Server, topic: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import httpx
 import pytest
+from tests.support.auth import AUDIENCE, issuer, token
 from tests.support.rest import TOPIC, RestServer
 from tests.support.waiting import until_async
 
@@ -296,6 +297,16 @@ async def test_any_process_serves_an_instance_of_another_one() -> None:
             found = (await node.http.get(f"{path}/messages", params={"max_messages": 1, "timeout": 0})).json()
             got += [message["value"] for message in found["messages"]]
         assert got == ["a", "b", "c"]
+        await one.produce("d")
+        (message,) = (await service[1].http.get(f"{path}/messages")).json()["messages"]
+        wanted = {"type": "negative", "messageIds": [message["messageId"]], "delay_ms": 0}
+        for node in (service[2], one):  # the second time it is not out
+            given = await node.http.post(f"{path}/cursor", json=wanted)
+            assert [each["error_code"] for each in given.json()["messageIds"]] == [
+                None if node is not one else 1
+            ]
+        (again,) = (await service[1].http.get(f"{path}/messages")).json()["messages"]
+        assert again["messageId"] == message["messageId"]
         for node in service:
             same = await node.http.post(SUB, json={"id": answer["id"]})
             assert same.json()["id"] == answer["id"]
@@ -325,3 +336,44 @@ async def test_a_poll_that_was_passed_on_ends_with_a_message_or_with_its_client(
         await one.produce("b")
         (message,) = (await other.http.get(path)).json()["messages"]
         assert message["value"] == "b"
+
+
+async def test_a_process_that_is_gone_takes_its_instances_and_no_others() -> None:
+    async with nodes(1) as (one,):
+        async with nodes(1) as (other,):
+            one.fleet.learn(other.process)
+            other.fleet.learn(one.process)
+            gone = (await other.http.post(SUB, json={})).json()["id"]
+            kept = (await one.http.post(SUB, json={})).json()["id"]
+            for node in (one, other):
+                for instance in (gone, kept):
+                    answer = await node.http.get(f"{SUB}/consumer/{instance}/messages", params={"timeout": 0})
+                    assert answer.status_code == 200, answer.text
+        for path, status in ((f"{SUB}/consumer/{gone}", 404), (f"{SUB}/consumer/{kept}", 200)):
+            answer = await one.http.get(f"{path}/messages", params={"timeout": 0})
+            assert answer.status_code == status, answer.text
+        again = await one.http.post(SUB, json={"id": gone, "subscription_type": "Exclusive", "name": "new"})
+        assert await errors(again) == (
+            409,
+            40902,
+        )  # it is to be another one, which the other instance forbids
+
+
+async def test_credentials_of_every_kind_pass() -> None:
+    """Roles by token, by query and by certificate own their instances at every process, and no others have them."""
+    auth = issuer.settings(certificates=True, super_users=("root",), audience=AUDIENCE)
+    async with nodes(2, auth=auth) as (one, other):
+        root, ann = ({"Authorization": f"Bearer {token(role)}"} for role in ("root", "ann"))
+        made = (await one.http.post(SUB, json={}, headers=root)).json()["id"]
+        path = f"{SUB}/consumer/{made}/messages"
+        for options, status in (
+            ({"headers": root}, 200),
+            ({"params": {"token": token("root"), "timeout": "0"}}, 200),
+            ({"headers": ann}, 403),
+            ({"headers": {"Authorization": "Bearer x"}}, 401),
+            ({}, 401),
+        ):
+            answer = await other.http.get(path, **{"params": {"timeout": 0}, **options})
+            assert answer.status_code == status, answer.text
+        counted = [peer.sent for peer in other.fleet]
+        assert counted == [2]  # those that may not are not passed on

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import itertools
 import json
 import subprocess
 import sys
@@ -74,6 +75,36 @@ def publish(url: str, topic: str, *values: str) -> None:
         rest(url, topic), json={"messages": [{"value": value} for value in values]}, timeout=60
     )
     assert answer.status_code == 200, answer.text
+
+
+def serve_instance(server: Server, topic: str, subscription: str) -> None:
+    """Consume by one instance through all workers in turns, of which clients know no address of their own."""
+    urls = server.own_urls[:WORKERS]
+    publish(server.url, topic, "a", "b")
+    path = f"{rest('', topic)}/subscription/{subscription}"
+    made = httpx.post(f"{urls[0]}{path}", json={"initial_position": "earliest"}, timeout=60).json()
+    instance = f"{path}/consumer/{made['id']}"
+    assert made["base_uri"] == urls[0] + instance  # by the name that the client used
+    same = httpx.post(f"{urls[1]}{path}", json={"id": made["id"]}, timeout=60).json()
+    assert same == {**made, "base_uri": urls[1] + instance}
+    found: list[dict[str, str]] = []
+    turns = itertools.cycle(reversed(urls))
+    while len(found) < 2:
+        polled = httpx.get(
+            f"{next(turns)}{instance}/messages", params={"timeout": 10_000, "max_messages": 1}, timeout=60
+        )
+        found += polled.json()["messages"]
+    assert [message["value"] for message in found] == ["a", "b"]
+    acknowledged = httpx.post(
+        f"{urls[1]}{path}/cursor",
+        json={"messageIds": [message["messageId"] for message in found]},
+        timeout=60,
+    )
+    assert [each["error_code"] for each in acknowledged.json()["messageIds"]] == [None, None]
+    assert httpx.delete(urls[1] + instance, timeout=60).status_code == 204
+    for url in urls:
+        gone = httpx.get(f"{url}{instance}/messages", timeout=60)
+        assert (gone.status_code, gone.json()["error_code"]) == (404, 40403), gone.text
 
 
 class Replier:

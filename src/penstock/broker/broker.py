@@ -17,6 +17,7 @@ from .capability import Capable
 from .cluster import Cluster
 from .consumer import Consumer
 from .entry_format import EntryFormat
+from .fleet import ProcessDocuments
 from .journal import Journals
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
@@ -54,6 +55,10 @@ class Services(Protocol):
 
     @property
     def policies(self) -> Policies: ...
+    @property
+    def processes(self) -> ProcessDocuments | None:
+        """Where the processes before one cluster write documents for one another; None if the log belongs to one process."""
+
     @property
     def requests(self) -> Requests: ...
     @property

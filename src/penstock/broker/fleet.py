@@ -1,6 +1,6 @@
 """The processes of one service, as endpoints see them: which process has an instance, and how a request reaches it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
@@ -21,6 +21,23 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     pulsar_tls_url: str = ""
     started_ms: int = 0
     version: str = ""
+
+
+Learned = Callable[[str, bytes | None], None]
+
+
+class ProcessDocuments(Protocol):
+    """Where an engine keeps the documents of processes, by their ids."""
+
+    async def start(self, learned: Learned) -> None:
+        """Call `learned` with every document, and with each that is written from now on; None: removed. Raises a
+        PenstockError if they cannot be kept."""
+
+    async def write(self, id: str, document: bytes | None) -> None:
+        """Write a document, or remove it (None). Raises a PenstockError."""
+
+    async def catch_up(self) -> None:
+        """Learn every document that was written until now. Raises UNAVAILABLE."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +85,10 @@ class Fleet(Protocol):
     @property
     def id(self) -> str:
         """The id of this process."""
+
+    @property
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """By each known process: how many requests were passed on to it, and how many of them it did not answer."""
 
     def new_id(self) -> str:
         """An unguessable id of something that this process has; `owner_of` finds the process."""

@@ -63,6 +63,7 @@ DOCUMENTS: Final = {
         "consumers",
         "processes",
         "redirects",
+        "fleet",
         "calls",
         "answers",
     )

@@ -46,7 +46,6 @@ class ServerContext:
         self.pulsar_tls_advertised = False
         self.http_url = ""  # where HTTP is spoken; "" where it is not
         self.https_url = ""
-        self.own_url = ""  # where this process alone is reached, of several; "" where it is the only one
 
     # -- what may change while the server runs
 

@@ -1,12 +1,16 @@
 """Builds the application: stores, broker, context, and every endpoint round them."""
 
 import asyncio
+import logging
+from typing import Final
 
 import msgspec
 from starlette.routing import Router
 
 from penstock.broker.broker import Broker
+from penstock.broker.cluster import Owner
 from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.engines.fleet.membership import Membership
 from penstock.engines.opening import open_cluster, open_embedded
 from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
@@ -33,6 +37,13 @@ from .origins import Origins
 from .pages import Pages
 from .tracing import Tracing
 
+log = logging.getLogger(__name__)
+
+NO_SECRET: Final = {
+    "reason": "fleet.secret is not configured",
+    "follows": "requests for a consumer instance of another process are answered with 421 (42101)",
+}
+
 
 class App(msgspec.Struct, frozen=True):
     """What every endpoint is given, the endpoints that have something to finish, and the application of all."""
@@ -45,8 +56,16 @@ class App(msgspec.Struct, frozen=True):
     asgi: Application
     requests: RequestMetrics
     fleet: ProcessFleet | None = None
+    membership: Membership | None = None
     history: History | None = None
     tracing: Tracing | None = None
+
+    async def join(self, url: str, pulsar: Owner) -> None:
+        """Let the other processes before the cluster know how this one is reached, and know them."""
+        if self.membership is not None:
+            await self.membership.start(url, pulsar.url, pulsar.tls_url)
+        elif self.context.broker.processes is not None:
+            log.warning("no request is passed on to another process", extra=NO_SECRET)
 
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
@@ -58,6 +77,8 @@ class App(msgspec.Struct, frozen=True):
 
     async def close(self) -> None:
         """Disconnect every client, save every cursor, close the stores."""
+        if self.membership is not None:
+            await self.membership.close()
         await self.rest.close()
         await self.binary.close()
         await self.kafka_rest.close()
@@ -135,4 +156,9 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     sockets_by_name = {"ws": websocket}
     pages = Pages(context, console)
     asgi = Application(endpoints, sockets_by_name, pages, origins, requests, tracing, others)
-    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, fleet, history, tracing)
+    membership = None
+    if fleet is not None and context.broker.processes is not None:
+        membership = Membership(fleet, context.broker.processes, context.broker.tasks, context.broker.clock)
+    return App(
+        context, rest, binary, kafka_rest, sockets, asgi, requests, fleet, membership, history, tracing
+    )

@@ -22,6 +22,7 @@ from penstock.protocols.auth.settings import AuthConfigError
 from .app import build
 from .config import OFF, Config, PortTakenError, StartError, host_and_port
 from .expiry import Doubt, own, trusted
+from .fleet import open_fleet
 from .listeners import SOCKETS, TLS, bind, is_exposed
 from .tls import Certificates
 from .workers import check_workers
@@ -141,6 +142,18 @@ def _engine_authorities(config: Config) -> Iterator[str]:
         yield from trusted("engine.tls_trust_file", engine.tls_trust_file)
 
 
+def _fleet(config: Config) -> Iterator[str]:
+    """Whether processes before a cluster pass requests on."""
+    found = open_fleet(config.fleet)
+    if found is not None:
+        yield "fleet.secret: given"
+    elif config.engine.url and config.engine.workers == 1:
+        yield Doubt(
+            "fleet.secret is not given: several processes before one cluster do not pass on requests for the consumer"
+            " instances of one another, and answer 421 (42101)"
+        )
+
+
 def _parts(config: Config) -> Iterator[str]:
     """The engine, keys, users and permissions, as the application is built of them."""
 
@@ -185,6 +198,7 @@ _PARTS: Final[tuple[Callable[[Config], Iterator[str]], ...]] = (
     _engine_files,
     _engine_certificate,
     _engine_authorities,
+    _fleet,
     _parts,
     _folder,
 )

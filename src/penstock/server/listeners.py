@@ -132,10 +132,10 @@ class Listeners:
 
     @property
     def own_url(self) -> str:
-        """Where this process alone is reached, as one of several; "" where it is the only one."""
+        """Where other processes reach this one alone; a loopback address unless `http.advertise` names another."""
         if self._advertised is not None:
             return _joined(*self._advertised)
-        return "" if self._own is None else url_of(self._own.bound, self._own_scheme)
+        return url_of((self._own or self.http[0]).bound, self._own_scheme)
 
     @property
     def _own_scheme(self) -> str:
@@ -172,7 +172,6 @@ class Listeners:
         """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""
         settings, listeners = self._config.pulsar, self._listeners
         context.http_url, context.https_url = self._url("http"), self._url("https")
-        context.own_url = self.own_url
         if "pulsar" in listeners:
             await binary.open(listeners["pulsar"].bound, self._url("pulsar"), settings.advertise)
         if "pulsar+ssl" in listeners:

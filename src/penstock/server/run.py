@@ -65,7 +65,8 @@ async def serve(
             http = HttpServer(app.asgi, config.http, app.context.limits, app.context.load)
             await listeners.open(app.context, app.binary)
             await http.open(listeners.http)
-            own = {"own_url": listeners.own_url} if listeners.own_url else {}
+            await app.join(listeners.own_url, listeners.own_pulsar)
+            own = {"own_url": listeners.own_url} if config.engine.url or worker else {}
             if worker and listeners.own_pulsar.url:
                 own["own_pulsar_url"] = listeners.own_pulsar.url
             store = config.engine.url or config.data.store

@@ -241,3 +241,29 @@ def test_an_internal_topic_that_clients_could_publish_to_is_a_problem(tmp_path: 
     settings = {"engine__url": "kafka://127.0.0.1:1", "engine__documents_topic": "docs"}
     (problem,) = checked(tmp_path, **settings).wrong
     assert problem.startswith("engine.documents_topic: docs is a topic of namespace public/default")
+
+
+SECRET = "a secret of sixteen bytes"
+
+
+def test_several_processes_before_a_cluster_need_a_secret(tmp_path: Path) -> None:
+    pulsar = {"engine__url": "pulsar://127.0.0.1:1", "engine__admin_url": "http://127.0.0.1:1"}
+    (doubt,) = checked(tmp_path, **pulsar).doubts
+    assert doubt.startswith("fleet.secret is not given")
+    assert checked(tmp_path, **pulsar, engine__workers=2).doubts == []
+    assert checked(tmp_path).doubts == []
+    file = tmp_path / "secret"
+    file.write_text(SECRET + "\n")
+    for given in ({"fleet__secret": SECRET}, {"fleet__secret_file": str(file)}):
+        found = checked(tmp_path, **pulsar, **given)
+        assert (found.doubts, found.wrong) == ([], [])
+        assert "fleet.secret: given" in found.right
+    for given, said in (
+        ({"fleet__secret": "short"}, "shorter than 16 bytes"),
+        ({"fleet__secret_file": str(tmp_path / "none")}, "fleet.secret_file: "),
+        ({"fleet__secret": SECRET, "fleet__secret_file": str(file)}, "both given"),
+        ({"fleet__secret": SECRET, "fleet__tls_trust_file": str(file)}, "fleet.tls_trust_file: "),
+    ):
+        wrong = checked(tmp_path, **pulsar, **given).wrong
+        assert said in wrong[0]
+        assert SECRET not in "".join(wrong)

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 
 from penstock.broker.fleet import Caller, ForwardedAnswer, ForwardedRequest, Header, Process, ProcessGoneError
 from penstock.model.secret import Secret
@@ -25,6 +25,7 @@ class ProcessFleet:
         self._sessions = Sessions(self.proof, self.id)
         self._tasks = Tasks()
         self._peers: dict[str, Peer] = {}
+        self.look_up: Callable[[], Awaitable[None]] | None = None  # learns of processes that began lately
 
     # -- the other processes
 
@@ -45,6 +46,10 @@ class ProcessFleet:
 
     def __iter__(self) -> Iterator[Peer]:
         return iter(self._peers.values())
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        return {one: (peer.sent, peer.failed) for one, peer in self._peers.items()}
 
     def find(self, id: str) -> Process | None:
         """A process that is known, without this one."""
@@ -74,13 +79,18 @@ class ProcessFleet:
 
     # -- requests
 
-    def send(
+    @asynccontextmanager
+    async def send(
         self, process: str, request: ForwardedRequest, head_s: float
-    ) -> AbstractAsyncContextManager[ForwardedAnswer]:
+    ) -> AsyncIterator[ForwardedAnswer]:
         peer = self._peers.get(process)
+        if peer is None and self.look_up is not None:
+            await self.look_up()
+            peer = self._peers.get(process)
         if peer is None:
             raise ProcessGoneError(f"process {process} has ended")
-        return peer.send(request, head_s)
+        async with peer.send(request, head_s) as answer:
+            yield answer
 
     def begin(self, hello: Hello, idle_s: float) -> Welcome:
         """Begin a session that another process asks for; raises MISDIRECTED."""

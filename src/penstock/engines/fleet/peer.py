@@ -147,6 +147,10 @@ class Peer:
 
     async def _open(self) -> _Link:
         """A connection to the process itself, and to no other program; raises ProcessGoneError, UNAVAILABLE."""
+        if not self._host:
+            raise self._unavailable(
+                "is on another machine, and has no address that others reach: set its http.advertise"
+            )
         connection = Connection(self._tasks)
         try:
             async with asyncio.timeout(OPEN_S):

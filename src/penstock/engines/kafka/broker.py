@@ -47,6 +47,7 @@ from .journals import KafkaJournals
 from .naming import Naming
 from .owners import Owners
 from .policies import KafkaNamespaces, KafkaPolicies
+from .process_documents import KafkaProcessDocuments
 from .producer import Producer
 from .publishing import Publishing
 from .redirects import Redirects
@@ -103,6 +104,7 @@ class KafkaBroker:
                 policies_module.KIND: TopicPolicies.__struct_fields__,
             },
         )
+        self.processes = KafkaProcessDocuments(self.documents)
         reader = self.documents.reader
         self.namespaces = KafkaNamespaces(
             self.documents,

@@ -36,6 +36,7 @@ from .cluster import PulsarCluster
 from .entries import EntryPublishing
 from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
+from .process_documents import PulsarProcessDocuments
 from .producer import Producer
 from .replies import ReplyTopics
 from .schemas import Schemas
@@ -87,6 +88,14 @@ class PulsarBroker:
         self._replies = Replies(topics, clock, encoder, self.requests)
         self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.watches = NoWatches()
+        self.processes = PulsarProcessDocuments(
+            self.cluster,
+            self._staging_namespace,
+            f"penstock-{secrets.token_hex(8)}",
+            encoder,
+            clock,
+            self.tasks,
+        )
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         self._instance = secrets.token_hex(4)

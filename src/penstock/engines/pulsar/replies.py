@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -20,7 +20,7 @@ from penstock.engines.shared.replies import receive
 from penstock.engines.shared.requests import Requests
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import LATEST
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
@@ -39,20 +39,28 @@ _SUBSCRIPTION: Final = "penstock"
 T = TypeVar("T")
 
 
-class ReplyListener:
-    """The consumer of this process's topic for replies in one namespace."""
+class Listener:
+    """A consumer of a non-persistent topic by which processes write to one another, as a process's topic for replies in one
+    namespace; `subscription` is its alone."""
 
-    def __init__(self, context: Context, topic: str, encoder: EntryFormat, requests: Requests) -> None:
+    def __init__(
+        self,
+        context: Context,
+        topic: str,
+        encoder: EntryFormat,
+        arrived: Callable[[Message], None],
+        subscription: str = _SUBSCRIPTION,
+    ) -> None:
         how = Subscription(
             topic=topic,
-            name=_SUBSCRIPTION,
+            name=subscription,
             consumer_name="",
             type=ConsumerType.Exclusive,
             durable=False,
             initial_position=InitialPosition.Latest,
         )
         self._encoder = encoder
-        self._requests = requests
+        self._arrived = arrived
         self.consumer = EntryConsumer(context, how, LATEST, sink=self, recreates=True)
 
     async def start(self) -> None:
@@ -61,17 +69,17 @@ class ReplyListener:
         self.consumer.flow(_PERMITS)
 
     def arrived(self, entries: list[Arrived]) -> None:
-        """Replies came."""
+        """Messages came."""
         self.consumer.flow(sum(one.mask.bit_count() for one in entries))
         for one in entries:
             entry = Entry(one.ledger, one.entry_id, 0, one.count, one.publish_time, 0, one.data)
             try:
                 messages = self._encoder.decode(entry)
             except PenstockError as error:
-                log.warning("a reply cannot be understood: %s", error.message)
+                log.warning("a message of another process cannot be understood: %s", error.message)
                 continue
             for message in messages:
-                receive(self._requests, message.properties, message.payload)
+                self._arrived(message)
 
     def reset(self) -> None:
         """Nothing is kept here."""
@@ -83,18 +91,18 @@ class ReplyListener:
         """The topic is not terminated."""
 
     def ended(self, error: PulsarException) -> None:
-        log.warning("replies cannot be received any more on %s: %s", self.consumer.topic, error)
+        log.warning("nothing can be received any more on %s: %s", self.consumer.topic, error)
 
 
-class ReplySender:
-    """A producer for one process's topic of replies."""
+class Sender:
+    """A producer for a non-persistent topic by which processes write to one another."""
 
     def __init__(self, context: Context, topic: str) -> None:
         self.producer = EntryProducer(context, Publication(topic=topic))
         self._numbers = count()
 
     async def send(self, encoder: EntryFormat, message: OutMessage, now_ms: int) -> None:
-        """Send one reply. Raises a PulsarException."""
+        """Send one message. Raises a PulsarException."""
         number = next(self._numbers)
         entry = encoder.encode(
             (message,),
@@ -122,8 +130,8 @@ class ReplyTopics:
         self._encoder = encoder
         self._tasks = tasks
         self._requests = requests
-        self._listeners: dict[str, asyncio.Task[ReplyListener]] = {}
-        self._senders: OrderedDict[str, asyncio.Task[ReplySender]] = OrderedDict()
+        self._listeners: dict[str, asyncio.Task[Listener]] = {}
+        self._senders: OrderedDict[str, asyncio.Task[Sender]] = OrderedDict()
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
     async def listen(self, reply_to: str) -> None:
@@ -133,10 +141,13 @@ class ReplyTopics:
             self._listeners[reply_to] = found
         await self._of_cluster(found)
 
-    async def _start_listener(self, topic: str) -> ReplyListener:
-        listener = ReplyListener(self._context, topic, self._encoder, self._requests)
+    async def _start_listener(self, topic: str) -> Listener:
+        listener = Listener(self._context, topic, self._encoder, self._arrived)
         await listener.start()
         return listener
+
+    def _arrived(self, message: Message) -> None:
+        receive(self._requests, message.properties, message.payload)
 
     async def send(self, reply_to: str, message: OutMessage) -> None:
         async with self._in_flight:
@@ -146,7 +157,7 @@ class ReplyTopics:
             except PulsarException as error:
                 raise own_error(error) from None
 
-    def _sender(self, topic: str) -> "asyncio.Task[ReplySender]":
+    def _sender(self, topic: str) -> "asyncio.Task[Sender]":
         found = self._senders.get(topic)
         if found is None or _failed(found) or (found.done() and found.result().producer.error is not None):
             found = self._tasks.spawn(self._start_sender(topic), f"open a producer of {topic}")
@@ -157,8 +168,8 @@ class ReplyTopics:
         self._senders.move_to_end(topic)
         return found
 
-    async def _start_sender(self, topic: str) -> ReplySender:
-        sender = ReplySender(self._context, topic)
+    async def _start_sender(self, topic: str) -> Sender:
+        sender = Sender(self._context, topic)
         await sender.producer.start()
         return sender
 
@@ -179,13 +190,13 @@ def _failed(task: "asyncio.Task[Any]") -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def _close_sender(starting: "asyncio.Task[ReplySender]") -> None:
+async def _close_sender(starting: "asyncio.Task[Sender]") -> None:
     starting.cancel()
     if starting.done() and not _failed(starting):
         await _closed(starting.result().producer.close())
 
 
-async def _close_listener(starting: "asyncio.Task[ReplyListener]") -> None:
+async def _close_listener(starting: "asyncio.Task[Listener]") -> None:
     starting.cancel()
     if starting.done() and not _failed(starting):
         await _closed(starting.result().consumer.close())

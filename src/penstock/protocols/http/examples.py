@@ -71,8 +71,9 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
     ("POST", f"{_SHIPPED_REST}/request"): {"messages": [{"value": "what time is it?"}]},
     **{("POST", f"{rest}/subscription/{{subscription}}"): _CONSUMER for rest in (_REST, _SHIPPED_REST)},
     **{
-        ("POST", f"{rest}/subscription/{{subscription}}/cursor"): {"type": "seek", "publish_time": 0}
+        ("POST", f"{rest}/subscription/{{subscription}}{place}/cursor"): {"type": "seek", "publish_time": 0}
         for rest in (_REST, _SHIPPED_REST)
+        for place in ("", "/consumer/{consumer_id}", "/consumers/{consumer_id}")
     },
     ("POST", "/topics/cursors"): {
         "subscription": "sub",

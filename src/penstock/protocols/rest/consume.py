@@ -28,7 +28,7 @@ from penstock.protocols.values import Values
 from .encoding import Encoding
 from .instances import Fetch, Instance
 from .messages import DEFAULT_MESSAGES, ReadMessage, form_of
-from .operations import ALWAYS, BOUNDS, CONSUMING, SHIPPED, TIMEOUT, TOPIC, Ms, Target
+from .operations import ALWAYS, BOUNDS, CONSUMING, INSTANCE, SHIPPED, TIMEOUT, TOPIC, Ms, Target
 from .partition import Answered
 from .parts import Bounds
 from .prepared import Prepared, write_all
@@ -36,11 +36,6 @@ from .services import Services
 
 FETCH: Final = (TIMEOUT, *BOUNDS)
 DEFAULT_TIMEOUT_MS: Final = 1000  # a fetch that does not say waits a little, as Kafka's REST proxy does
-
-_CONSUMER: Final = (
-    "/subscription/{subscription}/consumer/{consumer_id}",
-    "/subscription/{subscription}/consumers/{consumer_id}",
-)
 
 
 class ConsumerRequest(Declaration, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -147,14 +142,14 @@ async def _recreated(rest: Services, id: str, exchange: Exchange, body: bytes) -
 
 @operations.on(
     "DELETE",
-    *_CONSUMER,
+    *INSTANCE,
     summary="Remove a consumer instance; what it had goes to the others.",
     status=204,
     errors=(*CONSUMING, ErrorKind.MISDIRECTED, ErrorKind.CONSUMER_NOT_FOUND),
 )
 async def delete(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic, target.subscription)
-    found = await _instance(rest, caller, target, exchange)
+    found = await instance_of(rest, caller, target, exchange)
     if found is not None:
         await rest.instances.remove(found)
         await exchange.give(NO_CONTENT)
@@ -162,7 +157,7 @@ async def delete(rest: Services, caller: Caller, target: Target, exchange: Excha
 
 @operations.on(
     "GET",
-    *(f"{path}/messages" for path in _CONSUMER),
+    *(f"{path}/messages" for path in INSTANCE),
     summary="Fetch messages.",
     parameters=FETCH,
     answer=FetchAnswer,
@@ -179,7 +174,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
     messages_max = min(params.number("max_messages") or DEFAULT_MESSAGES, limits.max_read_messages)
     bytes_max = min(params.number("max_bytes") or limits.max_read_bytes, limits.max_read_bytes)
     form = form_of(params)
-    found = await _instance(rest, caller, target, exchange, wait_ms)
+    found = await instance_of(rest, caller, target, exchange, wait_s=wait_ms / 1000)
     if found is None:
         return
     found.requests += 1
@@ -205,17 +200,23 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
         rest.instances.find(found.id, target.topic, target.subscription, caller.role)
 
 
-async def _instance(
-    rest: Services, caller: Caller, target: Target, exchange: Exchange, wait_ms: int = 0
+async def instance_of(
+    rest: Services,
+    caller: Caller,
+    target: Target,
+    exchange: Exchange,
+    *,
+    wait_s: float = 0.0,
+    body: bytes | None = None,
 ) -> Instance | None:
-    """The instance that a request names; None if another process has it, and answered the request. Raises
-    CONSUMER_NOT_FOUND, MISDIRECTED, UNAVAILABLE."""
+    """The instance that a request names; None if another process has it, and answered the request. `wait_s` and `body` are as
+    of `forward`. Raises CONSUMER_NOT_FOUND, MISDIRECTED, UNAVAILABLE."""
     try:
         return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
     except PenstockError as error:
         if error.kind is not ErrorKind.CONSUMER_NOT_FOUND:
             raise
-        if await rest.remote_instances.answered(target.consumer, exchange, wait_s=wait_ms / 1000):
+        if await rest.remote_instances.answered(target.consumer, exchange, wait_s=wait_s, body=body):
             return None
         raise
 

@@ -14,8 +14,9 @@ from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
 
+from .consume import instance_of
 from .cursor_change import CursorChange, CursorRequest, CursorResult
-from .operations import CONSUMING, SHIPPED, TOPIC, Target
+from .operations import CONSUMING, INSTANCE, SHIPPED, TOPIC, Target
 from .partition import id_at
 from .services import Services
 
@@ -92,10 +93,18 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
 @operations.on(
     "POST",
     "/subscription/{subscription}/cursor",
+    *(f"{path}/cursor" for path in INSTANCE),
     summary="Acknowledge messages, give them back, or seek.",
+    description="The path may name the consumer instance that has the messages; of several processes it finds that one's.",
     request=CursorRequest,
     answer=CursorResult,
-    errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    errors=(
+        *CONSUMING,
+        ErrorKind.BAD_JSON,
+        ErrorKind.TOO_LARGE,
+        ErrorKind.MISDIRECTED,
+        ErrorKind.CONSUMER_NOT_FOUND,
+    ),
 )
 async def change(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""
@@ -105,8 +114,14 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
     most = rest.limits.max_messages_per_request
     if len(wanted.message_ids) > most:
         raise PenstockError(ErrorKind.TOO_LARGE, f"{len(wanted.message_ids)} ids; the most is {most}")
+    if target.consumer:
+        instance = await instance_of(rest, caller, target, exchange, body=body)
+        if instance is None:
+            return
+        consumers = [instance.consumer]
+    else:
+        consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
-    consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
     if not consumers and await rest.remote_instances.answered_by_any(target, exchange, body):
         return
     answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers).run()

@@ -15,6 +15,10 @@ from penstock.protocols.http.params import Parameter
 TOPIC: Final = "/topics/{tenant}/{namespace}/{topic}"
 SHIPPED: Final = "/topics/{domain}/{tenant}/{namespace}/{topic}"  # in the dialect that Pulsar shipped
 DOMAINS: Final = ("persistent", "non-persistent")
+INSTANCE: Final = (  # both are PIP-64's
+    "/subscription/{subscription}/consumer/{consumer_id}",
+    "/subscription/{subscription}/consumers/{consumer_id}",
+)
 PREFIX: Final = b"/topics/"
 
 Ms = Annotated[int, Meta(ge=0, le=2**40)]

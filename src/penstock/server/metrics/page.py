@@ -85,6 +85,8 @@ class MetricsPage:
         whole.of_broker(families, broker)
         if broker.cluster is not None:
             whole.of_cluster(families, broker.cluster)
+        if context.fleet is not None:
+            whole.of_fleet(families, context.fleet)
         figures = TopicFigures(by_topic=self._by_topic)
         for number, topic in enumerate(broker.topics.open_topics, 1):
             figures.add(topic)

@@ -4,6 +4,7 @@ from typing import Final
 
 from penstock.broker.broker import Broker
 from penstock.broker.cluster import Cluster
+from penstock.broker.fleet import Fleet
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
@@ -135,6 +136,22 @@ def of_cluster(families: Families, cluster: Cluster) -> None:
             count,
             client=client,
             error=error,
+        )
+
+
+def of_fleet(families: Families, fleet: Fleet) -> None:
+    """The other processes of the service, and the requests that were passed on to them."""
+    counts = fleet.counts
+    families.gauge("penstock_fleet_processes", "Other processes of the service", len(counts))
+    for process, (sent, failed) in counts.items():
+        families.counter(
+            "penstock_forwarded_requests", "Requests passed on to another process", sent, process=process
+        )
+        families.counter(
+            "penstock_forwarded_requests_failed",
+            "Requests that another process did not answer",
+            failed,
+            process=process,
         )
 
 

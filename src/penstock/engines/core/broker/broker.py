@@ -49,7 +49,7 @@ class Broker:
     capabilities = frozenset(Capability)
     partitioner = Partitioner.JAVA
     cluster = None  # it is its own
-    journals = None  # of a cluster
+    journals = processes = None  # of a cluster
 
     def __init__(
         self,

@@ -1,0 +1,217 @@
+"""How the processes before one cluster know one another: by documents in the cluster that each writes of itself.
+
+A document has the addresses of its process and a code with the service's secret: nobody who may only write to the cluster can have
+requests sent to an address. It is renewed every RENEW_S seconds. A process whose document was not renewed for LAPSE_S seconds,
+by this process's own clock, has ended.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import socket
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock import __version__
+from penstock.broker.fleet import Process, ProcessDocuments
+from penstock.model.errors import PenstockError
+from penstock.model.formats import DOCUMENTS
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
+
+from .fleet import ProcessFleet
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "fleet"
+FORMAT: Final = DOCUMENTS[KIND]
+RENEW_S: Final = 10.0
+LAPSE_S: Final = 45.0
+LOOK_UP_S: Final = 1.0  # between two questions for processes that are not known
+DISTRUSTED_MAX: Final = 1000  # that are remembered, so that each is logged once
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    """`machine` is where loopback addresses lead to this process."""
+
+    process: Process
+    machine: str
+
+
+class _Signed(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as text, and its code."""
+
+    document: str
+    code: str
+
+
+class Membership:
+    """This process among those of its service."""
+
+    def __init__(
+        self,
+        fleet: ProcessFleet,
+        documents: ProcessDocuments,
+        tasks: Tasks,
+        clock: Clock,
+        *,
+        machine: str = "",
+    ) -> None:
+        self._fleet = fleet
+        self._documents = documents
+        self._machine = machine or this_machine()
+        self._own = b""
+        self._clock = clock
+        self._tasks = tasks
+        self._seen: dict[str, float] = {}  # when a document last came, by the loop's time
+        self._distrusted: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
+        self._looked = -LOOK_UP_S
+        fleet.look_up = self.look_up
+
+    async def start(self, url: str, pulsar_url: str = "", pulsar_tls_url: str = "") -> None:
+        """Write the document of this process, with the addresses at which others reach it, and know those of the others. If they
+        cannot be kept, it is logged, and this process stays alone."""
+        own = Process(
+            id=self._fleet.id,
+            url=url,
+            pulsar_url=pulsar_url,
+            pulsar_tls_url=pulsar_tls_url,
+            started_ms=self._clock.now_ms(),
+            version=__version__,
+        )
+        self._own = encode(self._fleet, own, self._machine)
+        try:
+            await self._documents.start(self._learned)
+        except PenstockError as error:
+            log.warning(
+                "processes do not know one another",
+                extra={"reason": error.message, "follows": "no request is passed on to another process"},
+            )
+            return
+        await self._write(self._own)
+        self._task = self._tasks.spawn(self._renew(), "renew the document of this process")
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Renew the document of this process, and forget processes that did not renew theirs."""
+        await self._write(self._own)
+        self._fleet.look()
+        now = asyncio.get_running_loop().time()
+        for ended in [one for one, seen in self._seen.items() if now - seen > LAPSE_S]:
+            log.info("a process of this service has ended", extra={"process_id": ended})
+            self._learned(ended, None)
+            await self._remove(ended)
+
+    async def _write(self, document: bytes) -> None:
+        try:
+            await self._documents.write(self._fleet.id, document)
+        except PenstockError as error:
+            log.warning("other processes may not find this one", extra={"reason": error.message})
+
+    async def _remove(self, id: str) -> None:
+        try:
+            await self._documents.write(id, None)
+        except PenstockError as error:
+            log.debug("the document of process %s stays: %s", id, error.message)
+
+    def _learned(self, id: str, document: bytes | None) -> None:
+        if id == self._fleet.id:
+            return
+        if document is None:
+            self._seen.pop(id, None)
+            self._fleet.forget(id)
+            return
+        process = decode(self._fleet, id, document, self._machine)
+        if process is None:
+            self._distrust(id)
+            return
+        self._seen[id] = asyncio.get_running_loop().time()
+        self._fleet.learn(process)
+
+    def _distrust(self, id: str) -> None:
+        if id not in self._distrusted and len(self._distrusted) < DISTRUSTED_MAX:
+            self._distrusted.add(id)
+            log.warning(
+                "the document of a process is not believed",
+                extra={
+                    "process_id": id[:32],
+                    "reason": "it was not written with the fleet.secret of this process",
+                },
+            )
+
+    async def look_up(self) -> None:
+        """Learn of processes that began a moment ago; asks at most once a LOOK_UP_S."""
+        async with self._looking:
+            now = asyncio.get_running_loop().time()
+            if now - self._looked < LOOK_UP_S or self._task is None:
+                return
+            try:
+                await self._documents.catch_up()
+            except PenstockError as error:
+                log.info("other processes cannot be looked up: %s", error.message)
+            self._looked = asyncio.get_running_loop().time()
+
+    async def close(self) -> None:
+        """Remove the document of this process."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            await self._remove(self._fleet.id)
+
+
+def encode(fleet: ProcessFleet, process: Process, machine: str) -> bytes:
+    """The document of a process, signed."""
+    text = msgspec.json.encode(_Document(process=process, machine=machine)).decode()
+    return msgspec.json.encode(_Signed(document=text, code=_code(fleet, process.id, text)))
+
+
+def decode(fleet: ProcessFleet, id: str, document: bytes, machine: str) -> Process | None:
+    """The process of a document; None if it was not signed with the service's secret. A loopback address of another machine is
+    left out."""
+    try:
+        signed = msgspec.json.decode(document, type=_Signed)
+        if not hmac.compare_digest(_code(fleet, id, signed.document).encode(), signed.code.encode()):
+            return None
+        found = msgspec.json.decode(signed.document, type=_Document)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    process = found.process
+    if process.id != id:
+        return None
+    return process if found.machine == machine or not _is_loopback(process.url) else _without_url(process)
+
+
+def _code(fleet: ProcessFleet, id: str, text: str) -> str:
+    return fleet.proof.code("document", id.encode(errors="replace"), text.encode(errors="replace")).hex()
+
+
+def _without_url(process: Process) -> Process:
+    return msgspec.structs.replace(process, url="", pulsar_url="", pulsar_tls_url="")
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def this_machine() -> str:
+    """What all processes that share the loopback interface have in common, and no others: the boot and the network namespace
+    on Linux, else the name of the host."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:
+        return socket.gethostname()

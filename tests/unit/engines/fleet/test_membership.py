@@ -1,0 +1,141 @@
+"""What processes believe of one another: signed documents, renewed, of addresses that lead there."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from penstock.broker.fleet import Learned, Process
+from penstock.engines.fleet import membership as module
+from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.engines.fleet.membership import Membership, decode, encode
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.secret import Secret
+from penstock.runtime.tasks import Tasks
+from penstock.testing.clock import ManualClock
+
+SECRET, OTHER = Secret("a secret of sixteen bytes"), Secret("another secret, also long")
+URL = "http://127.0.0.1:8080"
+
+
+class Shared:
+    """Documents of one cluster, of all processes before it."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, bytes] = {}
+        self.listeners: list[Learned] = []
+        self.asked = 0
+
+    async def start(self, learned: Learned) -> None:
+        for key, document in self.documents.items():
+            learned(key, document)
+        self.listeners.append(learned)
+
+    async def write(self, key: str, document: bytes | None) -> None:
+        if document is None:
+            self.documents.pop(key, None)
+        else:
+            self.documents[key] = document
+        for learned in self.listeners:
+            learned(key, document)
+
+    async def catch_up(self) -> None:
+        self.asked += 1
+
+
+class Member:
+    def __init__(self, shared: Shared, secret: Secret = SECRET, machine: str = "m") -> None:
+        self.tasks = Tasks()
+        self.fleet = ProcessFleet(secret)
+        self.membership = Membership(self.fleet, shared, self.tasks, ManualClock(), machine=machine)
+
+    @property
+    def others(self) -> dict[str, str]:
+        return {peer.process.id: peer.process.url for peer in self.fleet}
+
+
+@asynccontextmanager
+async def members(*made: Member, url: str = URL) -> AsyncIterator[None]:
+    for one in made:
+        await one.membership.start(url)
+    try:
+        yield
+    finally:
+        for one in made:
+            await one.membership.close()
+            await one.tasks.close()
+
+
+async def test_processes_know_one_another_until_they_end() -> None:
+    shared = Shared()
+    one, other = Member(shared), Member(shared)
+    async with members(one, other):
+        assert one.others == {other.fleet.id: URL}
+        assert other.others == {one.fleet.id: URL}
+        await other.membership.close()
+        assert one.others == {}
+    assert shared.documents == {}
+
+
+async def test_a_process_that_renews_nothing_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Shared()
+    one, other = Member(shared), Member(shared)
+    async with members(one, other):
+        monkeypatch.setattr(module, "LAPSE_S", -1.0)
+        await one.membership.renew()
+        assert one.others == {}
+        assert list(shared.documents) == [one.fleet.id]
+        monkeypatch.undo()
+        await other.membership.renew()
+        assert one.others == {other.fleet.id: URL}
+
+
+async def test_a_document_of_another_secret_or_id_is_not_believed() -> None:
+    shared = Shared()
+    one, stranger = Member(shared), Member(shared, OTHER)
+    async with members(one, stranger):
+        assert one.others == {}
+        made = Process(id="0" * 16, url="http://attacker.example")
+        signed = encode(one.fleet, made, "m")
+        for key, document in (
+            ("1" * 16, signed),
+            ("0" * 16, signed.replace(b"attacker", b"attack3r")),
+            ("0" * 16, encode(stranger.fleet, made, "m")),
+            ("0" * 16, msgspec.json.encode({"document": "{}", "code": "é"})),
+            ("0" * 16, b"{}"),
+            ("0" * 16, b"\xff"),
+            ("\ud800", b"null"),
+        ):
+            await shared.write(key, document)
+            assert one.others == {}
+        assert decode(one.fleet, "0" * 16, signed, "m") == made
+
+
+async def test_loopback_addresses_of_another_machine_are_left_out() -> None:
+    shared = Shared()
+    one, other = Member(shared), Member(shared, machine="n")
+    async with members(one, other):
+        assert one.others == {other.fleet.id: ""}
+        await other.membership.start("http://10.0.0.7:8080")
+        assert one.others == {other.fleet.id: "http://10.0.0.7:8080"}
+
+
+async def test_an_unknown_process_is_looked_up_seldom() -> None:
+    shared = Shared()
+    one = Member(shared)
+    async with members(one):
+        await asyncio.gather(*(one.membership.look_up() for _ in range(50)))
+        assert shared.asked == 1
+
+
+async def test_without_a_place_for_documents_a_process_stays_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Refusing(Shared):
+        async def start(self, learned: Learned) -> None:
+            raise PenstockError(ErrorKind.FORBIDDEN, "the role may not consume")
+
+    one = Member(Refusing())
+    async with members(one):
+        assert one.others == {}
+    assert "processes do not know one another" in caplog.text
