@@ -18,6 +18,7 @@ from penstock.engines.storage import FILE_NAME
 from penstock.server.check import Checked, check
 from penstock.server.sources import load
 
+SECRET = "a secret of sixteen bytes"
 LOCAL = {"http.listen": "127.0.0.1:0", "pulsar.listen": "off"}
 
 
@@ -231,7 +232,7 @@ def test_what_a_kafka_cluster_says_of_the_internal_topics_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.server.check.check_kafka", _said)
-    found = checked(tmp_path, engine__url="kafka://127.0.0.1:1")
+    found = checked(tmp_path, engine__url="kafka://127.0.0.1:1", fleet__secret=SECRET)
     assert found.wrong == []
     assert found.doubts == ["User:app may write __penstock"]
     assert "no other principal" in found.right
@@ -241,9 +242,6 @@ def test_an_internal_topic_that_clients_could_publish_to_is_a_problem(tmp_path: 
     settings = {"engine__url": "kafka://127.0.0.1:1", "engine__documents_topic": "docs"}
     (problem,) = checked(tmp_path, **settings).wrong
     assert problem.startswith("engine.documents_topic: docs is a topic of namespace public/default")
-
-
-SECRET = "a secret of sixteen bytes"
 
 
 def test_several_processes_before_a_cluster_need_a_secret(tmp_path: Path) -> None:

@@ -73,7 +73,6 @@ def test_an_advertised_address_may_say_its_scheme() -> None:
 @pytest.mark.parametrize(
     ("said", "url"),
     [
-        ("", ""),
         ("gw.example:8443", "http://gw.example:8443"),
         ("https://gw.example:8443", "https://gw.example:8443"),
         ("https://[2001:db8::5]:8443", "https://[2001:db8::5]:8443"),

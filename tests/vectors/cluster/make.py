@@ -27,8 +27,11 @@ from tests.support.pulsar_broker import standalone as pulsar_standalone
 
 import penstock
 from penstock.broker.cluster import Owner
+from penstock.broker.fleet import Process
 from penstock.broker.producer import Reply
 from penstock.broker.settings import ClusterSettings
+from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.engines.fleet.membership import FORMAT, encode
 from penstock.engines.kafka.calls import Answer, Call
 from penstock.engines.kafka.driver.record import NewRecord
 from penstock.engines.kafka.elsewhere import ShownConsumer
@@ -38,6 +41,7 @@ from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, reply_mess
 from penstock.model.formats import document_format
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.model.message_id import EARLIEST
+from penstock.model.secret import Secret
 from penstock.testing.server import running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
@@ -56,6 +60,21 @@ PLACES = {
     "replies": "__penstock_replies",
     "messages": "orders",
 }
+
+
+# Of a process of a service, in documents and in messages of the topic `processes`.
+SECRET = Secret("the secret of these vectors")
+PROCESS = Process(
+    id="0123456789abcdef",
+    url="http://10.0.0.5:8001",
+    pulsar_url="pulsar://10.0.0.5:6651",
+    started_ms=1_764_000_000_000,
+    version="0.1.0",
+)
+
+
+def process_document() -> bytes:
+    return encode(ProcessFleet(SECRET, id=PROCESS.id), PROCESS, "machine")
 
 
 def asking(http: httpx.Client, method: str, path: str, body: object = None, **more: Any) -> httpx.Response:
@@ -153,6 +172,7 @@ def other_processes(bootstrap: str) -> None:
         ("answers", "c\npenstock-1", Answer("UNAVAILABLE", "not now", 1)),
         ("processes", "penstock-1", _Process(owner, time.time_ns() // 1_000_000)),
         ("redirects", "127.0.0.1\nplain-0", _Redirect(owner, time.time_ns() // 1_000_000)),
+        ("fleet", PROCESS.id, msgspec.Raw(process_document())),
     ]
     producer = Producer({"bootstrap.servers": bootstrap})
     for kind, key, document in rows:
@@ -236,6 +256,7 @@ def pulsar() -> dict[str, list[dict[str, Any]]]:
                 "writer": messages(client, "persistent://public/staged/job.log"),
                 "journals": messages(client, "persistent://public/penstock/default~plain.positions"),
                 "replies": [{"value": _text(reply.payload), "properties": reply.properties}],
+                "processes": [{"value": _text(process_document()), "properties": FORMAT.properties()}],
             }
 
 

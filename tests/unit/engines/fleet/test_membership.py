@@ -1,8 +1,10 @@
 """What processes believe of one another: signed documents, renewed, of addresses that lead there."""
 
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,6 +19,7 @@ from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
 
 SECRET, OTHER = Secret("a secret of sixteen bytes"), Secret("another secret, also long")
+VECTORS = Path(__file__).parents[3] / "vectors" / "cluster"
 URL = "http://127.0.0.1:8080"
 
 
@@ -128,6 +131,16 @@ async def test_an_unknown_process_is_looked_up_seldom() -> None:
     async with members(one):
         await asyncio.gather(*(one.membership.look_up() for _ in range(50)))
         assert shared.asked == 1
+
+
+def test_documents_of_every_version_are_read() -> None:
+    for name, kind in (("kafka", "documents"), ("pulsar", "processes")):
+        stored = msgspec.json.decode((VECTORS / f"{name}-1.json").read_bytes())[kind]
+        texts = [b64decode(one["value"]) for one in stored if one["value"]]
+        fleet = ProcessFleet(Secret("the secret of these vectors"))
+        (process,) = (found for text in texts if (found := decode(fleet, "0123456789abcdef", text, "")))
+        assert process.url == "http://10.0.0.5:8001"
+        assert process.pulsar_url == "pulsar://10.0.0.5:6651"
 
 
 async def test_without_a_place_for_documents_a_process_stays_alone(caplog: pytest.LogCaptureFixture) -> None:

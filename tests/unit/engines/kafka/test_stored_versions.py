@@ -126,7 +126,7 @@ async def test_documents_of_every_version_are_read(version: int) -> None:
     assert found.schemas.get(ORDERS).schema.type is SchemaType.AVRO
     # A document that was removed has a record, too: what is committed begins nowhere else any more.
     read = {kind_of(one) for one in stored}
-    assert read == set(DOCUMENTS), "there is a record of each kind"
+    assert read == set(DOCUMENTS) - ({"fleet"} if version == 0 else set()), "there is a record of each kind"
     for one in stored:
         decoder = SCHEMA_TYPES.get(kind_of(one))
         if decoder is not None and one.value() is not None:
