@@ -66,11 +66,7 @@ class Peer:
     async def send(self, request: ForwardedRequest, head_s: float) -> AsyncIterator[Answer]:
         """Send a request; its answer must begin within `head_s` seconds. Raises ProcessGoneError, UNAVAILABLE."""
         self.sent += 1
-        try:
-            async with asyncio.timeout(FREE_S):
-                await self._free.acquire()
-        except TimeoutError:
-            raise self._unavailable(f"has {CONNECTIONS_MAX} requests of this process at once") from None
+        await self._acquire()
         try:
             link, answer = await self._answered(request, head_s)
             try:
@@ -79,6 +75,16 @@ class Peer:
                 self._release(link, answer)
         finally:
             self._free.release()
+
+    async def _acquire(self) -> None:
+        if not self._free.locked():
+            await self._free.acquire()
+            return
+        try:
+            async with asyncio.timeout(FREE_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise self._unavailable(f"has {CONNECTIONS_MAX} requests of this process at once") from None
 
     async def _answered(self, request: ForwardedRequest, head_s: float) -> tuple[_Link, Answer]:
         """The head of the answer. A request is sent twice at most: if an idle connection turns out to be closed and the
