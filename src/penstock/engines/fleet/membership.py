@@ -1,8 +1,8 @@
 """How the processes before one cluster know one another: by documents in the cluster that each writes of itself.
 
 A document has the addresses of its process and a code with the service's secret: nobody who may only write to the cluster can have
-requests sent to an address. It is renewed every RENEW_S seconds. A process whose document was not renewed for LAPSE_S seconds,
-by this process's own clock, has ended.
+requests sent to an address. It is renewed every RENEW_S seconds. A process has ended if it renewed nothing while this process
+renewed its own document LAPSE times, and heard of it: so no clock matters, and a cluster that is away ends nothing.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 KIND: Final = "fleet"
 FORMAT: Final = DOCUMENTS[KIND]
 RENEW_S: Final = 10.0
-LAPSE_S: Final = 45.0
+LAPSE: Final = 4
 LOOK_UP_S: Final = 1.0  # between two questions for processes that are not known
 DISTRUSTED_MAX: Final = 1000  # that are remembered, so that each is logged once
 
@@ -67,7 +67,10 @@ class Membership:
         self._own = b""
         self._clock = clock
         self._tasks = tasks
-        self._seen: dict[str, float] = {}  # when a document last came, by the loop's time
+        self._renewed = 0  # how often this process's own document came
+        self._seen: dict[str, int] = {}  # how often it had come when another process's document last came
+        self._started = False
+        self._failing = False
         self._distrusted: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
@@ -76,7 +79,7 @@ class Membership:
 
     async def start(self, url: str, pulsar_url: str = "", pulsar_tls_url: str = "") -> None:
         """Write the document of this process, with the addresses at which others reach it, and know those of the others. If they
-        cannot be kept, it is logged, and this process stays alone."""
+        cannot be kept, it is logged, and tried again."""
         own = Process(
             id=self._fleet.id,
             url=url,
@@ -86,15 +89,7 @@ class Membership:
             version=__version__,
         )
         self._own = encode(self._fleet, own, self._machine)
-        try:
-            await self._documents.start(self._learned)
-        except PenstockError as error:
-            log.warning(
-                "processes do not know one another",
-                extra={"reason": error.message, "follows": "no request is passed on to another process"},
-            )
-            return
-        await self._write(self._own)
+        await self.renew()
         self._task = self._tasks.spawn(self._renew(), "renew the document of this process")
 
     async def _renew(self) -> None:
@@ -104,19 +99,24 @@ class Membership:
 
     async def renew(self) -> None:
         """Renew the document of this process, and forget processes that did not renew theirs."""
-        await self._write(self._own)
         self._fleet.look()
-        now = asyncio.get_running_loop().time()
-        for ended in [one for one, seen in self._seen.items() if now - seen > LAPSE_S]:
+        try:
+            if not self._started:
+                await self._documents.start(self._learned)
+                self._started = True
+            await self._documents.write(self._fleet.id, self._own)
+            self._failing = False
+        except PenstockError as error:
+            if not self._failing:
+                self._failing = True
+                log.warning(
+                    "processes do not know one another",
+                    extra={"reason": error.message, "follows": "no request is passed on to another process"},
+                )
+        for ended in [one for one, seen in self._seen.items() if self._renewed - seen > LAPSE]:
             log.info("a process of this service has ended", extra={"process_id": ended})
             self._learned(ended, None)
             await self._remove(ended)
-
-    async def _write(self, document: bytes) -> None:
-        try:
-            await self._documents.write(self._fleet.id, document)
-        except PenstockError as error:
-            log.warning("other processes may not find this one", extra={"reason": error.message})
 
     async def _remove(self, id: str) -> None:
         try:
@@ -126,6 +126,7 @@ class Membership:
 
     def _learned(self, id: str, document: bytes | None) -> None:
         if id == self._fleet.id:
+            self._renewed += document is not None
             return
         if document is None:
             self._seen.pop(id, None)
@@ -135,7 +136,7 @@ class Membership:
         if process is None:
             self._distrust(id)
             return
-        self._seen[id] = asyncio.get_running_loop().time()
+        self._seen[id] = self._renewed
         self._fleet.learn(process)
 
     def _distrust(self, id: str) -> None:
@@ -153,7 +154,7 @@ class Membership:
         """Learn of processes that began a moment ago; asks at most once a LOOK_UP_S."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
-            if now - self._looked < LOOK_UP_S or self._task is None:
+            if now - self._looked < LOOK_UP_S or not self._started:
                 return
             try:
                 await self._documents.catch_up()

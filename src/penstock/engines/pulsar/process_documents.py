@@ -62,8 +62,7 @@ class PulsarProcessDocuments:
 
     async def start(self, learned: Learned) -> None:
         self._learned = learned
-        await self._open()
-        await self.catch_up()
+        await self._send(b"", {})
 
     async def write(self, id: str, document: bytes | None) -> None:
         if document is not None:

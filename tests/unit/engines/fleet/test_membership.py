@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from penstock.broker.fleet import Learned, Process
-from penstock.engines.fleet import membership as module
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.membership import Membership, decode, encode
+from penstock.engines.fleet.membership import LAPSE, Membership, decode, encode
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.runtime.tasks import Tasks
@@ -30,13 +29,20 @@ class Shared:
         self.documents: dict[str, bytes] = {}
         self.listeners: list[Learned] = []
         self.asked = 0
+        self.away = False
+
+    def _check(self) -> None:
+        if self.away:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the cluster does not answer")
 
     async def start(self, learned: Learned) -> None:
+        self._check()
         for key, document in self.documents.items():
             learned(key, document)
         self.listeners.append(learned)
 
     async def write(self, key: str, document: bytes | None) -> None:
+        self._check()
         if document is None:
             self.documents.pop(key, None)
         else:
@@ -82,17 +88,45 @@ async def test_processes_know_one_another_until_they_end() -> None:
     assert shared.documents == {}
 
 
-async def test_a_process_that_renews_nothing_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_renews_nothing_has_ended() -> None:
     shared = Shared()
     one, other = Member(shared), Member(shared)
     async with members(one, other):
-        monkeypatch.setattr(module, "LAPSE_S", -1.0)
+        for _ in range(LAPSE):
+            assert one.others == {other.fleet.id: URL}
+            await one.membership.renew()
         await one.membership.renew()
         assert one.others == {}
         assert list(shared.documents) == [one.fleet.id]
-        monkeypatch.undo()
         await other.membership.renew()
         assert one.others == {other.fleet.id: URL}
+
+
+async def test_a_cluster_that_is_away_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:
+    shared = Shared()
+    one, other = Member(shared), Member(shared)
+    async with members(one, other):
+        shared.away = True
+        for _ in range(3 * LAPSE):
+            await one.membership.renew()
+        assert one.others == {other.fleet.id: URL}
+        assert caplog.text.count("processes do not know one another") == 1
+        shared.away = False
+        await one.membership.renew()
+        assert one.others == {other.fleet.id: URL}
+
+
+async def test_a_cluster_that_is_away_at_the_start_is_tried_again() -> None:
+    shared = Shared()
+    shared.away = True
+    one, other = Member(shared), Member(shared)
+    async with members(one, other):
+        assert one.others == other.others == {}
+        shared.away = False
+        for member in (one, other):
+            await member.membership.renew()
+        assert one.others == {other.fleet.id: URL}
+        assert other.others == {one.fleet.id: URL}
 
 
 async def test_a_document_of_another_secret_or_id_is_not_believed() -> None:
