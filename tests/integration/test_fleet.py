@@ -338,6 +338,20 @@ async def test_a_poll_that_was_passed_on_ends_with_a_message_or_with_its_client(
         assert message["value"] == "b"
 
 
+async def test_a_poll_that_was_passed_on_ends_as_this_process_does() -> None:
+    async with nodes(2) as (one, other):
+        tasks = Tasks()
+        made = (await one.http.post(SUB, json={})).json()["id"]
+        instance = one.app.rest.services.instances._instances[made]
+        path = f"{SUB}/consumer/{made}/messages"
+        asked = tasks.spawn(other.http.get(path, params={"timeout": 60_000}), "ask")
+        await until_async(lambda: instance.requests == 1)
+        other.app.rest.drain()
+        answer = await asked
+        assert (answer.status_code, answer.json()) == (200, {"messages": []})
+        await until_async(lambda: instance.requests == 0)
+
+
 async def test_a_process_that_is_gone_takes_its_instances_and_no_others() -> None:
     async with nodes(1) as (one,):
         async with nodes(1) as (other,):

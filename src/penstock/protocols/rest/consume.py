@@ -74,6 +74,7 @@ class FetchAnswer(Struct):
     messages: list[ReadMessage]
 
 
+_NO_MESSAGES: Final = b'{"messages":[]}'
 _request: Final = msgspec.json.Decoder(ConsumerRequest)
 
 
@@ -174,7 +175,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
     messages_max = min(params.number("max_messages") or DEFAULT_MESSAGES, limits.max_read_messages)
     bytes_max = min(params.number("max_bytes") or limits.max_read_bytes, limits.max_read_bytes)
     form = form_of(params)
-    found = await instance_of(rest, caller, target, exchange, wait_s=wait_ms / 1000)
+    found = await instance_of(rest, caller, target, exchange, wait_ms=wait_ms)
     if found is None:
         return
     found.requests += 1
@@ -184,7 +185,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
             values = Values(rest.broker.schemas, target.topic, found.reader, form)
             fetched = Fetch(rest.decoding, found.consumer, Bounds(messages_max, bytes_max))
             if found.turn.locked() and not await poll.until(_free(found.turn), wait_ms):
-                await exchange.answer(b'{"messages":[]}')
+                await exchange.answer(_NO_MESSAGES)
                 return
             async with found.turn:
                 await fetched.run(poll, wait_ms)
@@ -206,17 +207,22 @@ async def instance_of(
     target: Target,
     exchange: Exchange,
     *,
-    wait_s: float = 0.0,
+    wait_ms: int | None = None,
     body: bytes | None = None,
 ) -> Instance | None:
-    """The instance that a request names; None if another process has it, and answered the request. `wait_s` and `body` are as
-    of `forward`. Raises CONSUMER_NOT_FOUND, MISDIRECTED, UNAVAILABLE."""
+    """The instance that a request names; None if another process has it, and answered the request: a fetch that waits for `wait_ms`, or
+    one whose `body` was read. Raises CONSUMER_NOT_FOUND, MISDIRECTED, UNAVAILABLE."""
     try:
         return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
     except PenstockError as error:
         if error.kind is not ErrorKind.CONSUMER_NOT_FOUND:
             raise
-        if await rest.remote_instances.answered(target.consumer, exchange, wait_s=wait_s, body=body):
+        remote = rest.remote_instances
+        if wait_ms is None:
+            answered = await remote.answered(target.consumer, exchange, body=body)
+        else:
+            answered = await remote.polled(target.consumer, exchange, wait_ms / 1000, _NO_MESSAGES)
+        if answered:
             return None
         raise
 

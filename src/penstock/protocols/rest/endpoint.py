@@ -75,6 +75,7 @@ class RestEndpoint:
     def drain(self) -> None:
         """End every wait: the server takes no new work and finishes what is in flight."""
         self.services.polls.drain()
+        self.services.remote_instances.drain()
 
     async def close(self) -> None:
         """End every wait, and close every consumer instance."""

@@ -4,6 +4,7 @@ The id of an instance names its process, so that any process finds it. Requests 
 subscription: the properties of its consumers, which the cluster shows to every process, name the processes.
 """
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final
@@ -28,6 +29,7 @@ class RemoteInstances:
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
+        self._polls: set[asyncio.Timeout] = set()  # that wait at other processes
         self._prefix = secrets.token_urlsafe(_PREFIX_BYTES)  # of ids, if processes pass nothing on
 
     def new_id(self) -> str:
@@ -39,6 +41,26 @@ class RemoteInstances:
         """The properties of the consumer of a new instance, for other processes."""
         fleet = self._context.fleet
         return {} if fleet is None or self._context.broker.cluster is None else {INSTANCE: fleet.new_id()}
+
+    async def polled(self, id: str, exchange: Exchange, wait_s: float, empty: bytes) -> bool:
+        """As `answered`, for a request that may wait for `wait_s`. It is answered with `empty` if this process ends meanwhile."""
+        try:
+            async with asyncio.timeout(None) as poll:
+                self._polls.add(poll)
+                try:
+                    return await self.answered(id, exchange, wait_s=wait_s)
+                finally:
+                    self._polls.discard(poll)
+        except TimeoutError:
+            if exchange.started:
+                raise
+            await exchange.answer(empty)
+            return True
+
+    def drain(self) -> None:
+        """End every wait at another process."""
+        for poll in self._polls:
+            poll.reschedule(asyncio.get_running_loop().time())
 
     async def answered(
         self, id: str, exchange: Exchange, *, wait_s: float = 0.0, body: bytes | None = None
