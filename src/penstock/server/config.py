@@ -21,9 +21,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:8080"  # host:port; port 0 picks a free one; off: over TLS only
     tls_listen: str = "off"  # the same over TLS (https, wss); needs `tls.cert_file`
     keep_alive_s: int = 75  # an idle connection is closed after this; longer than most proxies keep theirs
-    # host:port at which this process alone is reached, where several stand before one cluster behind one address; the
-    # second of its workers has the port after it, and so on. https://host:port where a proxy ends TLS before it. Empty:
-    # workers are found at free ports.
+    # host:port at which the other processes before the same cluster reach this one; the second of its workers has the port
+    # after it, and so on. https://host:port if a proxy ends TLS before it. Empty: it is reached from this machine only.
     advertise: str = ""
     backlog: int = 2048  # connections the system may hold before they are accepted
     websocket_ping_s: int = 30  # Pulsar's keepAliveIntervalSeconds; 0 sends none

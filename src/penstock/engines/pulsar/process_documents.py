@@ -1,7 +1,8 @@
 """The documents by which processes before a Pulsar cluster know one another: messages of a non-persistent topic.
 
 Nothing is stored. Each process renews its document, and writes it again when another one asks, as a process does that starts.
-The topic is in the namespace of staged publishing, which is created if it is missing.
+The topic has its own namespace, beside that of staged publishing, which is created if it is missing: other policies than those of
+staged publishing and journals are right for it.
 """
 
 import asyncio
@@ -41,15 +42,15 @@ class PulsarProcessDocuments:
     def __init__(
         self,
         cluster: PulsarCluster,
-        namespace: NamespaceName,
+        staging: NamespaceName,
         process: str,
         encoder: EntryFormat,
         clock: Clock,
         tasks: Tasks,
     ) -> None:
-        """`process` is a name that no other process has."""
+        """`staging` is the namespace of staged publishing, `process` a name that no other process has."""
         self._cluster = cluster
-        self._topic = TopicName("non-persistent", namespace.tenant, namespace.namespace, LOCAL)
+        self._topic = TopicName("non-persistent", staging.tenant, f"{staging.namespace}-{LOCAL}", LOCAL)
         self._process = process
         self._encoder = encoder
         self._clock = clock
