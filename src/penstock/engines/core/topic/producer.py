@@ -87,7 +87,9 @@ class Producer:
         """
         self.check()
         topic = self.topics[0 if partition is None else self._router.choose(None, partition)]
-        first = self._numbers.take(len(payloads))
+        numbers = self._numbers
+        first = numbers.next
+        numbers.next = first + len(payloads)
         encode = self._encoder.encode_plain if batch else self._encoder.encode_plain_each
         entry = encode(
             payloads,
