@@ -75,8 +75,9 @@ POSITIONS: Final = Format("journal of byte positions")
 PARTS: Final = Format("staged part")
 COMMITS: Final = Format("staged commit")
 WRITERS: Final = Format("writer's log")
+CURSORS: Final = Format("cursor save")
 
-FORMATS: Final = (*DOCUMENTS.values(), MESSAGES, REPLIES, POSITIONS, PARTS, COMMITS, WRITERS)
+FORMATS: Final = (*DOCUMENTS.values(), MESSAGES, REPLIES, POSITIONS, PARTS, COMMITS, WRITERS, CURSORS)
 
 
 def document_format(kind: str) -> Format:

@@ -1,4 +1,4 @@
-"""The server's internal topics in the cluster: documents, journals, replies, staged batches."""
+"""The server's internal topics in the cluster: documents, journals, replies, staged batches, slots, cursors."""
 
 from typing import Final
 
@@ -9,6 +9,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 STAGED: Final = "_staging"  # entries of staged parts
 PARTS: Final = "_parts"  # the positions of the parts' entries
 COMMITS: Final = "_commits"  # committed batches, written in their transactions
+SLOTS: Final = "_slots"  # whose partitions the processes share out
+CURSORS: Final = "_cursors"  # the journal of cursors
 
 
 def internal_topics(settings: ClusterSettings) -> dict[str, str]:
@@ -18,7 +20,7 @@ def internal_topics(settings: ClusterSettings) -> dict[str, str]:
         "engine.journals_topic": settings.journals_topic,
         "engine.replies_topic": settings.replies_topic,
     }
-    for suffix in (STAGED, PARTS, COMMITS):
+    for suffix in (STAGED, PARTS, COMMITS, SLOTS, CURSORS):
         found[f"engine.documents_topic with {suffix}"] = settings.documents_topic + suffix
     settings_of: dict[str, str] = {}
     for setting, topic in found.items():

@@ -10,7 +10,7 @@ from penstock.model.errors import PenstockError
 
 def test_each_internal_topic_is_hidden_by_default() -> None:
     found = internal_topics(ClusterSettings())
-    assert len(found) == 6
+    assert len(found) == 8
     assert all(topic.startswith(HIDDEN) for topic in found.values())
 
 

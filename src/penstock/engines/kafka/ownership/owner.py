@@ -1,0 +1,143 @@
+"""Brings lease and journal together: slots that the group assigns to this process are claimed, and served from then on."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Protocol
+
+from penstock.model.errors import PenstockError
+from penstock.runtime.tasks import Tasks
+
+from .cursors import Cursors
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.5  # until slots are claimed again
+MAINTAIN_S: Final = 5.0  # between checks whether the journal has grown
+
+
+class SlotHost(Protocol):
+    """Serves the subscriptions of slots; called on the loop."""
+
+    def opened(self, slots: Sequence[int]) -> None:
+        """These slots are this process's, and their cursors can be loaded."""
+
+    async def closing(self, slots: Sequence[int]) -> None:
+        """Stop delivering, and save the cursors: another process gets the slots when this returns, or after some seconds."""
+
+    def closed(self, slots: Sequence[int]) -> None:
+        """These slots are not this process's any more: end their subscriptions; saves fail."""
+
+    def refused(self, error: PenstockError) -> None:
+        """This process can own no slots: the cluster does not allow it, or the settings do not fit."""
+
+
+class SlotLease(Protocol):
+    """What is used of the driver's `Lease`."""
+
+    def holds(self, slot: int) -> bool: ...
+
+
+class SlotOwner:
+    """`LeaseListener` and `CursorsListener`. `lease` and `cursors` are set before either starts."""
+
+    lease: SlotLease
+    cursors: Cursors
+
+    def __init__(self, host: SlotHost, tasks: Tasks) -> None:
+        self._host = host
+        self._tasks = tasks
+        self._assigned: set[int] = set()  # by the group
+        self._open: set[int] = set()
+        self._claiming = False
+
+    def owns(self, slot: int) -> bool:
+        """Whether this process may deliver and acknowledge messages of a slot now."""
+        return slot in self._open and self.lease.holds(slot)
+
+    @property
+    def open(self) -> Collection[int]:
+        """The slots that are served, or will be once they are confirmed."""
+        return self._open
+
+    def start(self) -> None:
+        """Keep the journal short from now on."""
+        self._tasks.spawn(self._maintain(), "checkpoint cursors")
+
+    # -- from the lease
+
+    def gained(self, slots: Sequence[int]) -> None:
+        self._assigned.update(slots)
+        self._claim_soon()
+
+    async def releasing(self, slots: Sequence[int]) -> None:
+        self._assigned.difference_update(slots)
+        still = self._opened(slots)
+        if still:
+            await self._host.closing(still)
+        await self.cursors.release(slots)
+        self._close(slots)
+
+    def lost(self, slots: Sequence[int]) -> None:
+        self._assigned.difference_update(slots)
+        self.cursors.forget(slots)
+        self._close(slots)
+
+    async def confirm(self) -> None:
+        await self.cursors.confirm()
+
+    def refused(self, error: PenstockError) -> None:
+        self._host.refused(error)
+
+    # -- from the journal
+
+    def replaced(self, slots: Sequence[int]) -> None:
+        self._close(slots)
+        self._claim_soon()  # those that the group still assigns to this process
+
+    # -- claims
+
+    def _claim_soon(self) -> None:
+        if not self._claiming:
+            self._claiming = True
+            self._tasks.spawn(self._claim_all(), "claim slots")
+
+    async def _claim_all(self) -> None:
+        try:
+            while wanted := sorted(self._assigned - self._open):
+                # Not while the assignment is in doubt: a process that was stopped would disturb its successor.
+                sure = [slot for slot in wanted if self.lease.holds(slot)]
+                if sure and await self._claim(sure):
+                    continue
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self._claiming = False
+
+    async def _claim(self, slots: Sequence[int]) -> bool:
+        try:
+            await self.cursors.claim(slots)
+        except PenstockError as error:
+            log.info("slots are not claimed yet: %s", error.message)
+            return False
+        owned = [slot for slot in slots if slot in self._assigned and slot in self.cursors.owned]
+        if owned:
+            self._open.update(owned)
+            self._host.opened(owned)
+        return bool(owned)
+
+    def _opened(self, slots: Iterable[int]) -> list[int]:
+        return [slot for slot in slots if slot in self._open]
+
+    def _close(self, slots: Iterable[int]) -> None:
+        closed = self._opened(slots)
+        if closed:
+            self._open.difference_update(closed)
+            self._host.closed(closed)
+
+    async def _maintain(self) -> None:
+        while True:
+            await asyncio.sleep(MAINTAIN_S)
+            try:
+                await self.cursors.maintain()
+            except PenstockError as error:
+                log.info("the cursors' journal is not shortened: %s", error.message)
