@@ -35,10 +35,21 @@ from penstock.engines.fleet.membership import FORMAT, encode
 from penstock.engines.kafka.calls import Answer, Call
 from penstock.engines.kafka.driver.record import NewRecord
 from penstock.engines.kafka.elsewhere import ShownConsumer
+from penstock.engines.kafka.ownership.records import (
+    CLAIM,
+    DONE,
+    SAVE,
+    Claim,
+    CursorRecord,
+    encode_claim,
+    encode_done,
+    encode_save,
+    slot_of,
+)
 from penstock.engines.kafka.records import record_of
 from penstock.engines.kafka.redirects import _Process, _Redirect
 from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, reply_message
-from penstock.model.formats import document_format
+from penstock.model.formats import CURSORS, document_format
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.model.message_id import EARLIEST
 from penstock.model.secret import Secret
@@ -122,7 +133,33 @@ def kafka() -> dict[str, list[dict[str, Any]]]:
             made = f"{TOPICS}/orders/subscription/r"
             asking(http, "POST", made, {"subscription_type": "Shared"})
             found = {name: records(cluster.bootstrap, topic) for name, topic in PLACES.items()}
+    found["cursors"] = cursors()
     return found
+
+
+def cursors() -> list[dict[str, Any]]:
+    """A journal of cursors, by the code that writes it: a claim, saves, a deletion, and the end of a checkpoint."""
+    slots = {slot_of("orders", 0, 64): "t0", slot_of("orders", 1, 64): "t1"}
+    whole = CursorRecord("orders", 0, "s", "id-0", 5, {0: b"\x80", 2: b"\x01"}, b'{"team":"a"}')
+    change = CursorRecord("orders", 0, "s", "id-0", 8, {0: None})
+    other = CursorRecord("orders", 1, "r", "id-0", 3)
+    gone = CursorRecord("orders", 1, "r", "", 0, deleted=True)
+    rows = [
+        (CLAIM, encode_claim(Claim("penstock-x", 64, "p-1", 1, slots))),
+        (SAVE, encode_save("p-1", 2, slots, [whole, other])),
+        (SAVE, encode_save("p-1", 3, slots, [change, gone])),
+        (DONE, encode_done("p-1", 4, slots)),
+    ]
+    return [
+        {
+            "partition": 0,
+            "offset": offset,
+            "key": _text(kind),
+            "value": _text(value),
+            "headers": [] if kind == CLAIM else [[name, _text(text)] for name, text in CURSORS.headers()],
+        }
+        for offset, (kind, value) in enumerate(rows)
+    ]
 
 
 def administer(http: httpx.Client) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import PenstockError
+from penstock.runtime.tasks import Tasks
 
 from .clients import Clients
 from .config import Properties
@@ -96,6 +97,7 @@ class Lease:
         self._own = _MEMBER | {"group.id": group, "client.id": client_id}
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
         self._turn_s = clock()  # when the thread was last seen running
         self._gaps = 0  # gaps that put the slots in doubt
         self._confirmed = 0  # the last gap after which they were confirmed
@@ -125,8 +127,7 @@ class Lease:
         thread, self._thread = self._thread, None
         if thread is not None:
             await in_thread(thread.join)
-        if self._confirming is not None:
-            self._confirming.cancel()
+        await self._tasks.close()
 
     # -- the thread
 
@@ -197,7 +198,7 @@ class Lease:
             finally:
                 released.set_result(None)
 
-        if slots and self._call(lambda: self._loop.create_task(release(), name="release slots")):
+        if slots and self._call(lambda: self._tasks.spawn(release(), "release slots")):
             self._wait_released(released)
         consumer.incremental_unassign(partitions)
 
@@ -236,7 +237,7 @@ class Lease:
 
     def _confirm(self) -> None:
         if self._confirming is None or self._confirming.done():
-            self._confirming = self._loop.create_task(self._confirm_all(), name="confirm slots")
+            self._confirming = self._tasks.spawn(self._confirm_all(), "confirm slots")
 
     async def _confirm_all(self) -> None:
         while self._confirmed != self._gaps:

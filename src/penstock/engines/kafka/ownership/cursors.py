@@ -73,8 +73,13 @@ class Cursors(JournalReader):
         self._refusal: PenstockError | None = None
         self._numbers = count(1)
         self._outcomes: dict[int, Read | None] = {}  # of records that are being written
+        self._taking: set[int] = (
+            set()
+        )  # the numbers of claims that take slots, rather than begin new terms of them
         self._wanted: set[int] = set()  # slots that were claimed and not released
         self._terms: dict[int, str] = {}  # of the slots that this process owns
+        # For each of them the claim that took it: saves from before belong to an earlier holding, and are void.
+        self._holdings: dict[int, int] = {}
         self._unsettled: set[int] = (
             set()
         )  # slots of records whose outcome is unknown: they are claimed before the next save
@@ -129,20 +134,25 @@ class Cursors(JournalReader):
         wanted = sorted(slots)
         self._wanted.update(wanted)
         async with self._writing:
-            await self._claim(wanted)
+            await self._claim(wanted, take=True)
 
-    async def _claim(self, slots: Sequence[int]) -> dict[int, str]:
-        """Claim, and return the terms."""
+    async def _claim(self, slots: Sequence[int], *, take: bool = False) -> dict[int, str]:
+        """Claim, and return the terms; without `take` a slot that another process claimed before stays lost."""
         terms = {slot: secrets.token_hex(8) for slot in slots}
         number = next(self._numbers)
         claim = Claim(self.group, self.slots, self.process, number, terms)
-        await self._append(number, CLAIM, encode_claim(claim), slots)
+        if take:
+            self._taking.add(number)
+        try:
+            await self._append(number, CLAIM, encode_claim(claim), slots)
+        finally:
+            self._taking.discard(number)
         return terms
 
     async def release(self, slots: Iterable[int]) -> None:
         """Give slots up once their saves so far are answered."""
         given = frozenset(slots)
-        pending = [one.future for one in [*self._batch, *self._queue] if one.slots & given]
+        pending = [one.future for one in [*self._batch, *self._queue] if one.holdings.keys() & given]
         if pending:
             await asyncio.wait(pending)
         self.forget(given)
@@ -210,7 +220,8 @@ class Cursors(JournalReader):
         if len(self._queue) >= WAITING_MAX:
             raise PenstockError(ErrorKind.UNAVAILABLE, "too many cursors are waiting to be saved")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(Waiting(changes, slots, sum([one.size for one in changes]), future))
+        holdings = {slot: self._holdings[slot] for slot in slots}
+        self._queue.append(Waiting(changes, holdings, sum([one.size for one in changes]), future))
         if not self._saving:
             self._saving = True
             self._tasks.spawn(self._save_all(), "save cursors")
@@ -249,30 +260,32 @@ class Cursors(JournalReader):
             self._saving = False
 
     async def _save_batch(self) -> None:
-        slots = frozenset[int]().union(*(one.slots for one in self._batch))
         lacking: set[int] = set()  # slots for which a record did not count
         try:
-            await self._settle(slots)
-            owned = {slot: self._terms[slot] for slot in slots if slot in self._terms}
-            lacking.update(slots - owned.keys())
-            changes = [
-                change
-                for one in self._batch
-                for change in one.changes
-                if self.slot(change.topic, change.partition) in owned
-            ]
+            await self._settle({slot for one in self._batch for slot in one.holdings})
+            terms = dict(self._terms)
+            valid = [one for one in self._batch if self._are_current(one.holdings)]
+            changes = [change for one in valid for change in one.changes]
             for part in packed(changes):
-                lacking.update(await self._write_save(part, owned))
+                lacking.update(await self._write_save(part, terms))
         except PenstockError as error:
             for one in self._batch:
                 one.end(error)
             return
         for one in self._batch:
-            missed = one.slots & lacking
-            one.end(self._not_counted(min(missed)) if missed else None)
+            missed = (
+                min(one.holdings) if one not in valid else min(one.holdings.keys() & lacking, default=None)
+            )
+            one.end(None if missed is None else self._not_counted(missed, one.holdings))
 
-    def _not_counted(self, slot: int) -> PenstockError:
-        if slot in self._terms:  # an earlier claim of this process arrived late
+    def _are_current(self, holdings: Mapping[int, int]) -> bool:
+        """Whether this process has owned the slots without a break since."""
+        return all(
+            slot in self._terms and self._holdings[slot] == number for slot, number in holdings.items()
+        )
+
+    def _not_counted(self, slot: int, holdings: Mapping[int, int]) -> PenstockError:
+        if self._are_current(holdings):  # an earlier claim of this process arrived late
             return PenstockError(ErrorKind.UNAVAILABLE, f"cursors of slot {slot} have to be saved again")
         return replaced(slot)
 
@@ -337,8 +350,11 @@ class Cursors(JournalReader):
         """
         self._check()
         async with self._writing:
+            owned = sorted(self._terms.keys() & set(slots))
+            if not owned:
+                return
             # Everything is written under these terms: what is claimed again has its cursors before the new claim.
-            terms = await self._claim(sorted(self._terms.keys() & set(slots)))
+            terms = await self._claim(owned)
         keys = [(slot, key) for slot in terms for key in self._state.slots[slot].cursors]
         for start in range(0, len(keys), CHECKPOINT_CURSORS):
             async with self._writing:
@@ -387,10 +403,14 @@ class Cursors(JournalReader):
                 self._listener.refused(self._refusal)
         for slot, term in claim.terms.items():
             if expected:
-                if slot in self._wanted:
+                # Another owner may have been between the last term and this one: then the slot is not ours before it was
+                # asked for, and its cursors are loaded.
+                take = slot in self._wanted and claim.number in self._taking
+                if take:
+                    self._holdings[slot] = claim.number
+                if take or slot in self._terms:
                     self._terms[slot] = term
                     self._unsettled.discard(slot)
-                    gone.pop(slot, None)
             elif slot not in self._terms:
                 continue
             elif claim.process == self.process:  # one whose outcome was unknown

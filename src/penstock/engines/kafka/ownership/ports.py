@@ -43,7 +43,7 @@ class Waiting(msgspec.Struct, eq=False):
     """A save that is not answered."""
 
     changes: Sequence[CursorRecord]
-    slots: frozenset[int]
+    holdings: dict[int, int]  # the slots, and which time of owning them it belongs to
     size: int
     future: "asyncio.Future[None]"
 

@@ -117,7 +117,7 @@ class JournalState:
         counts = frozenset(
             number
             for number, term in envelope.terms.items()
-            if 0 <= number < len(self.slots) and term == self.slots[number].term
+            if 0 <= number < len(self.slots) and term and term == self.slots[number].term
         )
         unknown: PenstockError | None = None
         try:
