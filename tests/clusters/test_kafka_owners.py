@@ -96,7 +96,8 @@ def start(broker: KafkaCluster, prefix: str, tmp_path: Path) -> Iterator[Callabl
     yield begin
     for owner in started:
         owner.process.kill()
-        owner.process.wait(WAIT_S)
+        with owner.process:  # closes its stdin, and waits
+            pass
 
 
 def until(what: Callable[[], object], text: str) -> None:
