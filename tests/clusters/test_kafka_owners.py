@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient
 from tests.support.kafka_broker import KafkaCluster, standalone
-from tests.support.kafka_owner import GROUP, SUBSCRIPTION, TOPIC, Service
+from tests.support.kafka_owner import SUBSCRIPTION, TOPIC, Service
 
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster as Cluster
@@ -221,7 +221,7 @@ def test_no_answered_save_is_lost_when_the_broker_is_killed_or_hangs(
     def groups() -> set[str]:
         return {one.group_id for one in admin.list_consumer_groups().result().valid}
 
-    until(lambda: GROUP not in groups(), "the group does not expire")
+    until(lambda: f"penstock-{prefix}" not in groups(), "the group does not expire")
     last = start("last")
     share(last)
     goes_on(last)

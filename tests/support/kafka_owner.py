@@ -23,14 +23,13 @@ from penstock.engines.kafka.ownership import owner as owner_module
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.engines.kafka.ownership.owner import SlotOwner
 from penstock.engines.kafka.ownership.records import CursorRecord, slot_of
-from penstock.engines.kafka.ownership.topics import owner_topics
+from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
-GROUP = "penstock-owners"
 TOPIC, SUBSCRIPTION = "orders", "s"
 AT_ONCE = 8  # slots in a save
 AGAIN_S = 0.05  # after a save that failed
@@ -49,6 +48,7 @@ class Service:
     def __init__(self, bootstrap: str, prefix: str, name: str) -> None:
         settings = ClusterSettings(url=f"kafka://{bootstrap}", documents_topic=prefix, timeout_ms=TIMEOUT_MS)
         self.cluster = KafkaCluster(settings)
+        self.group = owner_group(settings)
         self.tasks = Tasks()
         self.name = name
         self.owner = SlotOwner(self, self.tasks)
@@ -67,11 +67,11 @@ class Service:
             self.owner,
             self.tasks,
             Failures(LoopClock()),
-            group=GROUP,
+            group=self.group,
             slots=slots,
             process=self.name,
         )
-        self.lease = Lease(clients, slots_topic, GROUP, self.owner)
+        self.lease = Lease(clients, slots_topic, self.group, self.owner)
         self.owner.cursors, self.owner.lease = self.cursors, self.lease
         # Any partition of this slot.
         self.partitions = {slot_of(TOPIC, partition, slots): partition for partition in range(slots)}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.admin import Described
 from penstock.engines.kafka.internal import CURSORS, SLOTS
@@ -16,6 +17,11 @@ CURSORS_CONFIG: Final[Mapping[str, str]] = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
+
+
+def owner_group(settings: ClusterSettings) -> str:
+    """The consumer group in which the processes of a service share out slots."""
+    return f"penstock-{settings.documents_topic}"
 
 
 async def owner_topics(cluster: KafkaCluster) -> tuple[str, str, int]:
