@@ -73,21 +73,18 @@ class Cursors(JournalReader):
         self._refusal: PenstockError | None = None
         self._numbers = count(1)
         self._outcomes: dict[int, Read | None] = {}  # of records that are being written
-        self._taking: set[int] = (
-            set()
-        )  # the numbers of claims that take slots, rather than begin new terms of them
+        # The numbers of claims that take slots, rather than begin new terms of those that this process owns.
+        self._taking: set[int] = set()
         self._wanted: set[int] = set()  # slots that were claimed and not released
         self._terms: dict[int, str] = {}  # of the slots that this process owns
         # For each of them the claim that took it: saves from before belong to an earlier holding, and are void.
         self._holdings: dict[int, int] = {}
-        self._unsettled: set[int] = (
-            set()
-        )  # slots of records whose outcome is unknown: they are claimed before the next save
+        # Slots of records whose outcome is unknown: they are claimed again before the next save.
+        self._unsettled: set[int] = set()
         self._writing = asyncio.Lock()
         self._queue: deque[Waiting] = deque()
         self._batch: list[Waiting] = []
         self._saving = False
-        self._checkpointing = False
 
     async def start(self) -> None:
         """Read the journal. Raises UNAVAILABLE, and BAD_PARAMETER if the service has another number of slots."""
@@ -182,13 +179,13 @@ class Cursors(JournalReader):
             raise PenstockError(found.unknown.kind, found.unknown.message)
         return found.cursors
 
-    def open(
+    async def open(
         self, key: CursorKey, topic_id: str, begin: int, end: int
     ) -> tuple[OffsetSet, bytes | None] | None:
         """A cursor and its properties, for a log with the offsets `begin` up to, not with, `end`; None if there is none.
 
-        A cursor that does not fit the log begins at the earliest place at which no message is missed, which is logged and
-        counted. Raises as `load`.
+        A cursor that does not fit the log begins at the earliest place at which no message is missed, which is saved, logged
+        and counted. Raises as `load` and `save`.
         """
         stored = self.load(self.slot(key.topic, key.partition)).get(key)
         if stored is None:
@@ -205,6 +202,10 @@ class Cursors(JournalReader):
                 "begins_at": cursor.mark,
             }
             log.warning("a cursor does not fit its log", extra=extra)
+            # Now: once the log has grown, the stored cursor would seem to fit. What it has beyond the mark goes, too.
+            cursor.touch({**stored.chunks})
+            names = key.topic, key.partition, key.subscription
+            await self.save((CursorRecord(*names, topic_id, cursor.mark, cursor.take_changes()),))
         return cursor, stored.properties
 
     async def save(self, changes: Sequence[CursorRecord]) -> None:

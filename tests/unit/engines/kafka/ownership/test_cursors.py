@@ -10,6 +10,7 @@ from penstock.engines.kafka.ownership import cursors as module
 from penstock.engines.kafka.ownership.fitting import Misfit
 from penstock.engines.kafka.ownership.ports import Replaced
 from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord, slot_of
+from penstock.engines.kafka.ownership.state import StoredCursor
 from penstock.engines.kafka.ownership.writer import JournalWriter
 from penstock.engines.subscription.store import CursorChange
 from penstock.model.errors import ErrorKind, PenstockError
@@ -252,17 +253,19 @@ async def test_another_service_on_the_same_topics_is_refused(caplog: pytest.LogC
 async def test_a_cursor_that_does_not_fit_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     a = await begin(Log(), "a")
     await a.cursors.claim([SLOT])
-    await a.cursors.save([CursorRecord("t", 0, "s", "id", 9, {}, b"{}")])
-    assert a.cursors.open(CursorKey("t", 0, "other"), "id", 0, 9) is None
-    found = a.cursors.open(KEY, "id", 0, 9)
+    await a.cursors.save([CursorRecord("t", 0, "s", "id", 9, {0: b"\x00\x08", 1: b"\x01"}, b"{}")])
+    assert await a.cursors.open(CursorKey("t", 0, "other"), "id", 0, 9) is None
+    found = await a.cursors.open(KEY, "id", 0, 9999)
     assert found is not None
-    assert (found[0].mark, found[1], a.cursors.misfits) == (9, b"{}", {})
-    found = a.cursors.open(KEY, "id", 2, 8)
+    assert (found[0].mark, list(found[0].ranges()), found[1]) == (9, [(11, 11), (4096, 4096)], b"{}")
+    assert not a.cursors.misfits
+    found = await a.cursors.open(KEY, "id", 2, 8)
     assert found is not None
-    assert found[0].mark == 2
+    assert (found[0].mark, found[1]) == (2, b"{}")
     assert a.cursors.misfits == {Misfit.BEYOND_END: 1}
     (line,) = [one for one in caplog.records if one.message == "a cursor does not fit its log"]
     assert (line.__dict__["why"], line.__dict__["begins_at"]) == ("beyond_end", 2)
+    assert a.cursors.load(SLOT)[KEY] == StoredCursor("id", 2, {}, b"{}"), "also when the log has grown"
 
 
 async def test_cursors_of_a_newer_release_are_not_served() -> None:
@@ -312,11 +315,11 @@ async def test_the_store_of_subscriptions() -> None:
     writer.bind(7, "t", 0, "id")
     await writer.save_cursors(changes)
     await writer.save_cursors([CursorChange(7, "s", 5, {})])
-    found = a.cursors.open(KEY, "id", 0, 9)
+    found = await a.cursors.open(KEY, "id", 0, 9)
     assert found is not None
     assert (found[0].mark, list(found[0].ranges()), found[1]) == (5, [(7, 7)], b"{}")
     await writer.delete_cursor(7, "s")
-    assert a.cursors.open(KEY, "id", 0, 9) is None
+    assert await a.cursors.open(KEY, "id", 0, 9) is None
     writer.unbind(7)
     with pytest.raises(PenstockError):
         await writer.delete_cursor(7, "s")
