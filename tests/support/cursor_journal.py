@@ -56,6 +56,7 @@ class FakeJournal:
         self.auto = auto
         self.trims: list[int] = []
         self._reader = reader
+        self.late: list[_Write] = []
         self._writes: deque[_Write] = deque()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -86,7 +87,7 @@ class FakeJournal:
 
     @property
     def writes(self) -> int:
-        """Records under way, those included whose writer was told that nobody knows."""
+        """Records under way."""
         return len(self._writes)
 
     def store(self) -> None:
@@ -101,9 +102,15 @@ class FakeJournal:
         self._fail(self._writes.popleft())
 
     def give_up(self) -> None:
-        """The writer of each record under way is told that nobody knows what becomes of it; it may be stored later."""
-        for write in self._writes:
+        """The writer of each record under way is told that nobody knows what becomes of it; it may be stored late."""
+        while self._writes:
+            write = self._writes.popleft()
             self._fail(write)
+            self.late.append(write)
+
+    def store_late(self, number: int = 0) -> None:
+        """One of those is stored after all, after others that were sent later."""
+        self.log.append(*self.late.pop(number).record)
 
     @staticmethod
     def _fail(write: _Write) -> None:

@@ -121,14 +121,13 @@ async def test_an_unknown_outcome_is_settled_by_a_claim() -> None:
     assert (caught.value.kind, type(caught.value)) == (ErrorKind.UNAVAILABLE, PenstockError)
     saving = a.tasks.spawn(a.cursors.save([change(9)]), "call")
     await turns()
-    late = a.journal._writes.popleft()
     for _ in range(2):  # a claim, and the save
         a.journal.store()
         await turns()
         a.journal.read_on(9)
         await turns()
     await saving
-    log.append(*late.record)
+    a.journal.store_late()
     assert log.state(0).slots[SLOT].cursors[KEY].mark == 9, "the late one does not count"
     assert not a.told.gone
 
@@ -141,10 +140,9 @@ async def test_a_late_claim_of_its_own_ends_a_term_but_not_the_ownership() -> No
     a.journal.give_up()
     with pytest.raises(PenstockError):
         await first
-    late = a.journal._writes.popleft()
     a.journal.auto = True
     await a.cursors.claim([SLOT])
-    log.append(*late.record)
+    a.journal.store_late()
     with pytest.raises(PenstockError, match="saved again") as caught:
         await a.cursors.save([change(1)])
     assert not isinstance(caught.value, Replaced)
