@@ -30,9 +30,8 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
-FORMAT = WireFormat()
 CLOCK = LoopClock()
 SHARED, EXCLUSIVE = SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE
 FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
@@ -126,7 +125,7 @@ class Client:
 def messages_of(delivery: Delivery) -> list[tuple[str, MessageId]]:
     return [
         (message.payload.decode(), delivery.topic.id_of(delivery.entry, message.index))
-        for at, message in enumerate(FORMAT.decode(delivery.entry))
+        for at, message in enumerate(wire.decode(delivery.entry))
         if delivery.mask >> at & 1
     ]
 
@@ -829,7 +828,7 @@ async def test_connections_cut_anywhere_lose_nothing_and_repeat_nothing_that_was
 @pytest.fixture
 async def engine(world: World) -> AsyncIterator[PulsarBroker]:
     settings = ClusterSettings(url=world.at.service_url, admin_url=world.at.admin_url, learned_ms=0)
-    made = PulsarBroker(settings, BrokerSettings(), FORMAT, CLOCK)
+    made = PulsarBroker(settings, BrokerSettings(), CLOCK)
     await made.start()
     yield made
     await made.close()
@@ -850,7 +849,7 @@ async def test_dead_letters_say_where_they_come_from(world: World, engine: Pulsa
         await engine.subscribe([letters], "d", ConsumerOptions(type=SHARED, start=EARLIEST))  # type: ignore[arg-type]
     )
     assert await dead.come(1) == ["a"]
-    (message,) = FORMAT.decode(dead.deliveries[0].entry)
+    (message,) = wire.decode(dead.deliveries[0].entry)
     assert message.key == "k"
     assert message.properties["REAL_TOPIC"] == world.topic
     assert message.properties["REAL_SUBSCRIPTION"] == "s"

@@ -51,12 +51,11 @@ from penstock.model.stage import Commit, StageKey
 from penstock.pipeline.http.stages import OpenedTopic, StageCount, Stages
 from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
+from penstock.wire import entry as wire
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
 from penstock.wire.contents import in_transaction
-from penstock.wire.entry import WireFormat
 
-FORMAT = WireFormat()
 ANYBODY = Caller()
 STAGES = ("first", "second")
 ENTRIES = 3  # of each stage for each topic
@@ -319,7 +318,7 @@ async def test_readers_pass_over_what_was_aborted(cluster: PulsarCluster, server
 
 
 def entry(text: str) -> NewEntry:
-    return FORMAT.encode(
+    return wire.encode(
         [OutMessage(payload=text.encode())], producer="p", sequence_id=0, publish_time=1, schema_version=None
     )
 
@@ -344,7 +343,7 @@ def expected(batch: int) -> list[str]:
 
 @asynccontextmanager
 async def engine(settings: ClusterSettings) -> AsyncIterator[Broker]:
-    made = open_pulsar(settings, BrokerSettings(), FORMAT)
+    made = open_pulsar(settings, BrokerSettings())
     await made.start()
     try:
         yield made
@@ -671,7 +670,7 @@ class TestCapabilities(CapabilityTests):
         self.settings = settings_of(cluster)
 
     def make(self, folder: Path) -> Broker:
-        return open_pulsar(self.settings, BrokerSettings(), FORMAT)
+        return open_pulsar(self.settings, BrokerSettings())
 
 
 @pytest.mark.spark

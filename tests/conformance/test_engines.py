@@ -10,16 +10,15 @@ from penstock.broker.broker import Broker  # noqa: E402
 from penstock.broker.settings import BrokerSettings  # noqa: E402
 from penstock.engines.opening import open_embedded  # noqa: E402
 from penstock.testing.engines import EngineSuite  # noqa: E402
-from penstock.wire.entry import WireFormat  # noqa: E402
 
 
 class TestEmbeddedMemory(EngineSuite):
     durable = False
 
     def make(self, folder: Path) -> Broker:
-        return open_embedded(BrokerSettings(), WireFormat())
+        return open_embedded(BrokerSettings())
 
 
 class TestEmbeddedSqlite(EngineSuite):
     def make(self, folder: Path) -> Broker:
-        return open_embedded(BrokerSettings(), WireFormat(), folder=folder)
+        return open_embedded(BrokerSettings(), folder=folder)

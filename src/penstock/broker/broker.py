@@ -16,7 +16,6 @@ from .administration import Administration, Subscriptions
 from .capability import Capable
 from .cluster import Cluster
 from .consumer import Consumer
-from .entry_format import EntryFormat
 from .fleet import ProcessDocuments
 from .journal import Journals
 from .namespaces import Namespaces, Policies
@@ -36,8 +35,6 @@ class Services(Protocol):
     def administration(self) -> Administration: ...
     @property
     def clock(self) -> Clock: ...
-    @property
-    def encoder(self) -> EntryFormat: ...
     @property
     def failures(self) -> Failures:
         """Background work that is failing."""

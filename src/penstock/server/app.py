@@ -23,7 +23,6 @@ from penstock.protocols.rest.stages import StagesEndpoint
 from penstock.protocols.websocket.endpoint import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.runtime.clock import Clock
-from penstock.wire.entry import WireFormat
 
 from .config import Config
 from .console.endpoint import ConsoleEndpoint
@@ -99,10 +98,9 @@ def build(config: Config, clock: Clock | None = None) -> App:
 def open_broker(config: Config, clock: Clock | None = None) -> Broker:
     """The engine that the configuration means; the embedded one by `clock`, where one is given. Raises BAD_PARAMETER."""
     if config.engine.url:
-        return open_cluster(config.engine, config.broker, WireFormat())
+        return open_cluster(config.engine, config.broker)
     return open_embedded(
         config.broker,
-        WireFormat(),
         folder=None if config.data.store == "memory" else config.data.folder,
         size_max_bytes=config.storage.size_max_bytes,
         reserve_bytes=config.storage.reserve_bytes,

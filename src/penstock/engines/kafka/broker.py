@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
@@ -28,6 +27,7 @@ from penstock.model.policy import NamespacePolicies, ProducerOptions, TopicPolic
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 from . import beginnings
 from . import properties as properties_module
@@ -74,9 +74,7 @@ class KafkaBroker:
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
 
-    def __init__(
-        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, own: BrokerSettings, clock: Clock) -> None:
         if own.deduplication:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, "broker.deduplication: the engine before Kafka has no deduplication"
@@ -84,7 +82,6 @@ class KafkaBroker:
         self.cluster = KafkaCluster(settings)
         self.settings = own
         self.partitioner = Partitioner(settings.partitioner)
-        self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
@@ -146,7 +143,7 @@ class KafkaBroker:
         self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
-        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests, addresses)
+        self._replies = Replies(self._reply_partitions, clock, self.requests, addresses)
         self._publishing = Publishing(
             self._records,
             self.schemas,
@@ -169,10 +166,8 @@ class KafkaBroker:
         self.cluster.shown = self._shown.of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
-        letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        hosting = Hosting(
-            self._groups, self._flusher, encoder, self.tasks, letters.bury, self._replies, self.failures
-        )
+        letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
+        hosting = Hosting(self._groups, self._flusher, self.tasks, letters.bury, self._replies, self.failures)
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)

@@ -11,7 +11,6 @@ from penstock.broker.acting import ACTING
 from penstock.broker.capability import Capability
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
@@ -30,6 +29,7 @@ from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 from .acting import ActingClusters
 from .cluster import PulsarCluster
@@ -56,9 +56,7 @@ class PulsarBroker:
     writes = None
     partitioner = Partitioner.JAVA
 
-    def __init__(
-        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, own: BrokerSettings, clock: Clock) -> None:
         if not settings.admin_url:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
@@ -68,7 +66,6 @@ class PulsarBroker:
         self._acting = ActingClusters(self.cluster, clock)
         self.settings = own
         self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
-        self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
@@ -84,20 +81,19 @@ class PulsarBroker:
         self._staging: Staging | None = None
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
         self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
-        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests)
-        self._replies = Replies(topics, clock, encoder, self.requests)
-        self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
+        topics = ReplyTopics(self.cluster.context, clock, self.tasks, self.requests)
+        self._replies = Replies(topics, clock, self.requests)
+        self.journals = PulsarJournals(self.cluster, self.topics, self._own_producer)
         self.watches = NoWatches()
         self.processes = PulsarProcessDocuments(
             self.cluster,
             self._staging_namespace,
             f"penstock-{secrets.token_hex(8)}",
-            encoder,
             clock,
             self.tasks,
         )
         self._letter_producers = KeptProducers(self._own_producer)
-        self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
+        self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
         self._stopping = False

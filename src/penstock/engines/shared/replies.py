@@ -12,7 +12,6 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
@@ -21,6 +20,7 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock
+from penstock.wire import entry as wire
 
 from .requests import Request, Requests, check_size
 
@@ -136,13 +136,11 @@ class Replies:
         self,
         transport: ReplyTransport,
         clock: Clock,
-        encoder: EntryFormat,
         requests: Requests,
         addresses: ReplyAddresses | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
-        self._encoder = encoder
         self._requests = requests
         self._addresses = addresses or TopicPerProcess()
 
@@ -172,7 +170,7 @@ class Replies:
     async def reply(self, entry: Entry, topic: TopicName, reply: Reply) -> Outcome:
         """Send the reply to a message of an entry of `topic`. Raises TOO_LARGE, and what the cluster says."""
         check_size(reply)
-        messages = self._encoder.decode(entry)
+        messages = wire.decode(entry)
         request = messages[min(max(0, reply.request_id.batch_index), len(messages) - 1)]
         address = address_of(request, topic, self._addresses)
         if address is None:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Protocol
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadLetterStats
 from penstock.model.entry import Entry
@@ -29,7 +28,7 @@ from .outstanding import Outstanding
 from .reading import ReadFailures
 from .receiver import Receiver, SubscribedLog
 from .rules import RULES
-from .selection import Selection
+from .selection import Keys, Selection
 from .store import CursorWriter
 
 
@@ -77,7 +76,7 @@ class Subscription(StoredCursor):
         *,
         cursor: OffsetSet,
         durable: bool,
-        encoder: EntryFormat,
+        keys: Keys,
         tasks: Tasks,
         cursors: CursorWriter,
         compaction: Compaction,
@@ -104,12 +103,12 @@ class Subscription(StoredCursor):
         self.excerpts = Excerpts(cursor)
         self.dead_letters = DeadLetterStats()
         subject = f"{topic.name} {name}"
-        self._encoder = encoder
+        self._keys = keys
         self._out = Outstanding(
             topic,
             cursor,
             tasks,
-            Selection(encoder, topic.partition),
+            Selection(keys, topic.partition),
             DeadLetterQueue(self.dead_letters, subject, host.failures, topic.clock, tasks),
             ReadFailures(host.failures, f"{subject} (delayed)"),
             wake=self.wake,
@@ -164,7 +163,7 @@ class Subscription(StoredCursor):
         self.host.check(self, wanted)
         if not self.consumers:
             self.type = wanted
-            self._out.selection = RULES[wanted](self._encoder, self.topic.partition)
+            self._out.selection = RULES[wanted](self._keys, self.topic.partition)
             self.compacted = consumer.options.compacted
         before = self.active
         self._out.selection.add(consumer)

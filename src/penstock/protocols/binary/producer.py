@@ -16,7 +16,8 @@ from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.model.message_id import MessageId
-from penstock.wire.entry import WireFormat, admit
+from penstock.wire import entry as wire
+from penstock.wire.entry import admit
 from penstock.wire.frames import command_of, encode, send_receipt
 from penstock.wire.pulsar_pb2 import CommandRequestReceipt, CommandSend
 
@@ -230,7 +231,7 @@ def request_in(entry: NewEntry) -> tuple[int, int] | None:
     if _MARK not in entry.data:
         return None
     stored = Entry(0, 0, 0, entry.count, entry.publish_time, entry.deliver_at, entry.data)
-    for message in WireFormat().decode(stored):
+    for message in wire.decode(stored):
         text = message.properties.get(REQUEST_TIMEOUT_PROPERTY)
         if text is None:
             continue

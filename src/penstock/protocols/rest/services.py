@@ -22,7 +22,7 @@ class Services:
         self.broker = context.broker
         self.limits = context.limits
         self.polls = LongPolls(self.broker.clock)
-        self.decoding = Decoding(self.broker.encoder, self.broker)
+        self.decoding = Decoding(self.broker)
         self.producers = ProducerCache(self.broker)
         self.preparing = Preparing(self.decoding, self.broker.clock)
         self.remote_instances = RemoteInstances(context)

@@ -60,7 +60,7 @@ class ConsumerHandler:
         self._consumer = consumer
         self._broker = broker
         self._meter = meter
-        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=multi)
+        self._deliverer = Deliverer(socket, consumer, meter, names_topic=multi)
         self._answers: Backlog[PendingAnswer] = Backlog(ANSWERS_MAX, ANSWER_BYTES_MAX)
         self._unsubscribed = False
 
@@ -221,7 +221,7 @@ class ReaderHandler:
         self._socket = socket
         self._consumer = consumer
         self._broker = broker
-        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=False)
+        self._deliverer = Deliverer(socket, consumer, meter, names_topic=False)
         self._credited = 0
 
     async def run(self) -> None:

@@ -9,13 +9,14 @@ from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.stage import StageKey
+from penstock.wire import entry as wire
 
 from .bench import Bench, EngineTests, refused, stored
 
 
 def entry(bench: Bench, text: str, sequence_id: int = 0) -> NewEntry:
     """An entry as a client makes it."""
-    return bench.broker.encoder.encode(
+    return wire.encode(
         [OutMessage(payload=text.encode())],
         producer="p",
         sequence_id=sequence_id,

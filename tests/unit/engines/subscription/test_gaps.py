@@ -21,15 +21,14 @@ from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 LEDGER = 7
-WIRE = WireFormat()
 
 
 def entry_at(offset: int) -> Entry:
     key = f"k{offset % 3}"
-    made = WIRE.encode(
+    made = wire.encode(
         [OutMessage(payload=b"%d" % offset, key=key)],
         producer="p",
         sequence_id=offset,
@@ -132,7 +131,7 @@ class Story:
             "s",
             cursor=self.cursor,
             durable=True,
-            encoder=WIRE,
+            keys=wire.keys,
             tasks=Tasks(),
             cursors=Saved(),
             compaction=Compaction(None),

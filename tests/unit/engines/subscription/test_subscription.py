@@ -16,7 +16,7 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import STRING_SCHEMA
 from penstock.runtime.failures import FailureKind
 from penstock.testing.clock import settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
 FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
@@ -185,7 +185,7 @@ async def test_a_delayed_message_waits_also_over_a_restart() -> None:
         producer = await b.broker.producer(TOPIC)
         at = b.clock.now_ms() + 10_000
         await producer.publish([OutMessage(payload=b"later", deliver_at=at), OutMessage(payload=b"now")])
-        broker = Broker(b.store, MemoryStore(), WireFormat(), b.clock)
+        broker = Broker(b.store, MemoryStore(), wire, b.clock)
         await broker.start()
         b.broker = broker
         consumer = await b.consumer(SHARED)
@@ -360,7 +360,7 @@ async def test_acknowledging_every_second_of_a_large_backlog_restarts() -> None:
                     await consumer.acknowledge(message_id)
                     every_second += 1
         await consumer.flush()
-        broker = Broker(b.store, MemoryStore(), WireFormat(), b.clock)
+        broker = Broker(b.store, MemoryStore(), wire, b.clock)
         await broker.start()
         b.broker = broker
         again = await b.consumer(SHARED, window=50_000)
@@ -440,7 +440,7 @@ async def test_deduplication_stores_once_and_answers_with_the_first_id() -> None
         assert await once(b, 3) == MessageId(-1, -1)
         topic = await b.broker.topics.get(TOPIC)
         assert topic.next_offset == 2
-        restarted = Broker(b.store, MemoryStore(), WireFormat(), b.clock, BrokerSettings(deduplication=True))
+        restarted = Broker(b.store, MemoryStore(), wire, b.clock, BrokerSettings(deduplication=True))
         await restarted.start()
         b.broker = restarted
         assert await once(b, 5) == MessageId(-1, -1)

@@ -3,11 +3,10 @@
 import secrets
 
 from penstock.broker.capability import Capability
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument
-from penstock.engines.core.ports import Store
+from penstock.engines.core.ports import Batches, Store
 from penstock.engines.core.topic.access import Access, Epochs
 from penstock.engines.core.topic.replies import Replies
 from penstock.engines.core.topic.topic import Topic, TopicParts
@@ -55,13 +54,13 @@ class Broker:
         self,
         store: Store,
         transient: Store,
-        encoder: EntryFormat,
+        batches: Batches,
         clock: Clock,
         settings: BrokerSettings | None = None,
     ) -> None:
         self.settings = settings or BrokerSettings()
         self.clock = clock
-        self.encoder = encoder
+        self.batches = batches
         self.store = store
         self.storage = StorageHealth.of(store)
         self.failures = Failures(clock)
@@ -95,9 +94,9 @@ class Broker:
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
         self.requests = Requests(clock, self.settings.request_timeout_ms_max)
-        self._replies = Replies(self.requests, encoder)
+        self._replies = Replies(self.requests, batches.decode)
         self._epochs = Epochs(store, reader)
-        self.compactions = Compactions(store, encoder, self.tasks, reader)
+        self.compactions = Compactions(store, batches, self.tasks, reader)
         self.administration = Administration(
             self.topics, self.namespaces, self.schemas, self.retention, self.compactions, clock
         )
@@ -108,13 +107,13 @@ class Broker:
             self.schemas,
             self.requests,
             self.storage,
-            encoder,
+            batches,
             clock,
             message_bytes_max=self.settings.max_message_bytes,
             new_name=self.new_name,
         )
         self.producer = self._producers.open
-        self._dead_letters = DeadLetters(encoder, self._producers.lend, self.schemas)
+        self._dead_letters = DeadLetters(batches.decode, self._producers.lend, self.schemas)
         self.watches = Watches(self.tasks)
         self.topics.listeners.add(self.watches.changed)
         self._consumers = Consumers(
@@ -200,7 +199,7 @@ class Broker:
             name,
             cursor=cursor,
             durable=durable,
-            encoder=self.encoder,
+            keys=self.batches.keys,
             tasks=self.tasks,
             cursors=topic.store,
             compaction=topic.compaction,

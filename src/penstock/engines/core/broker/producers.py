@@ -6,9 +6,9 @@ from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topic import producer_key
+from penstock.engines.core.ports import Batches
 from penstock.engines.core.topic.producer import Producer
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.requests import Requests
@@ -31,7 +31,7 @@ class Producers:
         schemas: Schemas,
         requests: Requests,
         storage: StorageHealth,
-        encoder: EntryFormat,
+        batches: Batches,
         clock: Clock,
         *,
         message_bytes_max: int,
@@ -41,7 +41,7 @@ class Producers:
         self._schemas = schemas
         self._requests = requests
         self._storage = storage
-        self._encoder = encoder
+        self._batches = batches
         self._clock = clock
         self._message_bytes_max = message_bytes_max
         self._new_name = new_name
@@ -71,7 +71,7 @@ class Producers:
             own_name,
             topics,
             options,
-            encoder=self._encoder,
+            batches=self._batches,
             clock=self._clock,
             version_of=lambda schema: self._schemas.get_or_create(name, schema),
             deduplicate=lambda: topics[0].policies.deduplication,
