@@ -156,7 +156,7 @@ async def test_rebalances_under_load_lose_nothing_and_repeat_nothing_acknowledge
                         done.add(text)
                         count += 1
             finally:
-                await broker.leave(consumer)
+                await consumer.leave()
 
         async def publish() -> None:
             for number in range(rounds):

@@ -159,7 +159,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             for offset, (holder, _, _) in list(self.out.items()):
                 if holder == name:
                     self.came_back(offset)
-            await self.broker.leave(consumer)
+            await consumer.leave()
             self.rebalanced()
 
         self.run(work())
@@ -347,7 +347,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             for offset, (holder, _, _) in list(self.out.items()):
                 if holder == name:
                     self.came_back(offset)
-            self.run(self.broker.leave(consumer))
+            self.run(consumer.leave())
         self.highest.clear()
         self.asleep.clear()
         self.run(self.clock.advance(20_000))

@@ -48,7 +48,7 @@ class Client:
         await self.consumer.flush()
 
     async def leave(self) -> None:
-        await self.broker.leave(self.consumer)
+        await self.consumer.leave()
         await self._task
 
 

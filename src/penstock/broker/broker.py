@@ -144,6 +144,3 @@ class Broker(Services, Capable, Protocol):
         `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
         `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for what is no `Pattern`.
         """
-
-    async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
-        """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""

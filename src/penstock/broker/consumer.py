@@ -68,3 +68,10 @@ class Consumer(Receiver, ConsumerAnswers, Protocol):
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return what was taken but never handed on; it does not count as a redelivery."""
+
+    async def unsubscribe(self) -> None:
+        """Delete its subscriptions, which closes it; raises SUBSCRIPTION_SHARED if one has other consumers."""
+
+    async def leave(self, *, keep_ms: int = 0) -> None:
+        """Close it, and have the engine forget it. Subscriptions that are not durable are deleted with their last
+        consumer, after `keep_ms`."""

@@ -16,6 +16,7 @@ from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
 from penstock.client.policies import ConsumerKeySharedPolicy
 from penstock.client.session import commands
+from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
@@ -79,8 +80,10 @@ class Subscriber(Receiver, ABC):
         bury: Bury,
         failures: Failures,
         name: str = "",
+        leave_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         super().__init__(options.name or name, subscription, options, budget, clock)
+        self._leave_s = leave_s
         self._cluster = cluster
         self._topics = topics
         self._schemas = schemas
@@ -247,17 +250,23 @@ class Subscriber(Receiver, ABC):
         self.budget = None
         self._ready.set()
 
-    async def leave(self, timeout_s: float | None = None) -> None:
-        """Close, and wait until the cluster knows, or for so long."""
+    async def leave(self, *, keep_ms: int = 0) -> None:
+        """Close, and wait until the cluster knows, for `leave_s` at most. The cluster ends a subscription that is not
+        durable with its last consumer, whatever `keep_ms` says."""
         self.close()
         if self._leaving:
-            await asyncio.wait(self._leaving, timeout=timeout_s)
+            await asyncio.wait(self._leaving, timeout=self._leave_s())
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers.
+        """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers; all
+        partitions are checked first, so that a refusal changes nothing.
 
         Raises SUBSCRIPTION_SHARED and stays open, unless only some of the topics were refused: then it closes.
         """
+        attached = self.attached
+        check_sole_consumer(attached)
+        if len(attached) > 1:
+            await asyncio.gather(*(one.check_sole_consumer() for one in attached))
         done = False
         try:
             for part in list(self.parts.values()):

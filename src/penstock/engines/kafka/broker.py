@@ -182,13 +182,17 @@ class KafkaBroker:
             new_name=self.new_name,
             shown=self._shown,
         )
-        documents, leave = self.documents, self._consumers.leave
         self._redirects = Redirects(
-            self.cluster, documents, self.naming, client_id, self._groups, leave, self.tasks.spawn
+            self.cluster,
+            self.documents,
+            self.naming,
+            client_id,
+            self._groups,
+            lambda consumer: consumer.leave(),
+            self.tasks.spawn,
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
-        self.leave = self._consumers.leave
         self.policies.changed = self._policies_changed
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 

@@ -243,16 +243,10 @@ class PulsarBroker:
             bury=self._dead_letters.bury,
             failures=self.failures,
             name=self.new_name("consumer"),
+            leave_s=lambda: LEAVE_S if self._stopping else None,
         )
         made.give_reply = self._replies.reply
         return made
-
-    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
-        """Close a consumer; `keep_ms` is of engines whose subscriptions end with it (a cluster's do at once)."""
-        if isinstance(consumer, Consumer):
-            await consumer.leave(LEAVE_S if self._stopping else None)
-        else:
-            consumer.close()
 
     # -- what the parts ask
 

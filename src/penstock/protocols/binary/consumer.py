@@ -216,4 +216,4 @@ class ConsumerHandler:
         if self._active_due is not None:
             self._active_due.cancel()
         self._give_back()
-        await self._peer.broker.leave(self.consumer, keep_ms=keep_ms)
+        await self.consumer.leave(keep_ms=keep_ms)

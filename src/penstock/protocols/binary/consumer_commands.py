@@ -56,10 +56,10 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
             await consumer.seek_time(max(0, broker.clock.now_ms() - back_ms))
         session.admitted.may_consume(name, command.subscription)  # still
     except BaseException:
-        await broker.leave(consumer)
+        await consumer.leave()
         raise
     if session.closed:
-        await broker.leave(consumer)
+        await consumer.leave()
         return
     session.send(pb.CommandSuccess(request_id=command.request_id))
     session.admitted.set_owner(consumer)
@@ -142,7 +142,7 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
     else:
         session.consumers.pop(command.consumer_id, None)  # the client knows that it ends
         try:
-            await session.broker.subscriptions.delete_of(handler.consumer)
+            await handler.consumer.unsubscribe()
         except PenstockError:
             session.consumers[command.consumer_id] = handler
             raise

@@ -122,7 +122,7 @@ class Client:
 
     async def leave(self) -> None:
         """Close the consumer."""
-        await self._broker.leave(self.consumer)
+        await self.consumer.leave()
 
 
 class Bench:

@@ -40,7 +40,7 @@ async def test_a_second_exclusive_a_wrong_type_and_a_taken_name_are_refused() ->
 
 async def test_an_idle_subscription_takes_another_type() -> None:
     async with bench() as b:
-        await b.broker.leave(await b.consumer(EXCLUSIVE))
+        await (await b.consumer(EXCLUSIVE)).leave()
         assert (await b.consumer(SHARED)).attached
 
 
@@ -253,7 +253,7 @@ async def test_failover_goes_by_priority_then_name_and_loses_nothing() -> None:
         assert await b.payloads(first) == [b"1", b"2"]
         await b.publish(b"3")
         assert await b.payloads(later) == []
-        await b.broker.leave(first)
+        await first.leave()
         assert await b.payloads(later) == [b"1", b"2", b"3"]
 
 
@@ -515,7 +515,7 @@ async def test_what_was_read_ahead_goes_with_the_last_consumer(durable: bool) ->
         assert reading.held(0) is not None
         assert budget.size > 100_000
         budget.call()
-        await b.broker.leave(consumer)
+        await consumer.leave()
         await settle()
         assert reading.held(0) is None
         assert budget.size == 0

@@ -74,7 +74,7 @@ async def test_a_group_that_was_not_written_goes_back_with_what_was_taken(batch:
         second = await b.consumer()
         for message_id in ids[:GROUP_MAX]:
             await first.acknowledge(message_id)
-        await b.broker.leave(first)
+        await first.leave()
         got = await b.taken(second)
         assert [m.payload for _, m, _ in got] == [b"%03d" % n for n in range(GROUP_MAX, 150)]
         assert {d.redeliveries for _, _, d in got} == {0}

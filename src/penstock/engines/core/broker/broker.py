@@ -121,7 +121,6 @@ class Broker:
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
-        self.leave = self._consumers.leave
         self._events = _TopicEvents(self, self._epochs)
         self._names = 0
         self._instance = secrets.token_hex(4)
