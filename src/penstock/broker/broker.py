@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.broker.delivery import Budget
+from penstock.model.entry import NewEntry
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
@@ -22,8 +23,9 @@ from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
 from .schemas import Schemas
 from .settings import BrokerSettings
-from .staging import Staging
+from .staging import Published, Staging
 from .storage_health import StorageHealth
+from .topic import Topic
 from .topics import Topics
 from .watches import Watches
 
@@ -32,7 +34,9 @@ class Services(Protocol):
     """The parts of a broker."""
 
     @property
-    def administration(self) -> Administration: ...
+    def administration(self) -> Administration | None:
+        """None if the cluster has its own administration, which requests are forwarded to."""
+
     @property
     def clock(self) -> Clock: ...
     @property
@@ -51,7 +55,9 @@ class Services(Protocol):
         """How keys choose partitions, unless a producer names a hash."""
 
     @property
-    def policies(self) -> Policies: ...
+    def policies(self) -> Policies | None:
+        """None if the cluster decides policies by itself."""
+
     @property
     def processes(self) -> ProcessDocuments | None:
         """Where the processes before one cluster write documents for one another; None if the log belongs to one process."""
@@ -63,7 +69,9 @@ class Services(Protocol):
     @property
     def settings(self) -> BrokerSettings: ...
     @property
-    def staging(self) -> Staging: ...
+    def staging(self) -> Staging | None:
+        """None if the cluster has no transactions."""
+
     @property
     def storage(self) -> StorageHealth: ...
     @property
@@ -73,7 +81,9 @@ class Services(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def watches(self) -> Watches: ...
+    def watches(self) -> Watches | None:
+        """None if clients of Pulsar's protocol are the cluster's."""
+
     @property
     def writes(self) -> Writes | None:
         """What its store's writer did; None where it has none."""
@@ -143,4 +153,14 @@ class Broker(Services, Capable, Protocol):
 
         `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
         `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for what is no `Pattern`.
+        """
+
+    async def append_entries(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        """Append entries of any producers without a stage, all or none; before a cluster, one by one up to an error.
+
+        With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
+        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED where repeats cannot be told, and what prevents the
+        topic from taking messages.
         """

@@ -143,11 +143,3 @@ class Staging(StagedWriters, Protocol):
 
         Raises FORBIDDEN, and STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone.
         """
-
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        """Append entries of any producers without a stage, all or none; before a cluster, one by one up to an error.
-
-        With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
-        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED where repeats cannot be told, and what prevents the
-        topic from taking messages.
-        """

@@ -115,27 +115,21 @@ class SubscriptionFigures(Protocol):
     def unacked(self) -> int: ...
 
 
-class Excerpts(Protocol):
-    """Parts of entries that went out as batches of their own, with indexes from 0 on."""
-
-    def add(self, entry_id: int, end: int, mask: int) -> None:
-        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch."""
-
-    def left(self, entry_id: int, bits: int) -> int:
-        """Which messages of the entry an acknowledgement leaves that says so by the bits of one of its parts."""
-
-
 class PartialBatches(Protocol):
     """How clients say which part of a batch they acknowledge (docs/compatibility.md)."""
 
     @property
-    def excerpts(self) -> Excerpts: ...
-    @property
-    def clients_by_index(self) -> Collection[str]:
+    def clients(self) -> Collection[str]:
         """The versions of clients for which batches keep their indexes."""
 
-    def learn_client(self, version: str) -> None:
+    def learn(self, version: str) -> None:
         """A client of this version acknowledged part of a batch by its indexes in the whole."""
+
+    def add(self, entry_id: int, end: int, mask: int) -> None:
+        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch with indexes from 0."""
+
+    def left(self, entry_id: int, bits: int) -> int:
+        """Which messages of the entry an acknowledgement leaves that says so by the bits of one of its parts."""
 
 
 class SubscriptionPosition(Protocol):
@@ -160,11 +154,17 @@ class SubscriptionPosition(Protocol):
         """The last entry that its consumers may see, with the bits of its messages; None without one."""
 
 
-class Subscription(DeliverySource, SubscriptionFigures, SubscriptionPosition, PartialBatches, Protocol):
+class Subscription(DeliverySource, SubscriptionFigures, SubscriptionPosition, Protocol):
     """One subscription of one log."""
 
     @property
-    def answers(self) -> Answers: ...
+    def answers(self) -> Answers | None:
+        """None if its log has many ledgers: then entry ids alone name no message, and consumers acknowledge."""
+
+    @property
+    def partial_batches(self) -> PartialBatches | None:
+        """None if clients of Pulsar's protocol are the cluster's."""
+
     async def reply(
         self,
         message_id: MessageId,

@@ -10,7 +10,7 @@ import pytest
 
 import penstock.broker
 import penstock.engines.core.ports
-from penstock.broker.capability import Capability, require
+from penstock.broker.capability import Capability, offered, require
 from penstock.model.errors import ErrorKind, PenstockError
 
 METHODS_MAX: Final = 7
@@ -53,3 +53,11 @@ def test_a_missing_capability_is_one_documented_error() -> None:
     assert caught.value.kind is ErrorKind.NOT_SUPPORTED
     assert caught.value.kind.codes.code == 50101
     require(Engine(Capability.COMPACTION), Capability.COMPACTION)
+
+
+def test_a_missing_part_is_the_same_error() -> None:
+    with pytest.raises(PenstockError, match="has no staged publishing") as caught:
+        offered(None, Capability.STAGED_PUBLISH.value)
+    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
+    part = object()
+    assert offered(part, "parts") is part

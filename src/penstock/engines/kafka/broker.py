@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import Topic
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
@@ -20,6 +22,7 @@ from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
@@ -40,6 +43,7 @@ from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
 from .elsewhere import ShownConsumers
+from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
 from .internal import internal_topics
@@ -155,8 +159,9 @@ class KafkaBroker:
             partitioner=self.partitioner,
         )
         self.staging = open_staging(
-            self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
+            self.cluster, own, self._publishing, self._fetcher, self.topics, clock, self.tasks
         )
+        self._entries = EntryPublishing(self.producer)
         self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
         self._members = Members(self.cluster.clients, client_id)
@@ -287,6 +292,11 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
+
+    async def append_entries(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        return await self._entries.append(topic, entries, deduplicate=deduplicate)
 
     # -- what the parts tell one another
 

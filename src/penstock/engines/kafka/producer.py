@@ -6,14 +6,13 @@ ids that were given are kept in headers, and nothing is dropped for them.
 
 from collections.abc import Callable, Sequence
 
-from penstock.broker.capability import Capability
+from penstock.broker.capability import Capability, not_supported
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic, producer_key
 from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
 from penstock.engines.shared.sequence_ids import Numbers
-from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -69,7 +68,7 @@ class Producer:
         """Join the topics. Raises PRODUCER_BUSY, NOT_SUPPORTED."""
         options = self.options
         if options.access_mode is not AccessMode.SHARED:
-            raise refuse(Capability.EXCLUSIVE_PRODUCERS.value)
+            raise not_supported(Capability.EXCLUSIVE_PRODUCERS.value)
         if options.stateless:
             return
         for topic in self._logs:

@@ -5,10 +5,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from penstock.broker.capability import Capability
+from penstock.broker.capability import Capability, not_supported
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topics import TopicObserver
-from penstock.engines.shared.unsupported import refuse
 from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -241,7 +240,7 @@ class KafkaTopics(KnownTopics):
         await self.properties.save(name, change(dict(self.properties.of(name))))
 
     async def terminate(self, name: TopicName) -> Sequence[KafkaTopic]:
-        raise refuse(Capability.TERMINATION.value)
+        raise not_supported(Capability.TERMINATION.value)
 
     # -- coming and going
 

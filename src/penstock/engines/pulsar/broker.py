@@ -15,13 +15,14 @@ from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
-from penstock.broker.staging import Staging as AnyStaging
+from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import Topic
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
-from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
+from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.model.partitioning import Partitioner
@@ -54,6 +55,7 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     writes = None
+    administration = policies = watches = None  # the cluster's own
     partitioner = Partitioner.JAVA
 
     def __init__(self, settings: ClusterSettings, own: BrokerSettings, clock: Clock) -> None:
@@ -71,20 +73,17 @@ class PulsarBroker:
         self.storage = StorageHealth()
         self.failures = Failures(clock)
         self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
-        self.policies = ClusterPolicies(self._in_force)
         self.topics = PulsarTopics(self.cluster, self.namespaces, clock, self._in_force, settings.learned_ms)
         self.schemas = Schemas(self.cluster, own.max_schema_bytes)
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
-        self.administration = NoAdministration()
-        self.staging: AnyStaging = EntryPublishing(self._acting_producer, self._in_force)
-        self._staging: Staging | None = None
+        self.staging: Staging | None = None  # until it is known that the cluster has transactions
+        self._entries = EntryPublishing(self._acting_producer, self._in_force)
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
         self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
         topics = ReplyTopics(self.cluster.context, clock, self.tasks, self.requests)
         self._replies = Replies(topics, clock, self.requests)
         self.journals = PulsarJournals(self.cluster, self.topics, self._own_producer)
-        self.watches = NoWatches()
         self.processes = PulsarProcessDocuments(
             self.cluster,
             self._staging_namespace,
@@ -110,9 +109,7 @@ class PulsarBroker:
             offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
         if self.cluster.flag("transactionCoordinatorEnabled"):
             offers.append(Capability.STAGED_PUBLISH)
-            self.staging = self._staging = self._new_staging(
-                EntryPublishing(self._acting_producer, self._in_force)
-            )
+            self.staging = self._new_staging()
         self.capabilities = frozenset(offers)
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
@@ -120,9 +117,9 @@ class PulsarBroker:
         )
         self.tasks.spawn(self._sweep(), "let go what is not used")
 
-    def _new_staging(self, publishing: EntryPublishing) -> Staging:
+    def _new_staging(self) -> Staging:
         space = StagingSpace(self.cluster, self._staging_namespace, self.settings.stage_timeout_ms)
-        parts = (space, self.topics, self.schemas, publishing)
+        parts = (space, self.topics, self.schemas)
         return Staging(*parts, lambda: self._acting.of(ACTING.get()).context, self.clock, self.tasks)
 
     def drain(self) -> None:
@@ -146,8 +143,8 @@ class PulsarBroker:
                 leaving += [one for one in subscription.consumers if isinstance(one, Consumer)]
         self.topics.close()
         work = [self._replies.close(), *(consumer.leave() for consumer in leaving)]
-        if self._staging is not None:
-            work.append(self._staging.close())
+        if self.staging is not None:
+            work.append(self.staging.close())
         await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
         self.tasks.cancel()
         await asyncio.gather(self._acting.close(), self.cluster.close())
@@ -248,6 +245,11 @@ class PulsarBroker:
         made.give_reply = self._replies.reply
         return made
 
+    async def append_entries(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        return await self._entries.append(topic, entries, deduplicate=deduplicate)
+
     # -- what the parts ask
 
     async def _sweep(self) -> None:
@@ -255,8 +257,8 @@ class PulsarBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             await self._acting.sweep()
-            if self._staging is not None:
-                await self._staging.sweep()
+            if self.staging is not None:
+                await self.staging.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:
         await self.schemas.learn(name)

@@ -19,7 +19,7 @@ from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
-from .answers import Answers, Excerpts
+from .answers import Answers, PartialBatches
 from .compaction import Compaction
 from .cursors import StoredCursor
 from .delivering import Delivering
@@ -100,7 +100,7 @@ class Subscription(StoredCursor):
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
-        self.excerpts = Excerpts(cursor)
+        self.partial_batches = PartialBatches(cursor, self.clients_by_index, self.learn_client)
         self.dead_letters = DeadLetterStats()
         subject = f"{topic.name} {name}"
         self._keys = keys

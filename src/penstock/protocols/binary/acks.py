@@ -34,10 +34,9 @@ def _replies(command: CommandAck) -> bool:
 
 def _acknowledge(handler: ConsumerHandler, data: MessageIdData) -> bool:
     """Acknowledge what is out; False when it is not."""
-    source = handler.source
-    if data.ledgerId != source.topic.ledger:
+    if data.ledgerId != handler.source.topic.ledger:
         return False
-    return source.answers.acknowledge_but(data.entryId, handler.unacked(data), handler.consumer)
+    return handler.answers.acknowledge_but(data.entryId, handler.unacked(data), handler.consumer)
 
 
 async def _ack_late(
@@ -53,8 +52,8 @@ async def _ack_late(
             elif command.ack_type == CommandAck.Cumulative:
                 await _cumulative(handler, data)
             else:
-                source = handler.consumer.source_of(answers.message_id(data))
-                await source.answers.acknowledge_but_late(
+                handler.consumer.source_of(answers.message_id(data))  # of no other topic
+                await handler.answers.acknowledge_but_late(
                     data.entryId, handler.unacked(data), handler.consumer
                 )
         except PenstockError as error:

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from penstock.broker.capability import offered
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
 from penstock.model.errors import PenstockError
@@ -37,6 +38,9 @@ class ConsumerHandler:
         self.consumer = consumer
         self.epoch = epoch  # counts the client's redeliveries, so that it knows what was sent before
         (self.source,) = consumer.attached
+        what = "consumers of Pulsar's protocol"
+        self.answers = offered(self.source.answers, what)
+        self._parts = offered(self.source.partial_batches, what)
         self._peer = peer
         self._id = consumer_id
         self._opened = opened
@@ -92,7 +96,7 @@ class ConsumerHandler:
                 ack_set = ack_set_of(mask)
             else:
                 data = part
-                self.source.excerpts.add(entry.entry_id, entry.end, mask)
+                self._parts.add(entry.entry_id, entry.end, mask)
         head = message_head(
             self._id,
             MessageId(topic.ledger, entry.entry_id, topic.name.partition),
@@ -106,7 +110,7 @@ class ConsumerHandler:
 
     @property
     def _by_index(self) -> bool:
-        return self._own_client or self._peer.client.version in self.source.clients_by_index
+        return self._own_client or self._peer.client.version in self._parts.clients
 
     def unacked(self, data: MessageIdData) -> int:
         """What an acknowledgement leaves of an entry, as bits over all its messages."""
@@ -116,8 +120,8 @@ class ConsumerHandler:
         if not left:
             return 0
         if not self._own_client:
-            self.source.learn_client(self._peer.client.version)
-        return self.source.excerpts.left(data.entryId, left)
+            self._parts.learn(self._peer.client.version)
+        return self._parts.left(data.entryId, left)
 
     def index_of_last(self, mask: int, size: int) -> tuple[int, int]:
         """The batch index of the last message in `mask` of a batch, and its size, as the client sees them."""
@@ -176,12 +180,12 @@ class ConsumerHandler:
 
     def redeliver(self, entry_id: int) -> None:
         """Deliver an entry again at once; nothing happens unless this consumer has it."""
-        self.source.answers.negative(entry_id, -1, 0, by=self.consumer)
+        self.answers.negative(entry_id, -1, 0, by=self.consumer)
 
     def redeliver_all(self) -> None:
         """Deliver again everything that the consumer has."""
         self._give_back()
-        self.source.answers.redeliver_all(self.consumer)
+        self.answers.redeliver_all(self.consumer)
 
     def _give_back(self) -> None:
         """What was taken and not written cost no permits, and does not count as delivered."""

@@ -113,6 +113,7 @@ class Broker:
             new_name=self.new_name,
         )
         self.producer = self._producers.open
+        self.append_entries = self._producers.append_entries
         self._dead_letters = DeadLetters(batches.decode, self._producers.lend, self.schemas)
         self.watches = Watches(self.tasks)
         self.topics.listeners.add(self.watches.changed)

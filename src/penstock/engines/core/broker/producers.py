@@ -1,18 +1,24 @@
 """The producers of a broker: admitted by their topics, and given new partitions."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Final, cast
 from weakref import WeakValueDictionary
 
+from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import Topic as AnyTopic
 from penstock.broker.topic import producer_key
 from penstock.engines.core.ports import Batches
 from penstock.engines.core.topic.producer import Producer
+from penstock.engines.core.topic.publish import publish_bulk
+from penstock.engines.core.topic.topic import Topic
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.sequence_ids import Numbers
+from penstock.model.entry import NewEntry
+from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
@@ -121,3 +127,16 @@ class Producers:
                 del self._growing[base]
         for topic in producer.topics:
             topic.access.leave(producer)
+
+    async def append_entries(
+        self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        """As `Broker.append_entries`."""
+        placed, repeats = await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
+        done = Published(repeats=repeats)
+        if placed is not None:
+            done.first = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
+            done.offset = placed.offset
+        if deduplicate and entries:
+            done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
+        return done

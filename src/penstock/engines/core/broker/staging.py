@@ -6,15 +6,14 @@ is staged costs room in the store and a few numbers here; it goes with a commit,
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.staging import Caller, Expected
 from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.core.ports import Store
-from penstock.engines.core.topic.publish import publish_bulk
 from penstock.engines.core.topic.topic import Topic
 from penstock.engines.shared.batches import (
     Batch,
@@ -30,7 +29,6 @@ from penstock.engines.shared.batches import (
 from penstock.engines.shared.staged import repeated, still_staging, to_abort
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
 from penstock.runtime.clock import Clock, Timer
@@ -98,16 +96,6 @@ class Staging:
 
     async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
         return await self._writers.find(name, caller)
-
-    async def append(self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        placed, repeats = await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
-        done = Published(repeats=repeats)
-        if placed is not None:
-            done.first = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
-            done.offset = placed.offset
-        if deduplicate and entries:
-            done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
-        return done
 
     # -- staging
 

@@ -9,12 +9,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
-from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.staging import Caller, Expected
 from penstock.broker.topic import Topic
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.transactions import Transaction, Transactions
-from penstock.engines.kafka.entries import EntryPublishing
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.shared.batches import declared, names_of, no_commit
@@ -50,14 +49,12 @@ class Staging:
         fetcher: Fetcher,
         topics: KafkaTopics,
         publishing: Publishing,
-        entries: EntryPublishing,
         clock: Clock,
         tasks: Tasks,
         timeout_ms: int,
     ) -> None:
         self._space = space
         self._transactions = transactions
-        self._entries = entries
         self._clock = clock
         self._tasks = tasks
         self._timeout_ms = timeout_ms
@@ -109,9 +106,6 @@ class Staging:
                         await self._writers.forget(name)
         except PenstockError as error:
             log.warning("what is staged could not be swept: %s", error.message)
-
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        return await self._entries.append(topic, entries, deduplicate=deduplicate)
 
     # -- what there is
 

@@ -8,13 +8,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.staging import Caller, Expected
 from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
-from penstock.engines.pulsar.entries import EntryPublishing
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.engines.shared.batches import declared, names_of, no_commit
@@ -47,14 +46,12 @@ class Staging:
         space: StagingSpace,
         topics: PulsarTopics,
         schemas: Schemas,
-        publishing: EntryPublishing,
         context: Callable[[], Context],
         clock: Clock,
         tasks: Tasks,
     ) -> None:
         transactions = Transactions(space.cluster.context)
         self._space = space
-        self._publishing = publishing
         self._tasks = tasks
         self._writers = Writers(space, transactions, clock)
         self._parts = PartWriters(space, clock)
@@ -71,9 +68,6 @@ class Staging:
     async def close(self) -> None:
         """Leave all topics; what is staged stays."""
         await asyncio.gather(self._parts.close(), self._writers.close())
-
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        return await self._publishing.append(topic, entries, deduplicate=deduplicate)
 
     # -- what there is: asked of the cluster by `writer` and `writers`, and remembered for what follows
 
