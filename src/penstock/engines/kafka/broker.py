@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
@@ -162,8 +162,8 @@ class KafkaBroker:
             self.cluster, own, self._publishing, self._fetcher, self.topics, clock, self.tasks
         )
         self._entries = EntryPublishing(self.producer)
-        self._instance, self._names = secrets.token_hex(4), 0
-        client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
+        self.new_name = NewNames()
+        client_id = f"penstock-{self.new_name.instance}"  # Kafka shows it of the members of groups
         self._members = Members(self.cluster.clients, client_id)
         prefix, groups = settings.group_prefix, self.cluster.groups
         self._groups = Groups(self._members, groups, self.tasks, prefix)
@@ -198,7 +198,7 @@ class KafkaBroker:
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
-        self.policies.changed = self._policies_changed
+        self.policies.on_change(self._policies_changed)
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
@@ -269,11 +269,6 @@ class KafkaBroker:
     async def _soon(self, *parts: Coroutine[Any, Any, None]) -> None:
         """Have parts end side by side, as far as that is done soon."""
         await asyncio.wait([self.tasks.spawn(one, "leave") for one in parts], timeout=LEAVE_S)
-
-    def new_name(self, kind: str) -> str:
-        """A name that no other client has: `{kind}-{instance}-{number}`."""
-        self._names += 1
-        return f"{kind}-{self._instance}-{self._names}"
 
     # -- clients
 

@@ -1,7 +1,6 @@
 """The broker before an Apache Pulsar cluster: what the endpoints see. Everything runs on one event loop."""
 
 import asyncio
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,6 +19,7 @@ from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topic import Topic
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.model.entry import NewEntry
@@ -93,8 +93,7 @@ class PulsarBroker:
         )
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
-        self._instance = secrets.token_hex(4)
-        self._names = 0
+        self.new_name = NewNames()
         self._stopping = False
 
     async def start(self) -> None:
@@ -149,11 +148,6 @@ class PulsarBroker:
         self.tasks.cancel()
         await asyncio.gather(self._acting.close(), self.cluster.close())
         await self.tasks.close()
-
-    def new_name(self, kind: str) -> str:
-        """A name that no other client has: `{kind}-{instance}-{number}`."""
-        self._names += 1
-        return f"{kind}-{self._instance}-{self._names}"
 
     # -- clients
 

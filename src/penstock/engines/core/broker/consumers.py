@@ -35,7 +35,7 @@ class Consumers:
         self._clock = clock
         self._new_name = new_name
         self._later = LaterTopics(topics, watches, tasks, self._join)
-        self.appeared = self._later.appeared
+        topics.listeners.add(self._topic_changed)
 
     async def subscribe(
         self,
@@ -100,6 +100,10 @@ class Consumers:
             lambda names: self.subscribe(names, subscription, options, budget=budget),
             allowed=lambda name: allowed(name) and self._topics.exists(name),
         )
+
+    def _topic_changed(self, name: TopicName) -> None:
+        if self._topics.exists(name):
+            self._later.appeared(name)
 
     async def _attach(
         self, consumer: Consumer, topic: Topic, *, unique_name: bool = False, from_start: bool = False

@@ -22,6 +22,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
 
 from .topics import Topics
 
@@ -39,6 +40,7 @@ class Producers:
         storage: StorageHealth,
         batches: Batches,
         clock: Clock,
+        tasks: Tasks,
         *,
         message_bytes_max: int,
         new_name: Callable[[str], str],
@@ -54,6 +56,8 @@ class Producers:
         # Sequence ids of requests have to differ: replies are found by them.
         self._numbers: WeakValueDictionary[tuple[TopicName, str], Numbers] = WeakValueDictionary()
         self._growing: dict[TopicName, set[Producer]] = {}  # by the partitioned topic they publish to
+        self._tasks = tasks
+        topics.listeners.add(self._topic_changed)
 
     async def open(
         self,
@@ -106,11 +110,11 @@ class Producers:
         finally:
             producer.close()
 
-    def grows_with(self, name: TopicName) -> bool:
-        """Whether a producer publishes to all partitions of a topic."""
-        return bool(self._growing.get(name))
+    def _topic_changed(self, name: TopicName) -> None:
+        if self._growing.get(name) and self._topics.exists(name):
+            self._tasks.spawn(self._grow(name), f"grow {name}")
 
-    async def grow(self, name: TopicName) -> None:
+    async def _grow(self, name: TopicName) -> None:
         """Let the producers of a partitioned topic know its new partitions."""
         topics = await self._topics.all_of(name, create=False)
         for producer in self._growing.get(name, set()):
