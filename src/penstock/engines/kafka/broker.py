@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
+from penstock.broker.delivery import Budget
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
@@ -21,12 +22,13 @@ from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Consumer
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
-from penstock.model.policy import NamespacePolicies, ProducerOptions, TopicPolicies
+from penstock.model.policy import ConsumerOptions, NamespacePolicies, ProducerOptions, TopicPolicies
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
@@ -132,8 +134,8 @@ class KafkaBroker:
             auto=self.policies.auto_topics,
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
+            registry=registry,
         )
-        self.topics.registry = registry
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -196,8 +198,6 @@ class KafkaBroker:
             lambda consumer: consumer.leave(),
             self.tasks.spawn,
         )
-        self.subscribe = self._consumers.subscribe
-        self.subscribe_pattern = self._consumers.subscribe_pattern
         self.policies.on_change(self._policies_changed)
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
@@ -287,6 +287,40 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
+
+    async def subscribe(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        return await self._consumers.subscribe(
+            names, subscription, options, unique_name=unique_name, budget=budget
+        )
+
+    async def subscribe_pattern(
+        self,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str = "persistent",
+        allowed: Callable[[TopicName], bool] = lambda name: True,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        return await self._consumers.subscribe_pattern(
+            pattern,
+            subscription,
+            options,
+            namespace=namespace,
+            domain=domain,
+            allowed=allowed,
+            budget=budget,
+        )
 
     async def append_entries(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool

@@ -48,10 +48,11 @@ class KnownTopics:
         clock: Clock,
         auto: Callable[[NamespaceName], AutoTopics],
         learned_ms: int,
+        registry: Framings | None = None,  # of schemas
     ) -> None:
         self.gone: Callable[[TopicName], None] = lambda name: None
         self.changed: Callable[[TopicName], None] = lambda name: None
-        self.registry: Framings | None = None  # of schemas
+        self.registry = registry
         self.properties = properties
         self.naming = naming
         self._admin = admin

@@ -18,6 +18,7 @@ from .cluster import KafkaCluster
 from .documents import Documents
 from .driver.admin import Described
 from .driver.fetcher import Fetcher
+from .framing import Framings
 from .known import KnownTopics
 from .naming import Naming, Place, ledger_of
 from .policies import KafkaNamespaces
@@ -45,6 +46,7 @@ class KafkaTopics(KnownTopics):
         auto: Callable[[NamespaceName], AutoTopics],
         configs: Callable[[TopicName], Mapping[str, str]],
         logs_max: Callable[[NamespaceName], int],
+        registry: Framings | None,
     ) -> None:
         super().__init__(
             cluster.admin,
@@ -54,6 +56,7 @@ class KafkaTopics(KnownTopics):
             clock,
             auto,
             cluster.settings.learned_ms,
+            registry,
         )
         self.listeners: set[Callable[[TopicName], None]] = set()
         self.observers: list[TopicObserver] = []
@@ -121,8 +124,9 @@ class KafkaTopics(KnownTopics):
         partition = max(0, name.partition) if of != name else 0
         place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
         policies, hold_ms = self._in_force(name), self._settings.quota_hold_ms
-        topic = KafkaTopic(name, place, self._fetcher, self._clock, policies, self._documents, hold_ms)
-        topic.framings = self.registry
+        topic = KafkaTopic(
+            name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry
+        )
         await topic.refresh()
         there = self._open.setdefault(name, topic)  # another call may have been quicker
         if there is topic:
