@@ -379,12 +379,12 @@ async def test_a_writer_belongs_to_the_role_that_used_it_first(
             await refused_to_bob(staging.forget(name, bob, None, force=True))
             await refused_to_bob(staging.writer(name, bob))
             listed, _ = await staging.writers(bob, "", 1000)
-            assert name not in [writer.name for writer, _ in listed]
+            assert name not in [one.writer.name for one in listed]
         done, new = await two.staging.commit(name, 0, stages, alice, topics=targets, keep=True)
         assert (done.messages, new) == (1, True)
         found = await one.staging.writer(name, Caller(role="admin", superuser=True))
         assert found is not None
-        assert (found[0].owner, found[0].keep) == ("alice", True)
+        assert (found.writer.owner, found.writer.keep) == ("alice", True)
 
 
 async def test_what_was_staged_is_deleted(

@@ -268,7 +268,7 @@ class StagingMachine(RuleBasedStateMachine):
         found = {
             (writer, number): {name: batch.expected(name) for name in batch.stages}
             for writer in ("v", "w")
-            for number, batch in self.broker.staging.batches(writer).items()
+            for number, batch in self.broker.staging._batches.of(writer).items()
         }
         wanted = {key: {name: h.expected for name, h in held.items()} for key, held in self.staged.items()}
         assert found == wanted

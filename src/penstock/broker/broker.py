@@ -18,7 +18,7 @@ from .capability import Capable
 from .cluster import Cluster
 from .consumer import Consumer
 from .fleet import ProcessDocuments
-from .journal import Journals
+from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
 from .schemas import Schemas
@@ -30,8 +30,8 @@ from .topics import Topics
 from .watches import Watches
 
 
-class Services(Protocol):
-    """The parts of a broker."""
+class Broker(Capable, Protocol):
+    """Topics, producers, subscriptions and schemas over one log, and the parts that the engine is made of."""
 
     @property
     def administration(self) -> Administration | None:
@@ -44,7 +44,7 @@ class Services(Protocol):
         """Background work that is failing."""
 
     @property
-    def journals(self) -> Journals | None:
+    def open_journal(self) -> OpenJournal | None:
         """What processes keep of the cluster's logs together; None where the engine is its own cluster, which has
         `Topic.documents`."""
 
@@ -90,10 +90,6 @@ class Services(Protocol):
 
     def new_name(self, kind: str) -> str:
         """A name that no client has: `{kind}-{instance}-{number}`."""
-
-
-class Broker(Services, Capable, Protocol):
-    """Topics, producers, subscriptions and schemas over one log."""
 
     @property
     def cluster(self) -> Cluster | None:

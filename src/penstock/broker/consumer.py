@@ -10,40 +10,11 @@ from .producer import Reply
 from .subscription import Subscription
 
 
-class ConsumerAnswers(Protocol):
-    """What the client of a consumer says of its messages; ids of other topics raise MESSAGE_NOT_FOUND."""
+class Consumer(Receiver, Protocol):
+    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets the first four.
 
-    async def acknowledge(self, message_id: MessageId) -> None:
-        """Acknowledge one message, or a whole entry where the id has no batch index; durable after `flush`."""
-
-    async def acknowledge_cumulative(self, message_id: MessageId) -> None:
-        """Acknowledge everything up to and with `message_id` in its partition; raises BAD_PARAMETER."""
-
-    def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
-        """Give a message back after the consumer's delay, or `delay_ms`; False when it is not out."""
-
-    async def reply(
-        self,
-        message_id: MessageId,
-        content: bytes,
-        *,
-        is_error: bool = False,
-        schema_version: int | None = None,
-    ) -> Outcome:
-        """Answer a request and acknowledge it (PIP-371); raises TOO_LARGE."""
-
-    async def seek(self, target: MessageId) -> None:
-        """Go on after `target` in its partition; EARLIEST and LATEST count for every partition."""
-
-    async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message of each partition published at or after `publish_time` (ms)."""
-
-    async def flush(self) -> None:
-        """Complete when every acknowledgement given so far is durable."""
-
-
-class Consumer(Receiver, ConsumerAnswers, Protocol):
-    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets what follows."""
+    Ids of other topics raise MESSAGE_NOT_FOUND.
+    """
 
     owner: str | None
     proxy: str | None
@@ -75,3 +46,31 @@ class Consumer(Receiver, ConsumerAnswers, Protocol):
     async def leave(self, *, keep_ms: int = 0) -> None:
         """Close it, and have the engine forget it. Subscriptions that are not durable are deleted with their last
         consumer, after `keep_ms`."""
+
+    async def acknowledge(self, message_id: MessageId) -> None:
+        """Acknowledge one message, or a whole entry where the id has no batch index; durable after `flush`."""
+
+    async def acknowledge_cumulative(self, message_id: MessageId) -> None:
+        """Acknowledge everything up to and with `message_id` in its partition; raises BAD_PARAMETER."""
+
+    def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
+        """Give a message back after the consumer's delay, or `delay_ms`; False when it is not out."""
+
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        is_error: bool = False,
+        schema_version: int | None = None,
+    ) -> Outcome:
+        """Answer a request and acknowledge it (PIP-371); raises TOO_LARGE."""
+
+    async def seek(self, target: MessageId) -> None:
+        """Go on after `target` in its partition; EARLIEST and LATEST count for every partition."""
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message of each partition published at or after `publish_time` (ms)."""
+
+    async def flush(self) -> None:
+        """Complete when every acknowledgement given so far is durable."""

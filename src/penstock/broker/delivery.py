@@ -68,8 +68,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         return self.mask.bit_count()
 
 
-class ConsumerFigures(Protocol):
-    """What a consumer shows of itself."""
+class Receiver(Protocol):
+    """A consumer, as far as messages are delivered to it: what it shows of itself, and its deliveries."""
 
     @property
     def name(self) -> str: ...
@@ -103,10 +103,6 @@ class ConsumerFigures(Protocol):
     def proxy(self) -> str | None:
         """The role that made it for its owner; None: the owner itself."""
 
-
-class ConsumerFlow(Protocol):
-    """Deliveries on their way to a consumer."""
-
     outbox: deque[Delivery]
 
     def capacity(self) -> int:
@@ -126,7 +122,3 @@ class ConsumerFlow(Protocol):
 
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave; what it had goes to the others."""
-
-
-class Receiver(ConsumerFigures, ConsumerFlow, Protocol):
-    """A consumer, as far as it is delivered to."""

@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 from penstock.broker.capability import not_supported
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
+from penstock.broker.subscription import DeadLetterStats
 from penstock.broker.topic import Topic
-from penstock.engines.shared.dead_letter_queue import DeadLetterStats
 from penstock.engines.shared.unsubscribing import other_consumers_error
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -182,7 +182,7 @@ class Subscription:
         return self.name in await self._admin.call("GET", Target.of_topic(self.topic.name, "subscriptions"))
 
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """As `broker.SubscriptionPosition.seek`."""
+        """As `broker.Subscription.seek`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, target, inclusive=inclusive)
         else:
@@ -203,7 +203,7 @@ class Subscription:
         await self._admin.call("POST", self._target("resetcursor"), body=body)
 
     async def seek_time(self, publish_time: int) -> None:
-        """As `broker.SubscriptionPosition.seek_time`."""
+        """As `broker.Subscription.seek_time`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, publish_time, inclusive=False)
         else:

@@ -144,7 +144,8 @@ class KafkaBroker:
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
-        self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        self.open_journal = journals.open
         addresses = PartitionAddresses(settings.replies_topic)
         self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks

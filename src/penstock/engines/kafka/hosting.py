@@ -128,7 +128,7 @@ class Hosting:
             keys=wire.keys,
             tasks=self._tasks,
             cursors=self.groups,
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=_Host(topic, self),
         )
         topic.bound(made)

@@ -69,7 +69,7 @@ class GroupSubscription(Subscription):
             keys=keys,
             tasks=tasks,
             cursors=cursors,
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=host,
             properties=properties,
         )

@@ -83,7 +83,7 @@ class PulsarBroker:
         self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
         topics = ReplyTopics(self.cluster.context, clock, self.tasks, self.requests)
         self._replies = Replies(topics, clock, self.requests)
-        self.journals = PulsarJournals(self.cluster, self.topics, self._own_producer)
+        self.open_journal = PulsarJournals(self.cluster, self.topics, self._own_producer).open
         self.processes = PulsarProcessDocuments(
             self.cluster,
             self._staging_namespace,

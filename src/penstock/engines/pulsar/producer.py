@@ -109,7 +109,7 @@ class Producer:
         batch: bool = True,
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
-        """As `broker.Publishing.publish`; several calls are on their way at once, in their order."""
+        """As `broker.Producer.publish`; several calls are on their way at once, in their order."""
         if not requests:
             return await self._publish(messages, batch=batch)
         try:

@@ -7,7 +7,7 @@ from typing import Final
 from penstock.broker.delivery import DeliverySource
 from penstock.broker.names import dead_letter_topic
 from penstock.broker.producer import Producer
-from penstock.broker.schemas import SchemaVersions
+from penstock.broker.schemas import Schemas
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, OutMessage
@@ -30,7 +30,7 @@ Lend = Callable[[TopicName, bool], AbstractAsyncContextManager[Producer]]
 class DeadLetters:
     """Publishes messages to dead-letter topics with where they came from."""
 
-    def __init__(self, decode: Decode, lend: Lend, schemas: SchemaVersions) -> None:
+    def __init__(self, decode: Decode, lend: Lend, schemas: Schemas) -> None:
         self._decode = decode
         self._lend = lend
         self._schemas = schemas

@@ -295,7 +295,7 @@ def settle_all(requests: Sequence[AnyRequest | None], results: Sequence[Result])
 
 
 async def request_reply(producer: Producer, message: OutMessage, timeout_ms: int) -> Reply:
-    """`broker.Requesting.request`, for a producer that has the rest. Cancelling withdraws the wait."""
+    """`broker.Producer.request`, for a producer that has the rest. Cancelling withdraws the wait."""
     (request,) = producer.ask((message,), (timeout_ms,))
     assert request is not None
     try:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadLetterStats
+from penstock.broker.subscription import DeadLetterStats
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId

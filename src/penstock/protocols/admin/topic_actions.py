@@ -7,6 +7,7 @@ from penstock.broker.capability import Capability, require
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.policy import TopicPolicies
 from penstock.wire.contents import batch_size
 
 from .call import Call
@@ -56,7 +57,7 @@ async def create_missed(call: Call) -> None:
 @table.on("DELETE", f"{TOPIC}/policies")
 async def forget_policies(call: Call) -> None:
     """Leave every policy of a topic to its namespace."""
-    await call.policies.forget(_base(call))
+    await call.policies.change_topic(_base(call), lambda now: TopicPolicies())
 
 
 @table.on("PUT", f"{TOPIC}/compaction")

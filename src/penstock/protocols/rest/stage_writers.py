@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.broker.capability import Capability, offered
 from penstock.broker.staging import Caller as StagingCaller
-from penstock.broker.staging import Staging
+from penstock.broker.staging import Staging, WriterState
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName, check_local
 from penstock.model.stage import Writer
@@ -69,23 +69,24 @@ operations: Final = Table("stage")
     errors=(*LISTING, ErrorKind.NOT_SUPPORTED),
 )
 async def writers(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WritersAnswer:
-    staging = staging_of(context)
     params = Params(exchange.scope["query_string"], _LIST)
     most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
-    found, more = await staging.writers(staging_caller(caller, exchange), params.text("after") or "", most)
+    found, more = await staging_of(context).writers(
+        staging_caller(caller, exchange), params.text("after") or "", most
+    )
     return WritersAnswer(
         writers=[
             ListedWriter(
-                writer=writer.name,
-                owner=writer.owner,
-                at=writer.at,
-                targets=copied(targets, list[CommittedTarget]),
-                staged_batches=len(staging.batches(writer.name)),
-                staged_bytes=staging.size_of(writer.name),
+                writer=one.writer.name,
+                owner=one.writer.owner,
+                at=one.writer.at,
+                targets=copied(one.targets, list[CommittedTarget]),
+                staged_batches=len(one.batches),
+                staged_bytes=one.size_bytes,
             )
-            for writer, targets in found
+            for one in found
         ],
-        next=found[-1][0].name if more and found else None,
+        next=found[-1].writer.name if more and found else None,
     )
 
 
@@ -143,13 +144,13 @@ async def status(context: ServerContext, caller: Caller, names: Names, exchange:
     staging, name = staging_of(context), writer_of(names)
     caller.may_produce_somewhere()
     found = await staging.writer(name, staging_caller(caller, exchange))
-    writer, targets = found or (Writer(name, "", "", 0), [])
+    found = found or WriterState(Writer(name, "", "", 0), [], {}, 0)
     return WriterAnswer(
         writer=name,
-        owner=writer.owner,
-        at=writer.at,
-        targets=copied(targets, list[CommittedTarget]),
-        staged=[StagedBatch.of(batch, held) for batch, held in staging.batches(name).items()],
+        owner=found.writer.owner,
+        at=found.writer.at,
+        targets=copied(found.targets, list[CommittedTarget]),
+        staged=[StagedBatch.of(batch, held) for batch, held in found.batches.items()],
     )
 
 

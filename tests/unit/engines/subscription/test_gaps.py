@@ -134,7 +134,7 @@ class Story:
             keys=wire.keys,
             tasks=Tasks(),
             cursors=Saved(),
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=host,
         )
         options = ConsumerOptions(type=kind, nack_delay_ms=0, window=3)

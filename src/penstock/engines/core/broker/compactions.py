@@ -42,7 +42,7 @@ class Compactions:
 
     def of(self, name: TopicName) -> Compaction:
         """What is known of a topic that is being opened."""
-        return Compaction(self._kept.get(str(name)))
+        return Compaction.of(self._kept.get(str(name)))
 
     def start(self, topic: Topic) -> None:
         """Compact what is there now, in the background; raises ALREADY_EXISTS while a run is under way."""

@@ -200,11 +200,11 @@ async def test_what_was_left_behind_goes_after_a_time() -> None:
         await commit(bench, writer="once", keep=False)
         await bench.clock.advance(HOUR_MS // 2 + 1)
         await settle()
-        assert list(staging.batches("w")) == [1]
+        assert list(staging._batches.of("w")) == [1]
         assert await bench.store.find_commit("once", ()) is not None
         await bench.clock.advance(HOUR_MS)
         await settle()
-        assert list(staging.batches("w")) == []
+        assert list(staging._batches.of("w")) == []
         assert await bench.store.find_commit("once", ()) is None
         assert await bench.store.load_stages() == ([], [])
 

@@ -189,7 +189,7 @@ async def test_a_page_of_writers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         seen, after, more, pages = [], "", True, 0
         while more:
             found, more = await bench.broker.staging.writers(ANYBODY, after, 5)
-            seen += [writer.name for writer, _ in found]
+            seen += [one.writer.name for one in found]
             after, pages = seen[-1], pages + 1
         assert seen == [f"w-{number}" for number in range(6)]
         assert pages == 2
