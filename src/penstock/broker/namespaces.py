@@ -37,7 +37,6 @@ class Namespaces(Protocol):
 
     listeners: list[Callable[[], None]]  # called after a change that may concern permissions
 
-    def exists(self, name: NamespaceName) -> bool: ...
     def policies(self, name: NamespaceName) -> NamespacePolicies:
         """A namespace's policies; raises NAMESPACE_NOT_FOUND."""
 

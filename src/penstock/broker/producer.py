@@ -129,9 +129,6 @@ class Producer(Publisher, Protocol):
     def closed(self) -> bool: ...
     @property
     def close_reason(self) -> PenstockError | None: ...
-    def number(self, message: OutMessage) -> int:
-        """Give a message the next sequence id, unless it has one; returns the id."""
-
     async def publish(
         self,
         messages: Sequence[OutMessage],
