@@ -11,13 +11,11 @@ from .subscription import Subscription
 
 
 class Consumer(Receiver, Protocol):
-    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets the first four.
+    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets `owner`, `proxy` and these two.
 
     Ids of other topics raise MESSAGE_NOT_FOUND.
     """
 
-    owner: str | None
-    proxy: str | None
     end_reached: Callable[[], None] | None  # everything of a terminated topic was read
     active_changed: Callable[[Any, bool], None] | None  # of a Failover subscription
 

@@ -71,6 +71,9 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 class Receiver(Protocol):
     """A consumer, as far as messages are delivered to it: what it shows of itself, and its deliveries."""
 
+    owner: str | None  # the role it acts for; None if authentication is off
+    proxy: str | None  # the role that made it for its owner; None: the owner itself
+
     @property
     def name(self) -> str: ...
     @property
@@ -95,13 +98,6 @@ class Receiver(Protocol):
     def closed(self) -> bool: ...
     @property
     def close_reason(self) -> PenstockError | None: ...
-    @property
-    def owner(self) -> str | None:
-        """The role it acts for; None where authentication is off."""
-
-    @property
-    def proxy(self) -> str | None:
-        """The role that made it for its owner; None: the owner itself."""
 
     outbox: deque[Delivery]
 

@@ -113,10 +113,8 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Producer(Publisher, Protocol):
-    """Publishes to the partitions of one topic under one name. The endpoint that made it may set what follows."""
+    """Publishes to the partitions of one topic under one name. The endpoint that made it may set `owner`, `proxy` and `ousted`."""
 
-    owner: str | None  # the role it publishes for; None: of several, or authentication is off
-    proxy: str | None  # the role that made it for its owner
     ousted: Callable[[PenstockError], None] | None  # called when it is closed by others
 
     @property

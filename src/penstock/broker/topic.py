@@ -16,6 +16,9 @@ from .log import Log
 class Publisher(Protocol):
     """A producer as its topic sees it."""
 
+    owner: str | None  # the role it publishes for; None: of several, or authentication is off
+    proxy: str | None  # the role that made it for its owner
+
     @property
     def name(self) -> str: ...
     @property
@@ -26,10 +29,6 @@ class Publisher(Protocol):
     def published(self) -> int: ...
     @property
     def last_sequence_id(self) -> int: ...
-    @property
-    def owner(self) -> str | None: ...
-    @property
-    def proxy(self) -> str | None: ...
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave the topic; `reason` says why where it is not the producer's own wish."""
 
