@@ -156,7 +156,7 @@ class Replies:
     def ask(
         self, namespace: NamespaceName, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
     ) -> Sequence[Request | None]:
-        """As `Requesting.ask`, for messages to topics of a namespace, which has to be listened for before they are published."""
+        """As `broker.Producer.ask`, for messages to topics of a namespace, which has to be listened for before they are published."""
         requests = self._requests.ask(messages, timeouts)
         for message, request in zip(messages, requests, strict=True):
             if request is not None:
