@@ -1,6 +1,7 @@
 """The broker before an Apache Pulsar cluster: what the endpoints see. Everything runs on one event loop."""
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
