@@ -16,6 +16,7 @@ from penstock.client.aio.lookup import BinaryLookup
 from penstock.client.authentication import Authentication
 from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
+from penstock.engines.attached.link import Attachment, Link, LinkSink, network_link
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
@@ -178,6 +179,12 @@ class PulsarCluster:
             return int(self.runtime.get(name, default))
         except ValueError:
             return default
+
+    # -- for consumers
+
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+        """A link over the network, which follows the partition from broker to broker itself."""
+        return network_link(self.context, wanted, sink)
 
     # -- for endpoints
 
