@@ -10,6 +10,7 @@ from penstock.client.entries.arrived import Place
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.entries.sink import Sink
 from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
+from penstock.client.errors import PulsarException
 from penstock.client.policies import ConsumerKeySharedPolicy
 from penstock.client.session import commands
 from penstock.model.errors import ErrorKind, PenstockError
@@ -94,11 +95,18 @@ class Attachment(msgspec.Struct, frozen=True):
 LinkTo = Callable[[Attachment, LinkSink], Awaitable[Link]]
 
 
-class Moved(PenstockError):
-    """The link has ended, and the partition has another owner or will have one."""
+class Moved(PulsarException, kind=ErrorKind.UNAVAILABLE):
+    """The link has ended, and the partition has another owner or will have one.
 
-    def __init__(self, topic: TopicName) -> None:
-        super().__init__(ErrorKind.UNAVAILABLE, f"{topic} moves to another owner: try again")
+    The lookup of a network link raises it if the owner is this process: the link cannot connect again, but callers may retry.
+    """
+
+    def __init__(self, topic: TopicName | str) -> None:
+        super().__init__(f"{topic} moves to another owner: try again")
+
+    @property
+    def retriable(self) -> bool:
+        return True
 
 
 def network_link(context: Context, wanted: Attachment, sink: LinkSink) -> EntryConsumer:

@@ -19,6 +19,7 @@ from .link import Attachment, Link, LinkSink, LinkTo, Moved
 log = logging.getLogger(__name__)
 
 MOVED_MAX_S: Final = 5.0  # the longest pause between two attempts to reach the owner of a partition
+START_S: Final = 10.0  # for a partition that moves while a consumer subscribes
 
 # The old owner may still have the consumer that left it.
 _PASSING: Final = (ErrorKind.SUBSCRIPTION_BUSY, ErrorKind.CONSUMER_BUSY)
@@ -29,8 +30,8 @@ class MovingLink:
 
     After a link has ended with `Moved`, `link_to` is asked again, with pauses, until a link is open or an error says that
     trying again cannot help. The permits carry over. The sink is reset, except that a consumer that is not durable
-    goes on after the last entry that arrived. Acknowledgements that the old link may not have stored are refused by `flush`, and
-    their messages come again; so are those made while there is no link.
+    goes on after the last entry that arrived. `flush` refuses acknowledgements that the old link may not have stored, and those made
+    while there is no link: their messages may come again. `Outstanding` acknowledges those that it knows again as they come.
     """
 
     def __init__(self, link_to: LinkTo, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
@@ -52,7 +53,17 @@ class MovingLink:
     # -- coming and going
 
     async def start(self) -> None:
-        await self._open()
+        backoff, loop = Backoff(max_s=MOVED_MAX_S), asyncio.get_running_loop()
+        until = loop.time() + START_S
+        while True:
+            try:
+                await self._open()
+                break
+            except Moved:
+                wait_s = backoff.next_s()
+                if loop.time() + wait_s > until:
+                    raise
+                await asyncio.sleep(wait_s)
         self._keeping = self._tasks.spawn(self._keep(), f"keep the link to {self._wanted.topic}")
 
     async def _open(self) -> None:
@@ -187,7 +198,11 @@ class MovingLink:
             raise Moved(self._wanted.topic)
         link, given = self._link, self._given
         if link is not None:
-            await link.flush()
+            try:
+                await link.flush()
+            except Moved:
+                self._refused = False  # with this error
+                raise
             self._confirmed = max(self._confirmed, given)
 
     def redeliver(self, places: Iterable[Place]) -> None:

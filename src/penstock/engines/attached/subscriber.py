@@ -40,7 +40,7 @@ class Cluster(Protocol):
     """The connection to the cluster, as far as consumers use it."""
 
     async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
-        """A link to the present owner of a partition, which the caller starts. Raises UNAVAILABLE while it has none."""
+        """A link to the present owner of a partition, which the caller starts. Raises `Moved` while it has none."""
 
     @property
     def admin(self) -> Admin: ...

@@ -137,6 +137,19 @@ async def test_the_next_owner_is_asked_for_until_there_is_one() -> None:
     await owners.tasks.close()
 
 
+async def test_a_partition_may_move_while_a_consumer_subscribes(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = Owners()
+    owners.refusals = [Moved(TOPIC), Moved(TOPIC)]
+    await owners.link.start()
+    assert len(owners.links) == 1
+    monkeypatch.setattr(moving_link, "START_S", -1)
+    late = Owners()
+    late.refusals = [Moved(TOPIC)]
+    with pytest.raises(Moved):
+        await late.link.start()
+    await owners.tasks.close()
+
+
 async def test_acknowledgements_on_their_way_are_refused() -> None:
     owners = Owners()
     await owners.link.start()
