@@ -27,8 +27,8 @@ _TYPES: Final = {
 
 
 class Link(Protocol):
-    """The owner's consumer of one partition. It delivers to a `LinkSink`, never more messages than it has permits for, except that
-    an entry may overdraw them. After `ended` it delivers nothing. Every method that fails raises PenstockError."""
+    """The owner's consumer of one partition. It delivers to a `LinkSink` as many messages as it has permits for; the last entry
+    may overdraw them. After `ended` it delivers nothing. Methods raise PenstockError if they fail."""
 
     @property
     def permits(self) -> int:

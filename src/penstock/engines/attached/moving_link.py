@@ -29,9 +29,9 @@ class MovingLink:
     """A `Link` over the links that `link_to` opens, and their sink.
 
     After a link has ended with `Moved`, `link_to` is asked again, with pauses, until a link is open or an error says that
-    trying again cannot help. The permits carry over. The sink is reset, except that a consumer that is not durable
-    goes on after the last entry that arrived. `flush` refuses acknowledgements that the old link may not have stored, and those made
-    while there is no link: their messages may come again. `Outstanding` acknowledges those that it knows again as they come.
+    trying again cannot help. The permits carry over. The sink is reset; a consumer that is not durable is not, but goes on
+    after the last entry that arrived, or where its last seek led. `flush` refuses acknowledgements that the old link may not
+    have stored, and those made while there is no link: their messages may be delivered again.
     """
 
     def __init__(self, link_to: LinkTo, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
@@ -41,14 +41,13 @@ class MovingLink:
         self._tasks = tasks
         self._link: Link | None = None
         self._permits = 0  # that no link has yet
-        self._given = self._confirmed = (
-            0  # acknowledgements to this link, and those that `flush` has confirmed
-        )
+        self._given = self._confirmed = 0  # acknowledgements, and those that `flush` has confirmed
         self._refused = False  # some of them are lost
         self._lost = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         # Entries of a non-persistent topic all have the same place.
         self._goes_on = not wanted.options.durable and wanted.topic.persistent
+        self._sought: tuple[MessageId | int, bool] | None = None  # the last seek, until an entry arrives
 
     # -- coming and going
 
@@ -71,6 +70,9 @@ class MovingLink:
         self._link = link
         try:
             await link.start()
+            if self._sought is not None:
+                target, inclusive = self._sought
+                await link.seek(target, inclusive=inclusive)
         except BaseException:
             self._drop(link)
             raise
@@ -120,6 +122,7 @@ class MovingLink:
 
     def arrived(self, entries: list[Arrived]) -> None:
         if self._goes_on:
+            self._sought = None
             last = entries[-1]
             start = MessageId(last.ledger, last.entry_id, self._wanted.topic.partition)
             options = msgspec.structs.replace(self._wanted.options, start=start, start_inclusive=False)
@@ -215,6 +218,8 @@ class MovingLink:
 
     async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
         await self._current().seek(to, inclusive=inclusive)
+        if self._goes_on:
+            self._sought = to, inclusive
 
     async def unsubscribe(self) -> None:
         await self._current().unsubscribe()

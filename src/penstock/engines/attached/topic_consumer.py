@@ -315,8 +315,11 @@ class TopicConsumer:
 
 
 class Elsewhere:
-    """Acknowledgements of messages that are not out with the consumer that is asked. What no consumer of this process has, the cluster takes from any consumer of the subscription: whole
-    entries, and messages of batches where it keeps these (`by_index`); elsewhere all messages of a batch together."""
+    """Acknowledgements of messages that other consumers have, in this process or others.
+
+    The cluster takes an acknowledgement from any consumer of the subscription: of a whole entry, and of one message of a batch if it
+    stores these (`by_index`). Otherwise all messages of a batch have to be acknowledged together.
+    """
 
     def __init__(self, source: Subscription, owner: object, *, by_index: bool) -> None:
         self._source = source

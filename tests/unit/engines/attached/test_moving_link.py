@@ -51,6 +51,7 @@ class FakeLink:
         self.sink = sink
         self.permits = 0
         self.acknowledged: list[Place] = []
+        self.sought: list[tuple[MessageId | int, bool]] = []
         self.flushed = asyncio.Event()
         self.closed = False
         self._begin = begin
@@ -64,6 +65,9 @@ class FakeLink:
 
     def flow(self, permits: int) -> None:
         self.permits += permits
+
+    async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
+        self.sought.append((to, inclusive))
 
     def acknowledge(self, places: Iterable[Place]) -> None:
         self.acknowledged += places
@@ -195,6 +199,14 @@ async def test_one_that_is_not_durable_goes_on_after_the_last_entry() -> None:
     wanted = owners.links[1].wanted
     assert (wanted.start, wanted.options.start_inclusive) == (MessageId(3, 5), False)
     assert owners.events == [entry(4), entry(5)]
+    await owners.link.seek(1000)
+    owners.move()
+    await settle()
+    owners.links[2].sink.arrived([entry(2)])
+    owners.move()
+    await settle()
+    assert [link.sought for link in owners.links[1:]] == [[(1000, False)], [(1000, False)], []]
+    assert owners.links[3].wanted.start == MessageId(3, 2)
     await owners.tasks.close()
 
 
