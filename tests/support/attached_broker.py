@@ -15,6 +15,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.model.target import Target
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 
 class AttachedTopic:
@@ -112,7 +113,7 @@ class AttachedBroker:
         self.core = core
         self.owner = Owner(core)
         self._letter_producers = KeptProducers(core.producer)
-        self._letters = DeadLetters(core.encoder, self._letter_producers.lend, core.schemas)
+        self._letters = DeadLetters(wire.decode, self._letter_producers.lend, core.schemas)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.core, name)
@@ -157,13 +158,6 @@ class AttachedBroker:
 
         return give
 
-    async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
-        await consumer.leave()
-
-    @property
-    def subscriptions(self) -> "AttachedSubscriptions":
-        return AttachedSubscriptions(self.core.subscriptions)
-
     async def close(self) -> None:
         self._letter_producers.close()
         for topic in list(self.owner._topics.values()):
@@ -172,14 +166,3 @@ class AttachedBroker:
                     await consumer.leave()
         await self.core.close()
         await self.owner.tasks.close()
-
-
-class AttachedSubscriptions:
-    def __init__(self, core: Any) -> None:
-        self._core = core
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._core, name)
-
-    async def delete_of(self, consumer: Consumer) -> None:
-        await consumer.unsubscribe()

@@ -10,7 +10,7 @@ import msgspec
 from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
-from penstock.broker.subscription import Subscription
+from penstock.broker.subscription import Answers, Subscription
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -38,6 +38,7 @@ class LocalLink:
         self._tasks = tasks
         self._consumer: Consumer | None = None
         self._source: Subscription
+        self._answers: Answers
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
         self._end_due = False
@@ -64,6 +65,8 @@ class LocalLink:
         )
         consumer = await self._broker.subscribe([wanted.topic], wanted.subscription, options)
         self._consumer, (self._source,) = consumer, consumer.attached
+        assert self._source.answers is not None  # the log has one ledger
+        self._answers = self._source.answers
         consumer.end_reached = self._end_reached
         if options.type is SubscriptionType.FAILOVER:
             consumer.active_changed = self._active_changed
@@ -90,7 +93,7 @@ class LocalLink:
             self._task.cancel()
         await self._worked()
         if self._consumer is not None:
-            await self._broker.leave(self._consumer)
+            await self._consumer.leave()
 
     # -- in
 
@@ -139,7 +142,7 @@ class LocalLink:
             self.acknowledge_part(place, 0)
 
     def acknowledge_part(self, place: Place, open_bits: int) -> None:
-        consumer, answers = self._consumer, self._source.answers
+        consumer, answers = self._consumer, self._answers
         if consumer is None or place[0] != self._source.topic.ledger:
             return
         if not answers.acknowledge_but(place[1], open_bits, consumer):
@@ -152,10 +155,10 @@ class LocalLink:
             entry -= 1
         if entry >= 0:
             target = MessageId(ledger, entry, self._wanted.topic.partition, index if open_bits else -1)
-            self._later(lambda: self._source.answers.acknowledge_up_to(target))
+            self._later(lambda: self._answers.acknowledge_up_to(target))
 
     def redeliver(self, places: Iterable[Place]) -> None:
-        answers, consumer = self._source.answers, self._consumer
+        answers, consumer = self._answers, self._consumer
         entries = [entry for _, entry in places]
 
         def ask() -> None:
@@ -167,7 +170,7 @@ class LocalLink:
     def redeliver_all(self) -> None:
         consumer = self._consumer
         if consumer is not None:
-            self._in_order(lambda: self._source.answers.redeliver_all(consumer))
+            self._in_order(lambda: self._answers.redeliver_all(consumer))
 
     def _in_order(self, call: Callable[[], None]) -> None:
         """Call after the acknowledgements that were made before."""
@@ -231,7 +234,7 @@ class LocalLink:
     async def unsubscribe(self) -> None:
         consumer, self._leaving = self._open_consumer(), True
         try:
-            await self._broker.subscriptions.delete_of(consumer)
+            await consumer.unsubscribe()
         except BaseException:
             self._leaving = False
             raise
