@@ -10,6 +10,7 @@ from penstock.engines.core import broker as core
 from penstock.engines.core.ports import Store
 from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.worker import WorkerAccess
 from penstock.runtime.clock import Clock, LoopClock
 
 # A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
@@ -47,6 +48,15 @@ def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: Ent
     )
 
     return PulsarBroker(cluster, settings, encoder, LoopClock())
+
+
+def open_worker(access: WorkerAccess, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+    """The engine of a worker, before the process that owns the log; not yet started."""
+    from penstock.engines.worker.broker import (
+        WorkerBroker,  # a server of its own starts without an HTTP client
+    )
+
+    return WorkerBroker(access, settings, encoder, LoopClock())
 
 
 def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:

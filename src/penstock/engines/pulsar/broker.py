@@ -37,7 +37,7 @@ from .entries import EntryPublishing
 from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
 from .process_documents import PulsarProcessDocuments
-from .producer import Producer
+from .producer import Producer, RequestReplies
 from .replies import ReplyTopics
 from .schemas import Schemas
 from .staging.space import StagingSpace
@@ -55,16 +55,23 @@ class PulsarBroker:
 
     writes = None
     partitioner = Partitioner.JAVA
+    _consumers: type[Consumer] = Consumer
 
     def __init__(
-        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
+        self,
+        settings: ClusterSettings,
+        own: BrokerSettings,
+        encoder: EntryFormat,
+        clock: Clock,
+        cluster: PulsarCluster | None = None,
     ) -> None:
+        """`cluster`: as the settings say, unless it is given. Raises BAD_PARAMETER."""
         if not settings.admin_url:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 "engine.admin_url is missing: the address of the cluster's admin REST, like http://127.0.0.1:8080",
             )
-        self.cluster = PulsarCluster(settings)
+        self.cluster = cluster or PulsarCluster(settings)
         self._acting = ActingClusters(self.cluster, clock)
         self.settings = own
         self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
@@ -75,7 +82,7 @@ class PulsarBroker:
         self.failures = Failures(clock)
         self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
         self.policies = ClusterPolicies(self._in_force)
-        self.topics = PulsarTopics(self.cluster, self.namespaces, clock, self._in_force, settings.learned_ms)
+        self.topics = self._new_topics(settings.learned_ms)
         self.schemas = Schemas(self.cluster, own.max_schema_bytes)
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
@@ -83,9 +90,8 @@ class PulsarBroker:
         self.staging: AnyStaging = EntryPublishing(self._acting_producer, self._in_force)
         self._staging: Staging | None = None
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
-        self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
-        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests)
-        self._replies = Replies(topics, clock, encoder, self.requests)
+        self._replies = self._new_replies()
+        self.requests = self._replies.requests
         self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.watches = NoWatches()
         self.processes = PulsarProcessDocuments(
@@ -101,6 +107,17 @@ class PulsarBroker:
         self._instance = secrets.token_hex(4)
         self._names = 0
         self._stopping = False
+
+    def _new_topics(self, learned_ms: int) -> PulsarTopics:
+        return PulsarTopics(self.cluster, self.namespaces, self.clock, self._in_force, learned_ms)
+
+    def _new_replies(self) -> RequestReplies:
+        requests = Requests(self.clock, self.settings.request_timeout_ms_max, correlated=True)
+        topics = ReplyTopics(self.cluster.context, self.clock, self.encoder, self.tasks, requests)
+        return Replies(topics, self.clock, self.encoder, requests)
+
+    def _new_producer(self, cluster: PulsarCluster, name: TopicName, options: ProducerOptions) -> Producer:
+        return Producer(cluster, self.topics, self.schemas, name, options, self._replies)
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -175,14 +192,11 @@ class PulsarBroker:
 
     async def _acting_producer(self, name: TopicName, options: ProducerOptions) -> Producer:
         """A producer for the caller that is served now."""
-        cluster = self._acting.of(ACTING.get())
-        return await self._open(Producer(cluster, self.topics, self.schemas, name, options, self._replies))
+        return await self._open(self._new_producer(self._acting.of(ACTING.get()), name, options))
 
     async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
         """A producer of the server's own, whoever is served now."""
-        return await self._open(
-            Producer(self.cluster, self.topics, self.schemas, name, options, self._replies)
-        )
+        return await self._open(self._new_producer(self.cluster, name, options))
 
     async def _open(self, producer: Producer) -> Producer:
         await producer.open()
@@ -234,7 +248,7 @@ class PulsarBroker:
         budget: Budget | None,
     ) -> Consumer:
         check_subscription(subscription)
-        made = Consumer(
+        made = self._consumers(
             self._acting.of(ACTING.get()),
             self.topics,
             Arriving(self.schemas),
@@ -248,7 +262,8 @@ class PulsarBroker:
             failures=self.failures,
             name=self.new_name("consumer"),
         )
-        made.give_reply = self._replies.reply
+        if isinstance(self._replies, Replies):
+            made.give_reply = self._replies.reply
         return made
 
     async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
