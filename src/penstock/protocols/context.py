@@ -54,6 +54,7 @@ class ServerContext:
         self.pulsar_tls_advertised = False
         self.http_url = ""  # where HTTP is spoken; "" where it is not
         self.https_url = ""
+        self.own_url = ""  # where this process alone is reached, of several that share addresses
 
     # -- what may change while the server runs
 

@@ -94,7 +94,7 @@ class PulsarBroker:
         self.requests = self._replies.requests
         self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.watches = NoWatches()
-        self.processes = PulsarProcessDocuments(
+        self.processes: PulsarProcessDocuments | None = PulsarProcessDocuments(
             self.cluster,
             self._staging_namespace,
             f"penstock-{secrets.token_hex(8)}",

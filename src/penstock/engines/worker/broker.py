@@ -47,6 +47,7 @@ class WorkerBroker(PulsarBroker):
 
     def __init__(self, access: WorkerAccess, own: BrokerSettings, encoder: EntryFormat, clock: Clock) -> None:
         super().__init__(settings_of(access), own, encoder, clock, OwnerCluster(access))
+        self.processes = None  # the supervisor knows them
 
     async def start(self) -> None:
         await super().start()
