@@ -425,7 +425,9 @@ alice = ["produce", "consume"]
 
         grant = f"{server.url}/admin/v2/namespaces/public/default/permissions/bob"
         assert httpx.post(grant, json=["produce", "consume"], headers=admin, timeout=60).status_code == 204
-        until(lambda: httpx.post(path, json=body, headers=bob, timeout=60).status_code == 200, 60)
+        # Each worker learns of a grant within a second.
+        own = rest(urls(server)[0], "t")
+        until(lambda: httpx.post(own, json=body, headers=bob, timeout=60).status_code == 200, 60)
         consumer = connect(
             urls(server)[0],
             "consumer/persistent/public/default/t/s",
