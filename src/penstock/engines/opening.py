@@ -9,6 +9,7 @@ from penstock.engines.core import broker as core
 from penstock.engines.core.ports import Store
 from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.worker import WorkerAccess
 from penstock.runtime.clock import Clock, LoopClock
 from penstock.wire import entry as wire
 
@@ -46,6 +47,15 @@ def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
     )
 
     return PulsarBroker(cluster, settings, LoopClock())
+
+
+def open_worker(access: WorkerAccess, settings: BrokerSettings) -> Broker:
+    """The engine of a worker, before the process that owns the log; not yet started."""
+    from penstock.engines.worker.broker import (
+        WorkerBroker,  # a server of its own starts without an HTTP client
+    )
+
+    return WorkerBroker(access, settings, LoopClock())
 
 
 def open_cluster(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:

@@ -56,6 +56,11 @@ class Link(Protocol):
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
         """Acknowledge all entries before `place`, and that entry except the messages in `open_bits`."""
 
+    async def reply(
+        self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
+    ) -> str:
+        """Acknowledge a request with the reply to it (PIP-371); returns the value of its `Outcome`. Raises MESSAGE_NOT_FOUND, TOO_LARGE."""
+
     def redeliver(self, places: Iterable[Place]) -> None:
         """Ask for entries again (Shared and Key_Shared)."""
 

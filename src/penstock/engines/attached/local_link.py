@@ -209,6 +209,14 @@ class LocalLink:
         finally:
             self._working = None
 
+    async def reply(
+        self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
+    ) -> str:
+        outcome = await self._open_consumer().reply(
+            message_id, content, is_error=is_error, schema_version=schema_version
+        )
+        return outcome.value
+
     async def flush(self) -> None:
         consumer = self._open_consumer()
         await self._worked()

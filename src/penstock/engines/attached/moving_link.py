@@ -195,6 +195,13 @@ class MovingLink:
         if link is not None:
             link.acknowledge_up_to(place, open_bits)
 
+    async def reply(
+        self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
+    ) -> str:
+        return await self._current().reply(
+            message_id, content, is_error=is_error, schema_version=schema_version
+        )
+
     async def flush(self) -> None:
         if self._refused:
             self._refused = False

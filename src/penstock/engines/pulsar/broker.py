@@ -39,7 +39,7 @@ from .entries import EntryPublishing
 from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
 from .process_documents import PulsarProcessDocuments
-from .producer import Producer
+from .producer import Producer, RequestReplies
 from .replies import ReplyTopics
 from .schemas import Schemas
 from .staging.space import StagingSpace
@@ -58,14 +58,22 @@ class PulsarBroker:
     writes = None
     administration = policies = watches = None  # the cluster's own
     partitioner = Partitioner.JAVA
+    _consumers: type[Consumer] = Consumer
 
-    def __init__(self, settings: ClusterSettings, own: BrokerSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        own: BrokerSettings,
+        clock: Clock,
+        cluster: PulsarCluster | None = None,
+    ) -> None:
+        """`cluster`: as the settings say, unless it is given. Raises BAD_PARAMETER."""
         if not settings.admin_url:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 "engine.admin_url is missing: the address of the cluster's admin REST, like http://127.0.0.1:8080",
             )
-        self.cluster = PulsarCluster(settings)
+        self.cluster = cluster or PulsarCluster(settings)
         self._acting = ActingClusters(self.cluster, clock)
         self.settings = own
         self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
@@ -74,18 +82,17 @@ class PulsarBroker:
         self.storage = StorageHealth()
         self.failures = Failures(clock)
         self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
-        self.topics = PulsarTopics(self.cluster, self.namespaces, clock, self._in_force, settings.learned_ms)
+        self.topics = self._new_topics(settings.learned_ms)
         self.schemas = Schemas(self.cluster, own.max_schema_bytes)
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.staging: Staging | None = None  # until it is known that the cluster has transactions
         self._entries = EntryPublishing(self._acting_producer, self._in_force)
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
-        self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
-        topics = ReplyTopics(self.cluster.context, clock, self.tasks, self.requests)
-        self._replies = Replies(topics, clock, self.requests)
+        self._replies = self._new_replies()
+        self.requests = self._replies.requests
         self.open_journal = PulsarJournals(self.cluster, self.topics, self._own_producer).open
-        self.processes = PulsarProcessDocuments(
+        self.processes: PulsarProcessDocuments | None = PulsarProcessDocuments(
             self.cluster,
             self._staging_namespace,
             f"penstock-{secrets.token_hex(8)}",
@@ -96,6 +103,17 @@ class PulsarBroker:
         self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
         self.new_name = NewNames()
         self._stopping = False
+
+    def _new_topics(self, learned_ms: int) -> PulsarTopics:
+        return PulsarTopics(self.cluster, self.namespaces, self.clock, self._in_force, learned_ms)
+
+    def _new_replies(self) -> RequestReplies:
+        requests = Requests(self.clock, self.settings.request_timeout_ms_max, correlated=True)
+        topics = ReplyTopics(self.cluster.context, self.clock, self.tasks, requests)
+        return Replies(topics, self.clock, requests)
+
+    def _new_producer(self, cluster: PulsarCluster, name: TopicName, options: ProducerOptions) -> Producer:
+        return Producer(cluster, self.topics, self.schemas, name, options, self._replies)
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -163,14 +181,11 @@ class PulsarBroker:
 
     async def _acting_producer(self, name: TopicName, options: ProducerOptions) -> Producer:
         """A producer for the caller that is served now."""
-        cluster = self._acting.of(ACTING.get())
-        return await self._open(Producer(cluster, self.topics, self.schemas, name, options, self._replies))
+        return await self._open(self._new_producer(self._acting.of(ACTING.get()), name, options))
 
     async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
         """A producer of the server's own, whoever is served now."""
-        return await self._open(
-            Producer(self.cluster, self.topics, self.schemas, name, options, self._replies)
-        )
+        return await self._open(self._new_producer(self.cluster, name, options))
 
     async def _open(self, producer: Producer) -> Producer:
         await producer.open()
@@ -222,7 +237,7 @@ class PulsarBroker:
         budget: Budget | None,
     ) -> Consumer:
         check_subscription(subscription)
-        made = Consumer(
+        made = self._consumers(
             self._acting.of(ACTING.get()),
             self.topics,
             Arriving(self.schemas),
@@ -237,7 +252,8 @@ class PulsarBroker:
             name=self.new_name("consumer"),
             leave_s=lambda: LEAVE_S if self._stopping else None,
         )
-        made.give_reply = self._replies.reply
+        if isinstance(self._replies, Replies):
+            made.give_reply = self._replies.reply
         return made
 
     async def append_entries(

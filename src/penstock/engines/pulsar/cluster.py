@@ -51,7 +51,8 @@ class PulsarCluster:
     client_errors: Mapping[tuple[str, str], int] = MappingProxyType({})
     administered = True
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: ClusterSettings, own: Authentication | None = None) -> None:
+        """`own`: who the server is to the cluster; None: as the settings say. Raises BAD_PARAMETER."""
         self._settings = settings
         self.authentication = credentials_of(settings)
         self.act_for = settings.act_for
@@ -59,9 +60,9 @@ class PulsarCluster:
         tls = tls_of(settings)
         given = {"ssl_context": tls, "connection_timeout_ms": 10_000}
         self._options = complete(ClientOptions, "Context", given)
-        own: Authentication = self.authentication
-        if settings.own_principal:
+        if own is None and settings.own_principal:
             own = ServerAsItself(self.authentication, settings.own_principal)
+        own = own or self.authentication
         self.context = self.context_of(own)
         self.admin = Admin(settings.admin_url, own, tls or False, self.timeout_s)
         self.runtime: dict[str, Any] = {}

@@ -96,8 +96,11 @@ class PartitionProducer:
             return self._shared_name
         return self.entries.name
 
-    async def post_plain(self, payloads: Payloads, schema_version: int | None) -> tuple[int, int]:
-        """Send messages that are nothing but payloads as one entry; returns its ledger and its id."""
+    async def post_plain(
+        self, payloads: Payloads, schema_version: int | None, *, each: bool = False
+    ) -> tuple[int, int]:
+        """Send messages that are nothing but payloads as one entry; returns its ledger and its id. `each`: the broker makes an entry
+        of each, and the id is that of the first."""
         async with self._turn:
             await self._room()
             first = self._numbers.take(len(payloads))
@@ -110,7 +113,7 @@ class PartitionProducer:
             )
             self._check_size(entry)
             self._highest = entry.sequence_id
-            future = self._go([Outgoing(entry.data, first, entry.sequence_id, entry.count)])
+            future = self._go([Outgoing(entry.data, first, entry.sequence_id, entry.count, each=each)])
             sent_ms = _CLOCK.monotonic_ms()
         (outcome,) = await future
         if isinstance(outcome, PulsarException):

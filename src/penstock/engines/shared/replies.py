@@ -141,12 +141,12 @@ class Replies:
     ) -> None:
         self._transport = transport
         self._clock = clock
-        self._requests = requests
+        self.requests = requests
         self._addresses = addresses or TopicPerProcess()
 
     def reply_to(self, namespace: NamespaceName) -> str:
         """Where replies to requests of a namespace come."""
-        return self._addresses.own(self._requests.process, namespace)
+        return self._addresses.own(self.requests.process, namespace)
 
     async def listen(self, namespace: NamespaceName) -> None:
         """Have replies to requests of a namespace arrive, before the first of them is published. Raises what the cluster
@@ -157,7 +157,7 @@ class Replies:
         self, namespace: NamespaceName, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
     ) -> Sequence[Request | None]:
         """As `broker.Producer.ask`, for messages to topics of a namespace, which has to be listened for before they are published."""
-        requests = self._requests.ask(messages, timeouts)
+        requests = self.requests.ask(messages, timeouts)
         for message, request in zip(messages, requests, strict=True):
             if request is not None:
                 message.properties = {**(message.properties or {}), **self.properties(namespace, request)}
@@ -176,12 +176,12 @@ class Replies:
         if address is None:
             return Outcome.NOT_A_REQUEST
         if request.publish_time + (request_timeout_ms(request.properties) or 0) < self._clock.now_ms():
-            self._requests.late += 1
+            self.requests.late += 1
             return Outcome.NOBODY_WAITS
-        if self._requests.owns(address.correlation_id):
-            if self._requests.answer(address.correlation_id, reply):
+        if self.requests.owns(address.correlation_id):
+            if self.requests.answer(address.correlation_id, reply):
                 return Outcome.DELIVERED
-            self._requests.late += 1
+            self.requests.late += 1
             return Outcome.NOBODY_WAITS
         await self._transport.send(address.reply_to, reply_message(reply, address.correlation_id))
         return Outcome.DELIVERED

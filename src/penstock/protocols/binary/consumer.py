@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.broker.capability import offered
 from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.delivery import Delivery, Outcome
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
@@ -49,7 +49,8 @@ class ConsumerHandler:
         # Clients of ours know parts of a batch. Others show it by acknowledging one: until then it is not known,
         # and most wait for the whole of it.
         self._own_client = peer.features.supports_request_reply
-        self._pending_acks: list[int] = []  # acknowledgements to be answered once they are durable
+        # Acknowledgements to be answered once they are durable, and what became of their replies.
+        self._pending_acks: list[tuple[int, Outcome | None]] = []
         self._answering: asyncio.Task[None] | None = None
         self._indexes = peer.features.supports_broker_entry_metadata
         self._task = peer.tasks.spawn(self._run(), f"deliver {self.source.topic.name}")
@@ -158,22 +159,22 @@ class ConsumerHandler:
 
     # -- acknowledgements
 
-    def answer_ack(self, request_id: int) -> None:
+    def answer_ack(self, request_id: int, outcome: Outcome | None = None) -> None:
         """Answer an acknowledgement as soon as everything acknowledged so far is durable."""
-        self._pending_acks.append(request_id)
+        self._pending_acks.append((request_id, outcome))
         if self._answering is None:
             self._answering = self._peer.tasks.spawn(self._answer_acks(), "answer acknowledgements")
 
     async def _answer_acks(self) -> None:
         while self._pending_acks:
-            request_ids, self._pending_acks = self._pending_acks, []
+            pending, self._pending_acks = self._pending_acks, []
             refused = None
             try:
                 await self.consumer.flush()
             except PenstockError as error:
                 refused = error
-            for request_id in request_ids:
-                self._peer.send(answers.ack_response(self._id, request_id, refused))
+            for request_id, outcome in pending:
+                self._peer.send(answers.ack_response(self._id, request_id, refused, outcome))
         self._answering = None
 
     # -- again

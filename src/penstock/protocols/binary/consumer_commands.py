@@ -81,6 +81,9 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         ranges = tuple((one.start, one.end) for one in shared.hashRanges)
         if not ranges and kind is SubscriptionType.KEY_SHARED:
             raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, "STICKY needs ranges of hashes")
+    # Other processes send clients of REST where the server's own properties say.
+    given = {pair.key: pair.value for pair in command.metadata}
+    client = session.client_of(given)
     return ConsumerOptions(
         name=command.consumer_name,
         type=kind,
@@ -95,11 +98,8 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         key_ranges=ranges,
         compacted=command.read_compacted,
         subscription_properties={pair.key: pair.value for pair in command.subscription_properties},
-        # Other processes send clients of REST where the server's own properties say.
-        properties={
-            pair.key: pair.value for pair in command.metadata if not pair.key.startswith(OWN_PROPERTIES)
-        },
-        client=session.client,
+        properties={key: value for key, value in given.items() if not key.startswith(OWN_PROPERTIES)},
+        client=client,
     )
 
 

@@ -217,16 +217,16 @@ class Producer:
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """Store entries that the client made and counted in the one topic; a result each, in order.
 
-        Repeats are recognised by the highest sequence id in an entry. Raises why the producer was closed by others.
+        Repeats are recognised by the highest sequence id in an entry, of this producer or of the one that its item names. Raises why the producer was closed by others.
         """
         self.check()
         (topic,) = self.topics
         tracked = self.deduplicate()
         for item in items:
             if not tracked:
-                item.content.producer = ""
+                item.content.producer, item.producer = "", None
             elif item.chunk_of < 0:
-                item.producer, item.sequence_id = self.name, item.content.sequence_id
+                item.producer, item.sequence_id = item.producer or self.name, item.content.sequence_id
             elif item.chunk_of <= topic.sequences.last(self.name):
                 item.settle(UNKNOWN_ID)
         done = await publish(topic, [item for item in items if item.result is None], whole)
