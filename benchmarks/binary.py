@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.servers import penstock_urls
 from benchmarks.store_floor import Case, floor
 from penstock.model.message_id import MessageId
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 from penstock.wire.frames import FIELD, FrameDecoder, encode, encode_with_entry, message_head
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
@@ -43,13 +43,9 @@ from penstock.wire.pulsar_pb2 import (
 MESSAGES, SIZE = 1000, 100
 WINDOW = 32  # batches in flight
 PAYLOAD = b"x" * SIZE
-ENTRY = (
-    WireFormat()
-    .encode_plain(
-        [PAYLOAD] * MESSAGES, producer="p", sequence_id=0, publish_time=1_700_000_000_000, schema_version=None
-    )
-    .data
-)
+ENTRY = wire.encode_plain(
+    [PAYLOAD] * MESSAGES, producer="p", sequence_id=0, publish_time=1_700_000_000_000, schema_version=None
+).data
 TOPIC = "persistent://public/default/bench"
 RAW = TOPIC + "-raw"
 

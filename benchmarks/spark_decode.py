@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from penstock.codec import codec_for
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 PARTITIONS = 2
 TIME = 1_700_000_000_000
@@ -79,7 +79,7 @@ def entries(topic: str, first: int, count: int) -> list[tuple[int, bytes]]:
     found = []
     for version in range(len(SCHEMAS[topic])):
         own = [message for number, message in made if number == version]
-        encoded = WireFormat().encode(
+        encoded = wire.encode(
             own, producer="bench", sequence_id=first, publish_time=TIME + first, schema_version=version
         )
         found.append((len(own), encoded.data))

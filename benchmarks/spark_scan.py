@@ -29,7 +29,7 @@ from penstock.pipeline.rows.place import Place
 from penstock.pipeline.rows.rows import decode
 from penstock.pipeline.session import session
 from penstock.pipeline.source.offsets import Range
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 PARTITIONS = 2
 VALUE = '{"carrier":"UA","flight":%d,"origin":"EWR","dest":"IAH","delay":%d,"note":"%s"}'
@@ -46,7 +46,7 @@ def entry(first: int, count: int) -> bytes:
         )
         for n in range(first, first + count)
     ]
-    encoded = WireFormat().encode(
+    encoded = wire.encode(
         messages, producer="bench", sequence_id=first, publish_time=TIME + first, schema_version=None
     )
     return encoded.data

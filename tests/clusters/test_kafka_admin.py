@@ -21,7 +21,6 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, Retention, TopicPolicies, TopicRate
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +40,7 @@ def mark() -> str:
 async def pair(kafka_cluster: KafkaCluster, mark: str) -> AsyncIterator[tuple[KafkaBroker, KafkaBroker]]:
     """Two processes' brokers before one cluster, with documents of their own."""
     settings = ClusterSettings(url=kafka_cluster.service_url, learned_ms=0, documents_topic=f"__{mark}")
-    brokers = [KafkaBroker(settings, BrokerSettings(), WireFormat(), LoopClock()) for _ in range(2)]
+    brokers = [KafkaBroker(settings, BrokerSettings(), LoopClock()) for _ in range(2)]
     for broker in brokers:
         await broker.start()
     yield brokers[0], brokers[1]
@@ -151,7 +150,7 @@ async def test_schemas_and_properties_are_kept_for_every_process_and_the_next(
     await one.topics.create(name, 0, {"owner": "me"})
     assert await one.schemas.get_or_create(name, SchemaInfo(SchemaType.STRING)) == 0
     await until_async(lambda: other.schemas.latest(name) is not None)
-    again = KafkaBroker(one.cluster.settings, BrokerSettings(), WireFormat(), LoopClock())
+    again = KafkaBroker(one.cluster.settings, BrokerSettings(), LoopClock())
     await again.start()
     try:
         await again.topics.learn(name)
@@ -212,13 +211,13 @@ async def test_a_cluster_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("penstock.engines.kafka.cluster.LOOK_S", 0.5)
     settings = ClusterSettings(url="kafka://127.0.0.1:1")
     with pytest.raises(PenstockError) as caught:
-        await open_kafka(settings, BrokerSettings(), WireFormat()).start()
+        await open_kafka(settings, BrokerSettings()).start()
     assert caught.value.kind is ErrorKind.UNAVAILABLE
 
 
 async def test_rates_are_kept_by_each_process(kafka_cluster: KafkaCluster, mark: str) -> None:
     settings = ClusterSettings(url=kafka_cluster.service_url, learned_ms=0, documents_topic=f"__{mark}")
-    broker = KafkaBroker(settings, BrokerSettings(quota_hold_ms=10), WireFormat(), LoopClock())
+    broker = KafkaBroker(settings, BrokerSettings(quota_hold_ms=10), LoopClock())
     await broker.start()
     try:
         name, rate = TopicName.parse(f"t-{mark}"), TopicRate(messages=1, period_s=86_400)

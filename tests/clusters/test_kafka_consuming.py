@@ -14,6 +14,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.wire import entry as wire
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = (
@@ -139,7 +140,7 @@ async def test_rebalances_under_load_lose_nothing_and_repeat_nothing_acknowledge
                         await asyncio.sleep(0.005)  # other events end the wait, too
                         continue
                     for delivery in consumer.take(1):  # what waits in the outbox goes as its partition does
-                        (message,) = broker.encoder.decode(delivery.entry)
+                        (message,) = wire.decode(delivery.entry)
                         text = message.payload.decode()
                         if text in done:
                             repeated[text] += 1
@@ -155,7 +156,7 @@ async def test_rebalances_under_load_lose_nothing_and_repeat_nothing_acknowledge
                         done.add(text)
                         count += 1
             finally:
-                await broker.leave(consumer)
+                await consumer.leave()
 
         async def publish() -> None:
             for number in range(rounds):

@@ -27,7 +27,6 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.model.secret import Secret
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +97,7 @@ async def server(cluster: KafkaCluster, **settings: Any) -> AsyncIterator[Server
     given = ClusterSettings(
         url=cluster.service_url, documents_topic=f"__penstock-{uuid4().hex[:10]}", **settings
     )
-    broker = KafkaBroker(given, BrokerSettings(cursor_flush_ms=20), WireFormat(), LoopClock())
+    broker = KafkaBroker(given, BrokerSettings(cursor_flush_ms=20), LoopClock())
     await broker.start()
     try:
         made = Server(broker)

@@ -16,7 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 MANY = 300
 
@@ -36,7 +36,7 @@ async def publish_entry(broker: KafkaBroker, topic: TopicName, delay_ms: int) ->
     """The same as a client of Pulsar's protocol does it."""
     producer, now = await broker.producer(topic), broker.clock.now_ms()
     message = OutMessage(payload=b"later", deliver_at=now + delay_ms)
-    made = WireFormat().encode([message], producer="p", sequence_id=0, publish_time=now, schema_version=None)
+    made = wire.encode([message], producer="p", sequence_id=0, publish_time=now, schema_version=None)
     items: list[Item[NewEntry]] = [Item(made)]
     try:
         (result,) = await producer.publish_entries(items)

@@ -27,7 +27,7 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.tasks import Tasks
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 TAIL_BYTES = 1 << 20
 FOREVER_MS = 60_000  # a test that waits so long has failed
@@ -90,7 +90,7 @@ def nothing() -> None:
 
 def payloads(entries: list[Entry]) -> list[bytes]:
     """Of entries of one message each."""
-    return [message.payload for entry in entries for message in WireFormat().decode(entry)]
+    return [message.payload for entry in entries for message in wire.decode(entry)]
 
 
 async def test_a_log_begins_and_ends_where_kafka_says(kafka_cluster: KafkaCluster) -> None:

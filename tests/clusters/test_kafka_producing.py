@@ -23,8 +23,9 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import LoopClock
+from penstock.wire import entry as wire
 from penstock.wire.contents import compressed
-from penstock.wire.entry import WireFormat, admit
+from penstock.wire.entry import admit
 from penstock.wire.pulsar_pb2 import ZSTD
 
 
@@ -36,7 +37,7 @@ async def broker_before(
     settings = ClusterSettings(
         url=cluster.service_url, documents_topic=f"__penstock-{uuid4().hex[:8]}", **(engine or {})
     )
-    broker = KafkaBroker(settings, BrokerSettings(**own), WireFormat(), LoopClock())
+    broker = KafkaBroker(settings, BrokerSettings(**own), LoopClock())
     await broker.start()
     try:
         yield broker
@@ -170,7 +171,7 @@ async def test_entries_of_clients_become_records(kafka_cluster: KafkaCluster) ->
         name = new_name()
         producer = await broker.producer(name)
         messages = [OutMessage(payload=b"m%d" % n, key=f"k{n}") for n in range(3)]
-        batch = WireFormat().encode(messages, producer="p", sequence_id=5, publish_time=99, schema_version=1)
+        batch = wire.encode(messages, producer="p", sequence_id=5, publish_time=99, schema_version=1)
         sealed = sealed_entry()
         entries = [admit(compressed(batch.data, ZSTD)), sealed]
         first, second = await producer.publish_entries([Item(entry) for entry in entries])
@@ -192,7 +193,7 @@ async def test_entries_of_clients_become_records(kafka_cluster: KafkaCluster) ->
 def sealed_entry() -> NewEntry:
     """An entry that only its receiver can open."""
     encryption = Encryption((EncryptionKey("owner", b"key"),), b"param", "", "LZ4", 100, 2)
-    return WireFormat().encode(
+    return wire.encode(
         [OutMessage(payload=b"secret", encryption=encryption, key="k")],
         producer="p",
         sequence_id=1,

@@ -30,7 +30,7 @@ from penstock.model.message import Message, OutMessage
 from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.testing.server import running
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def test_what_comes_while_a_topic_is_followed(
             while len(found) <= turn:
                 await log.grown(at, 60_000)
                 for entry in await log.read(at, 100):
-                    found += WireFormat().decode(entry)
+                    found += wire.decode(entry)
                     at = entry.end
         assert [one.schema_version for one in found] == [1, 1, 2]
         assert [one.payload[2:3] for one in found] == [b"0", b"1", b"2"]
@@ -292,5 +292,5 @@ def test_others_values_are_json_here(
 def test_what_is_no_registry(kafka_cluster: KafkaCluster) -> None:
     settings = engine_of(kafka_cluster, "kafka://127.0.0.1:1")
     with pytest.raises(PenstockError) as caught:
-        KafkaBroker(settings, BrokerSettings(), WireFormat(), LoopClock())
+        KafkaBroker(settings, BrokerSettings(), LoopClock())
     assert caught.value.kind is ErrorKind.BAD_PARAMETER

@@ -18,7 +18,6 @@ from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.testing.server import Address, running
-from penstock.wire.entry import WireFormat
 
 
 @pytest.fixture(scope="module", params=["documents", "registry"])
@@ -151,7 +150,7 @@ def test_others_records_have_no_schema(kafka_cluster: KafkaCluster, endpoints: E
 async def test_processes_register_different_schemas_at_once(engine: ClusterSettings, first: int) -> None:
     """Each gets a version of its own, the same in both processes; of equal ones there is one, which Apicurio does not promise."""
     name = TopicName.of("persistent", "public", "default", f"schemas-{uuid4().hex[:12]}")
-    brokers = [KafkaBroker(engine, BrokerSettings(), WireFormat(), LoopClock()) for _ in range(2)]
+    brokers = [KafkaBroker(engine, BrokerSettings(), LoopClock()) for _ in range(2)]
 
     def schema(letter: str) -> SchemaInfo:
         field = f'{{"name":"{letter}","type":["null","string"],"default":null}}'

@@ -15,7 +15,6 @@ from penstock.engines.opening import open_kafka
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.secret import Secret
-from penstock.wire.entry import WireFormat
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +73,7 @@ async def test_a_user_is_let_in_by_each_mechanism(
         sasl_mechanism=mechanism,  # type: ignore[arg-type]
         tls_trust_file=trust_file,
     )
-    broker = open_kafka(settings, BrokerSettings(), WireFormat())
+    broker = open_kafka(settings, BrokerSettings())
     await broker.start()
     try:
         name = TopicName.parse(f"by-{mechanism}")

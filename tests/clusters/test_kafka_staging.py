@@ -38,11 +38,10 @@ from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.testing.server import Address, running
+from penstock.wire import entry as wire
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
-from penstock.wire.entry import WireFormat
 
-FORMAT = WireFormat()
 ANYBODY = Caller()
 STAGES = ("first", "second")
 ENTRIES = 3  # of each stage for each topic
@@ -229,7 +228,7 @@ def test_a_large_batch(server: Address, client: Stages, name: str) -> None:
 
 
 def entry(text: str) -> NewEntry:
-    return FORMAT.encode(
+    return wire.encode(
         [OutMessage(payload=text.encode())], producer="p", sequence_id=0, publish_time=1, schema_version=None
     )
 
@@ -255,7 +254,7 @@ def expected(batch: int) -> list[str]:
 @asynccontextmanager
 async def engine(url: str, documents_topic: str = "__penstock") -> AsyncIterator[Broker]:
     settings = msgspec.structs.replace(settings_of(url), documents_topic=documents_topic)
-    made = open_kafka(settings, BrokerSettings(), FORMAT)
+    made = open_kafka(settings, BrokerSettings())
     await made.start()
     try:
         yield made
@@ -380,12 +379,12 @@ async def test_a_writer_belongs_to_the_role_that_used_it_first(
             await refused_to_bob(staging.forget(name, bob, None, force=True))
             await refused_to_bob(staging.writer(name, bob))
             listed, _ = await staging.writers(bob, "", 1000)
-            assert name not in [writer.name for writer, _ in listed]
+            assert name not in [one.writer.name for one in listed]
         done, new = await two.staging.commit(name, 0, stages, alice, topics=targets, keep=True)
         assert (done.messages, new) == (1, True)
         found = await one.staging.writer(name, Caller(role="admin", superuser=True))
         assert found is not None
-        assert (found[0].owner, found[0].keep) == ("alice", True)
+        assert (found.writer.owner, found.writer.keep) == ("alice", True)
 
 
 async def test_what_was_staged_is_deleted(

@@ -12,7 +12,6 @@ from penstock.broker.broker import Broker  # noqa: E402
 from penstock.broker.settings import BrokerSettings, ClusterSettings  # noqa: E402
 from penstock.engines.opening import open_kafka  # noqa: E402
 from penstock.testing.engines import EngineSuite  # noqa: E402
-from penstock.wire.entry import WireFormat  # noqa: E402
 
 
 class TestKafka(EngineSuite):
@@ -25,4 +24,4 @@ class TestKafka(EngineSuite):
         )
 
     def make(self, folder: Path) -> Broker:
-        return open_kafka(self.settings, BrokerSettings(), WireFormat())
+        return open_kafka(self.settings, BrokerSettings())

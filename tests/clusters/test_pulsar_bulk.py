@@ -17,8 +17,8 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.pipeline.http.logs import Mark, look, set_marks, sizes
 from penstock.pipeline.rows.entries import read_frames
 from penstock.testing.server import Address, running
+from penstock.wire import entry as wire
 from penstock.wire.bulk import pack_sections
-from penstock.wire.entry import WireFormat
 
 ENTRIES = "application/vnd.penstock.entries"
 SECTIONS = "application/vnd.penstock.sections"
@@ -144,17 +144,13 @@ def test_raw_entries_name_their_ledgers(
 
 
 def entry(producer: str, number: int, value: bytes) -> bytes:
-    return (
-        WireFormat()
-        .encode(
-            [OutMessage(payload=value)],
-            producer=producer,
-            sequence_id=number,
-            publish_time=1,
-            schema_version=None,
-        )
-        .data
-    )
+    return wire.encode(
+        [OutMessage(payload=value)],
+        producer=producer,
+        sequence_id=number,
+        publish_time=1,
+        schema_version=None,
+    ).data
 
 
 def publish(server: Address, topic: TopicName, entries: list[bytes], *, deduplicate: bool) -> httpx.Response:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -15,11 +15,14 @@ from tests.support.waiting import until, until_async
 import penstock.client.aio as aio
 from penstock.broker.delivery import Delivery
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import ReadError
 from penstock.engines.attached import subscriber
 from penstock.engines.attached.consumer import Consumer
+from penstock.engines.attached.moving_link import MovingLink
 from penstock.engines.attached.positions import opaque
 from penstock.engines.attached.subscription import Subscription
+from penstock.engines.attached.topic_consumer import TopicConsumer
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.cluster import PulsarCluster as Connection
 from penstock.model.entry import Entry
@@ -30,9 +33,8 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
-FORMAT = WireFormat()
 CLOCK = LoopClock()
 SHARED, EXCLUSIVE = SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE
 FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
@@ -126,9 +128,16 @@ class Client:
 def messages_of(delivery: Delivery) -> list[tuple[str, MessageId]]:
     return [
         (message.payload.decode(), delivery.topic.id_of(delivery.entry, message.index))
-        for at, message in enumerate(FORMAT.decode(delivery.entry))
+        for at, message in enumerate(wire.decode(delivery.entry))
         if delivery.mask >> at & 1
     ]
+
+
+def entries_of(part: TopicConsumer) -> EntryConsumer:
+    """The cluster's consumer that a partition is attached by."""
+    found = cast(MovingLink, part.link)._link
+    assert isinstance(found, EntryConsumer)
+    return found
 
 
 class World:
@@ -207,7 +216,7 @@ class World:
     def cut(self, client: Client) -> None:
         """Cut the connection of a consumer."""
         for part in client.consumer.parts.values():
-            link = part.entries._link
+            link = entries_of(part)._link
             if link is not None:
                 link.abort(ReadError("cut by the test"))
 
@@ -320,7 +329,7 @@ async def test_messages_that_suddenly_become_large_are_bounded_and_not_lost(
         await consumer.ready()
         taken += consumer.take(1)
     (part,) = consumer.parts.values()
-    assert part.entries.permits > 500
+    assert entries_of(part).permits > 500
     held: list[int] = []
     deliver = consumer.deliver
 
@@ -331,7 +340,7 @@ async def test_messages_that_suddenly_become_large_are_bounded_and_not_lost(
     consumer.deliver = watched  # type: ignore[method-assign]
     large = [f"{n:03}".ljust(20_000, "x") for n in range(100)]
     await world.publish(*large)
-    await until_async(lambda: len(consumer.outbox) >= 1 and part.entries.permits < 50)
+    await until_async(lambda: len(consumer.outbox) >= 1 and entries_of(part).permits < 50)
     client = Client(consumer)
     world._clients.append(client)
     for count in range(100):
@@ -349,7 +358,7 @@ async def test_what_was_not_taken_comes_again_after_a_cut(world: World, kind: Su
     consumer = await world.open(kind)
     await until_async(lambda: len(consumer.outbox) == 4)
     taken = consumer.take(1)
-    next(iter(consumer.parts.values())).entries._link.abort(ReadError("cut by the test"))  # type: ignore[union-attr]
+    entries_of(next(iter(consumer.parts.values())))._link.abort(ReadError("cut by the test"))  # type: ignore[union-attr]
     await until_async(lambda: not consumer.outbox)
     assert consumer.unacked == 1
     client = Client(consumer)
@@ -366,8 +375,8 @@ async def test_a_window_that_was_full_of_what_was_not_taken_is_filled_again(worl
     consumer = await world.open(SHARED, window=4)
     await until_async(lambda: len(consumer.outbox) == 4)
     part = next(iter(consumer.parts.values()))
-    await until_async(lambda: part.entries.permits == 0)
-    part.entries._link.abort(ReadError("cut by the test"))  # type: ignore[union-attr]
+    await until_async(lambda: entries_of(part).permits == 0)
+    entries_of(part)._link.abort(ReadError("cut by the test"))  # type: ignore[union-attr]
     client = Client(consumer)
     world._clients.append(client)
     assert await client.come(4) == ["a", "b", "c", "d"]
@@ -547,11 +556,11 @@ async def test_the_window_bounds_what_is_out(world: World) -> None:
     client = await world.consume(SHARED, window=10)
     await client.come(10)
     part = next(iter(client.consumer.parts.values()))
-    await part.entries.last_message_id()
+    await entries_of(part).last_message_id()
     assert len(client.got) == 10
     await client.consumer.acknowledge_all([one for _, one in client.got[:7]])
     await client.come(17)
-    await part.entries.last_message_id()
+    await entries_of(part).last_message_id()
     assert len(client.got) == 17
 
 
@@ -829,7 +838,7 @@ async def test_connections_cut_anywhere_lose_nothing_and_repeat_nothing_that_was
 @pytest.fixture
 async def engine(world: World) -> AsyncIterator[PulsarBroker]:
     settings = ClusterSettings(url=world.at.service_url, admin_url=world.at.admin_url, learned_ms=0)
-    made = PulsarBroker(settings, BrokerSettings(), FORMAT, CLOCK)
+    made = PulsarBroker(settings, BrokerSettings(), CLOCK)
     await made.start()
     yield made
     await made.close()
@@ -850,7 +859,7 @@ async def test_dead_letters_say_where_they_come_from(world: World, engine: Pulsa
         await engine.subscribe([letters], "d", ConsumerOptions(type=SHARED, start=EARLIEST))  # type: ignore[arg-type]
     )
     assert await dead.come(1) == ["a"]
-    (message,) = FORMAT.decode(dead.deliveries[0].entry)
+    (message,) = wire.decode(dead.deliveries[0].entry)
     assert message.key == "k"
     assert message.properties["REAL_TOPIC"] == world.topic
     assert message.properties["REAL_SUBSCRIPTION"] == "s"
@@ -947,7 +956,7 @@ async def test_an_exceeded_budget_lets_one_message_come_at_a_time(world: World) 
     budget = StubBudget(over=True)
     consumer = await world.open(SHARED, budget=budget)
     await until_async(lambda: len(consumer.outbox) == 1)
-    await next(iter(consumer.parts.values())).entries.last_message_id()
+    await entries_of(next(iter(consumer.parts.values()))).last_message_id()
     assert len(consumer.outbox) == 1
     budget.free()
     await until_async(lambda: len(consumer.outbox) == 20)

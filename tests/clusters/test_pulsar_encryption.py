@@ -13,8 +13,8 @@ from tests.support.pulsar_broker import PulsarCluster
 
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.testing.server import Address, running
+from penstock.wire import entry as wire
 from penstock.wire.bulk import pack_sections
-from penstock.wire.entry import WireFormat
 
 SEALED: Final = b"\x00sealed\xff"
 PARAM: Final = b"initial vector"
@@ -97,7 +97,7 @@ def test_whole_entries_that_are_encrypted(server: Address, sockets: Any, path: s
     receiving = sockets("consumer", f"{path}/s", "subscriptionInitialPosition=Earliest")
     encryption = Encryption((EncryptionKey("mine", b"key", {"version": "1"}),), PARAM)
     message = OutMessage(payload=SEALED, encryption=encryption)
-    entry = WireFormat().encode([message], producer="p", sequence_id=0, publish_time=1, schema_version=None)
+    entry = wire.encode([message], producer="p", sequence_id=0, publish_time=1, schema_version=None)
     body = b"".join(pack_sections([(f"persistent://{path}", [entry.data])]))
     headers = {"content-type": "application/vnd.penstock.sections"}
     answer = httpx.post(f"{server.url}/entries", content=body, headers=headers, timeout=WAIT_S)

@@ -25,9 +25,8 @@ from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
-FORMAT = WireFormat()
 EARLIEST = penstock.InitialPosition.Earliest
 
 
@@ -67,7 +66,7 @@ class Engine:
 @asynccontextmanager
 async def engine(cluster: PulsarCluster, namespace: str) -> AsyncIterator[Engine]:
     settings = ClusterSettings(url=cluster.service_url, admin_url=cluster.admin_url, learned_ms=0)
-    broker = PulsarBroker(settings, BrokerSettings(), FORMAT, LoopClock())
+    broker = PulsarBroker(settings, BrokerSettings(), LoopClock())
     await broker.start()
     try:
         yield Engine(broker, namespace)
@@ -203,7 +202,7 @@ async def test_entries_of_clients_go_as_they_are(pulsar_cluster: PulsarCluster, 
     producer = await ours.producer()
 
     def entry(first: int, *some: bytes) -> Item[NewEntry]:
-        made = FORMAT.encode_plain(
+        made = wire.encode_plain(
             some, producer=producer.name, sequence_id=first, publish_time=1, schema_version=None
         )
         return Item(made)

@@ -51,12 +51,11 @@ from penstock.model.stage import Commit, StageKey
 from penstock.pipeline.http.stages import OpenedTopic, StageCount, Stages
 from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
+from penstock.wire import entry as wire
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
 from penstock.wire.contents import in_transaction
-from penstock.wire.entry import WireFormat
 
-FORMAT = WireFormat()
 ANYBODY = Caller()
 STAGES = ("first", "second")
 ENTRIES = 3  # of each stage for each topic
@@ -319,7 +318,7 @@ async def test_readers_pass_over_what_was_aborted(cluster: PulsarCluster, server
 
 
 def entry(text: str) -> NewEntry:
-    return FORMAT.encode(
+    return wire.encode(
         [OutMessage(payload=text.encode())], producer="p", sequence_id=0, publish_time=1, schema_version=None
     )
 
@@ -344,7 +343,7 @@ def expected(batch: int) -> list[str]:
 
 @asynccontextmanager
 async def engine(settings: ClusterSettings) -> AsyncIterator[Broker]:
-    made = open_pulsar(settings, BrokerSettings(), FORMAT)
+    made = open_pulsar(settings, BrokerSettings())
     await made.start()
     try:
         yield made
@@ -548,12 +547,12 @@ async def test_a_writer_belongs_to_the_role_that_used_it_first(cluster: PulsarCl
             await refused_to_bob(staging.forget(name, bob, None, force=True))
             await refused_to_bob(staging.writer(name, bob))
             listed, _ = await staging.writers(bob, "", 1000)
-            assert name not in [writer.name for writer, _ in listed]
+            assert name not in [one.writer.name for one in listed]
         done, new = await two.staging.commit(name, 0, stages, alice, topics=targets, keep=True)
         assert (done.messages, new) == (1, True)
         found = await one.staging.writer(name, Caller(role="admin", superuser=True))
         assert found is not None
-        assert (found[0].owner, found[0].keep) == ("alice", True)
+        assert (found.writer.owner, found.writer.keep) == ("alice", True)
 
         nobodys = f"{name}-nobodys"
         await one.staging.stage(StageKey(nobodys, 0, "s"), 0, 0, runs, ANYBODY)
@@ -576,7 +575,7 @@ async def test_a_log_is_begun_anew_and_keeps_what_counts(
     async with engine(settings_of(cluster)) as broker:
         found = await broker.staging.writer(name, ANYBODY)
         assert found is not None
-        assert {target.topics: target.batch for target in found[1]} == {
+        assert {target.topics: target.batch for target in found.targets} == {
             (str(topic(name)),): 7,
             (str(other),): 3,
         }
@@ -671,7 +670,7 @@ class TestCapabilities(CapabilityTests):
         self.settings = settings_of(cluster)
 
     def make(self, folder: Path) -> Broker:
-        return open_pulsar(self.settings, BrokerSettings(), FORMAT)
+        return open_pulsar(self.settings, BrokerSettings())
 
 
 @pytest.mark.spark

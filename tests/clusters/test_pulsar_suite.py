@@ -17,7 +17,6 @@ from penstock.testing.engines import EngineSuite, EngineTests  # noqa: E402
 from penstock.testing.engines.capabilities import CapabilityTests  # noqa: E402
 from penstock.testing.engines.moving import MovingTests  # noqa: E402
 from penstock.testing.engines.reading import ReadingTests  # noqa: E402
-from penstock.wire.entry import WireFormat  # noqa: E402
 
 
 class OnPulsar(EngineTests):
@@ -35,7 +34,7 @@ class OnPulsar(EngineTests):
 
 class TestPulsar(OnPulsar, EngineSuite):
     def make(self, folder: Path) -> Broker:
-        return open_pulsar(self.settings, BrokerSettings(), WireFormat())
+        return open_pulsar(self.settings, BrokerSettings())
 
 
 class Unnumbered(PulsarBroker):
@@ -49,4 +48,4 @@ class Unnumbered(PulsarBroker):
 
 class TestPulsarWithoutOffsets(OnPulsar, ReadingTests, MovingTests, CapabilityTests):
     def make(self, folder: Path) -> Broker:
-        return Unnumbered(self.settings, BrokerSettings(), WireFormat(), LoopClock())
+        return Unnumbered(self.settings, BrokerSettings(), LoopClock())

@@ -126,7 +126,7 @@ def test_a_worker_that_is_killed_is_started_again_and_what_it_had_comes_again(
 @pytest.mark.parametrize(
     ("flags", "refusal"),
     [
-        ((), "several workers need a cluster"),
+        (("--data", "/proc/nothing"), "/proc/nothing"),
         (("--engine", "pulsar://127.0.0.1:1", "--http", "0.0.0.0:0"), "is open to other machines"),
     ],
 )

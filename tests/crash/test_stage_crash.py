@@ -27,7 +27,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, StageRun
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
@@ -51,7 +51,7 @@ async def live(folder: Path, life: int) -> None:
     """
     dice = random.Random(life)
     store = SqliteStore(folder)
-    broker = Broker(store, MemoryStore(1 << 20), WireFormat(), LoopClock())
+    broker = Broker(store, MemoryStore(1 << 20), wire, LoopClock())
     await broker.start()
     topics = [await broker.topics.get(name) for name in NAMES]
 

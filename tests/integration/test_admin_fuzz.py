@@ -18,7 +18,7 @@ from penstock.protocols.context import ServerContext
 from penstock.runtime.clock import LoopClock
 from penstock.server.reference import openapi
 from penstock.testing.server import Address, running
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 CHECKS = [
     not_a_server_error,
@@ -28,7 +28,7 @@ CHECKS = [
 ]
 
 
-DOCUMENT = openapi(ServerContext(Broker(MemoryStore(), MemoryStore(), WireFormat(), LoopClock())))
+DOCUMENT = openapi(ServerContext(Broker(MemoryStore(), MemoryStore(), wire, LoopClock())))
 
 schema = schemathesis.openapi.from_dict(DOCUMENT).include(path_regex="^/(admin|lookup|health)")
 

@@ -9,9 +9,9 @@ from tests.support.admin import ADMIN, AdminServer
 
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
+from penstock.wire import entry as wire
 from penstock.wire.batch import split
 from penstock.wire.contents import compressed, parse
-from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import LZ4, NONE
 
 PUBLISHED = "2023-11-14T22:13:20.000Z"  # the server's clock stands still
@@ -60,7 +60,7 @@ async def test_a_batch_comes_whole_and_uncompressed(compression: int) -> None:
             OutMessage(payload=b""),
             OutMessage(payload=b"c" * 50),
         ]
-        entry = WireFormat().encode(
+        entry = wire.encode(
             messages,
             producer="someone",
             sequence_id=7,

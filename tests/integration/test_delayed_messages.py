@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.support.attacks import MIB, Memory
-from tests.support.entry_consumers import FORMAT, Consumers
+from tests.support.entry_consumers import Consumers
 from tests.support.waiting import until_async
 from websockets.sync.client import connect
 
@@ -19,6 +19,7 @@ from penstock.client.enums import ConsumerType
 from penstock.client.errors import PulsarException
 from penstock.model.entry import Entry
 from penstock.testing.server import Launched, launch
+from penstock.wire import entry as wire
 
 MANY = 100_000
 AT_ONCE = 10_000
@@ -116,7 +117,7 @@ def by_binary(server: Launched) -> None:
         await until_async(lambda: sum(one.mask.bit_count() for one in taking.entries) >= len(ORDINARY))
         for one in taking.entries:
             entry = Entry(one.ledger, one.entry_id, 0, one.count, one.publish_time, 0, one.data)
-            values = [int(message.payload) for message in FORMAT.decode(entry)]
+            values = [int(message.payload) for message in wire.decode(entry)]
             open_bits = sum(1 << at for at, value in enumerate(values) if value not in ACKNOWLEDGED)
             if open_bits:
                 consumer.acknowledge_part(one.place, open_bits)

@@ -15,11 +15,12 @@ from penstock.model.message import Message
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import STRING_SCHEMA
 from penstock.protocols.limits import Limits
+from penstock.wire import entry as wire
 
 
 async def stored(server: KafkaRestServer) -> list[Message]:
     topic = await server.log()
-    return [m for entry in await topic.read(0, 10_000) for m in server.broker.encoder.decode(entry)]
+    return [m for entry in await topic.read(0, 10_000) for m in wire.decode(entry)]
 
 
 async def payloads(server: KafkaRestServer) -> list[bytes]:
@@ -198,7 +199,7 @@ async def test_a_key() -> None:
             assert response.status_code == 204
             topic = await server.broker.topics.get(FOO.of_partition(partition))
             (entry,) = await topic.read(0, 10)
-            assert server.broker.encoder.decode(entry)[0].key == "schlüssel"
+            assert wire.decode(entry)[0].key == "schlüssel"
         bad = {"content-type": "text/plain", b"x-kafka-key": b"\xff"}
         assert (await server.client.post(LOG, content=b"a", headers=bad)).status_code == 422  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ from tests.support.attacks import (
 
 from penstock.model.message import OutMessage
 from penstock.testing.server import Launched
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 from penstock.wire.frames import encode, encode_with_entry
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
@@ -79,7 +79,7 @@ def binary_producer(server: Launched, stack: ExitStack) -> None:
     )
     client.sendall(HELLO + encode(BaseCommand(type=BaseCommand.PRODUCER, producer=begun)))
     received(client, 1, name.encode())
-    entry = WireFormat().encode(
+    entry = wire.encode(
         (OutMessage(payload=bytes(MIB)),), producer=name, sequence_id=0, publish_time=1, schema_version=None
     )
     send = CommandSend(producer_id=1, sequence_id=0)

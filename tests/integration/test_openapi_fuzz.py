@@ -24,7 +24,7 @@ from penstock.runtime.clock import LoopClock
 from penstock.server.reference import openapi
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 EXAMPLES = 100 if SOAK else 2
@@ -32,7 +32,7 @@ WRONG = (None, "Bearer garbage", "Bearer a.b.c", "Basic !") if SOAK else (None, 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPEN = ("/health/",)  # asks nobody who he is
 
-DOCUMENT = openapi(ServerContext(Broker(MemoryStore(), MemoryStore(), WireFormat(), LoopClock())))
+DOCUMENT = openapi(ServerContext(Broker(MemoryStore(), MemoryStore(), wire, LoopClock())))
 issuer = Issuer()
 
 

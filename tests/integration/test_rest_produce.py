@@ -18,6 +18,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, NamespacePolicies, ProducerOptions
 from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
+from penstock.wire import entry as wire
 
 SHIPPED = "/topics/persistent/public/default/t"
 RECORD: dict[str, Any] = {
@@ -598,7 +599,7 @@ async def test_a_request_in_the_shipped_dialect(body: dict[str, Any]) -> None:
         await server.clock.advance(5)
         assert (await asked).status_code == 504
         entry = await topic.entry(0)
-        (message,) = server.broker.encoder.decode(entry)
+        (message,) = wire.decode(entry)
         assert (message.payload, message.key) == (b"ping", "k")
 
 
@@ -630,7 +631,7 @@ async def test_a_request_of_a_text_alone_is_stored_as_any_other(path: str, body:
             )
         topic = await server.broker.topics.get(TopicName.parse("t"))
         first, second, third = [
-            message for entry in await topic.read(0, 10) for message in server.broker.encoder.decode(entry)
+            message for entry in await topic.read(0, 10) for message in wire.decode(entry)
         ]
         assert [one.sequence_id for one in (first, second, third)] == [0, 1, 2]
         assert (

@@ -12,7 +12,7 @@ from penstock.model.entry import Entry, NewEntry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.testing.clock import settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 PARTITION = f"{TOPIC}/partitions/0"
 MESSAGES = f"{PARTITION}/messages"
@@ -141,7 +141,7 @@ async def test_what_cannot_be_decoded_is_told_in_its_place() -> None:
         await server.produce("a")
         topic = await server.broker.topics.get(NAME)
         stamp = server.clock.now_ms()
-        encode = WireFormat().encode_plain
+        encode = wire.encode_plain
         bad_text = encode([b"\xff"], producer="p", sequence_id=0, publish_time=stamp, schema_version=0)
         no_schema = encode([b"x"], producer="p", sequence_id=0, publish_time=stamp, schema_version=77)
         await topic.append([bad_text, no_schema, NewEntry(b"\x0e\x01garbage", 2, stamp)])
@@ -290,7 +290,7 @@ async def test_raw_entries() -> None:
                 at += 24
                 entry = Entry(0, entry_id, offset, count, 0, 0, body[at : at + length])
                 at += length
-                found.append((offset, count, entry_id, [m.payload for m in WireFormat().decode(entry)]))
+                found.append((offset, count, entry_id, [m.payload for m in wire.decode(entry)]))
             return found
 
         assert await frames("") == [

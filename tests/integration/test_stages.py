@@ -18,9 +18,9 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.pipeline.http.stages import MEDIA, OpenedTopic, StageCount, Stages
 from penstock.testing.server import Address, launch, running
+from penstock.wire import entry as wire
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
-from penstock.wire.entry import WireFormat
 
 TOPIC = TopicName.parse("staged")
 
@@ -235,7 +235,7 @@ def test_rooms_are_bounded(tmp_path: Path) -> None:
 
 
 def test_delayed_and_keyed_entries_are_taken_as_they_are(server: Address, client: Stages) -> None:
-    made = WireFormat().encode(
+    made = wire.encode(
         [OutMessage(payload=b"later", key="k", deliver_at=2_000_000_000_000)],
         producer="p",
         sequence_id=0,

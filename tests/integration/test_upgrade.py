@@ -14,7 +14,6 @@ from penstock.cli.storage import decode
 from penstock.engines.sqlite.schema import VERSION
 from penstock.engines.storage import FILE_NAME, check, copy, look, restore
 from penstock.testing.server import running
-from penstock.wire.entry import WireFormat
 
 STORED = Path(__file__).parents[1] / "vectors" / "storage"  # made by make.py beside them, which says of what
 VERSIONS = range(1, VERSION)
@@ -79,8 +78,7 @@ def test_a_folder_of_an_earlier_version_is_taken_over(tmp_path: Path, version: i
             )
             compare(http, version, more + 1)
         assert look(folder, FILE_NAME).version == VERSION
-    formats = WireFormat()
-    assert check(folder, lambda entry: decode(formats, entry)).findings == []
+    assert check(folder, decode).findings == []
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])

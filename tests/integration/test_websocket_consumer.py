@@ -8,6 +8,7 @@ import pytest
 from tests.support.waiting import until_async
 from tests.support.websocket import CONSUMER, PRODUCER, READER, TOPICS, Peer, WebSocketServer, base64, text
 
+from penstock.engines.subscription import Consumer
 from penstock.model.names import TopicName
 from penstock.protocols.limits import Limits
 from penstock.testing.clock import ManualClock, settle
@@ -164,17 +165,18 @@ async def test_after_too_many_redeliveries_a_message_is_dead() -> None:
 
 
 class SlowLeaving:
-    """Consumers begin to leave a server's broker, and go on once they `may`."""
+    """Consumers begin to leave, and go on once they `may`."""
 
-    def __init__(self, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may = asyncio.Event(), asyncio.Event()
-        self._leave = server.broker.leave
-        monkeypatch.setattr(server.broker, "leave", self._wait)
+        leave = Consumer.leave
 
-    async def _wait(self, *arguments: Any, **options: Any) -> None:
-        self.begun.set()
-        await self.may.wait()
-        await self._leave(*arguments, **options)
+        async def wait(consumer: Consumer, **options: Any) -> None:
+            self.begun.set()
+            await self.may.wait()
+            await leave(consumer, **options)
+
+        monkeypatch.setattr(Consumer, "leave", wait)
 
 
 @pytest.mark.parametrize("path", [f"{CONSUMER}/t/s", f"{READER}/t"])
@@ -183,7 +185,7 @@ async def test_a_close_frame_comes_after_a_consumer_has_left(
     path: str, end: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with WebSocketServer.open() as server, asyncio.timeout(60):
-        leaving = SlowLeaving(server, monkeypatch)
+        leaving = SlowLeaving(monkeypatch)
         peer = await server.connect(path)
         [subscription] = (await server.broker.topics.get(TOPIC)).subscriptions.values()
         if end == "server":
@@ -204,7 +206,7 @@ async def test_a_close_frame_is_answered_although_the_consumer_cannot_leave(
 ) -> None:
     monkeypatch.setattr("penstock.server.sockets.LEAVE_S", 0.01)
     async with WebSocketServer.open() as server:
-        leaving = SlowLeaving(server, monkeypatch)
+        leaving = SlowLeaving(monkeypatch)
         peer = await consumer(server)
         await peer.close()
         assert (peer.connection.close_code, leaving.may.is_set()) == (1000, False)

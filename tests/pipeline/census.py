@@ -14,8 +14,8 @@ from penstock.client.http import HttpClient
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.pipeline.http.stages import Stages
+from penstock.wire import entry as wire
 from penstock.wire.bulk import pack_sections
-from penstock.wire.entry import WireFormat
 
 TIME_MS = 1_760_000_000_000
 ENTRY = 25  # messages
@@ -54,17 +54,13 @@ class Publisher:
     def _entry(self) -> bytes:
         first = self.count
         messages = [self._message() for _ in range(ENTRY)]
-        return (
-            WireFormat()
-            .encode(
-                messages,
-                producer="census",
-                sequence_id=first,
-                publish_time=TIME_MS + first,
-                schema_version=None,
-            )
-            .data
-        )
+        return wire.encode(
+            messages,
+            producer="census",
+            sequence_id=first,
+            publish_time=TIME_MS + first,
+            schema_version=None,
+        ).data
 
     def _message(self) -> OutMessage:
         number = self.count

@@ -24,8 +24,8 @@ from penstock.pipeline.http.schemas import register
 from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.run.handle import pipeline
 from penstock.testing.server import running
+from penstock.wire import entry as wire
 from penstock.wire.bulk import pack_sections
-from penstock.wire.entry import WireFormat
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 COUNT = 500_000 if SOAK else 10_000
@@ -96,7 +96,7 @@ class Orders:
         else:
             self.good[partition, offset] = value if version else value | {"tags": ["none"]}
         message = OutMessage(payload=payload, key=f"k{number}", properties={"n": str(number)})
-        return WireFormat().encode(
+        return wire.encode(
             [message], producer="p", sequence_id=offset, publish_time=TIME_MS, schema_version=version
         ).data  # fmt: skip
 

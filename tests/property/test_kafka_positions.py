@@ -14,8 +14,8 @@ from penstock.engines.memory import MemoryStore
 from penstock.model.entry import NewEntry
 from penstock.model.message import OutMessage
 from penstock.protocols.kafka_rest import positions
+from penstock.wire import entry as wire
 from penstock.wire.contents import compressed, parse, seal
-from penstock.wire.entry import WireFormat
 from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 
@@ -63,9 +63,7 @@ async def _appended(server: KafkaRestServer, *entries: NewEntry) -> None:
 
 
 def _entry(payloads: list[bytes]) -> NewEntry:
-    return WireFormat().encode_plain(
-        payloads, producer="p", sequence_id=0, publish_time=1, schema_version=None
-    )
+    return wire.encode_plain(payloads, producer="p", sequence_id=0, publish_time=1, schema_version=None)
 
 
 async def _binary(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:

@@ -23,7 +23,7 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class StagingMachine(RuleBasedStateMachine):
 
     async def begin(self) -> None:
         store: Store = SqliteStore(self.folder) if self.durable else self.memory
-        self.broker = Broker(store, MemoryStore(1 << 20), WireFormat(), self.clock)
+        self.broker = Broker(store, MemoryStore(1 << 20), wire, self.clock)
         await self.broker.start()
 
     def teardown(self) -> None:
@@ -119,7 +119,7 @@ class StagingMachine(RuleBasedStateMachine):
             for topic, number in counts.items():
                 messages = [OutMessage(payload=b"x")] * number
                 log = await self.broker.topics.get(TopicName.parse(topic))
-                entry = WireFormat().encode(
+                entry = wire.encode(
                     messages, producer="p", sequence_id=0, publish_time=1, schema_version=None
                 )
                 entries.append((log, [entry]))
@@ -268,7 +268,7 @@ class StagingMachine(RuleBasedStateMachine):
         found = {
             (writer, number): {name: batch.expected(name) for name in batch.stages}
             for writer in ("v", "w")
-            for number, batch in self.broker.staging.batches(writer).items()
+            for number, batch in self.broker.staging._batches.of(writer).items()
         }
         wanted = {key: {name: h.expected for name, h in held.items()} for key, held in self.staged.items()}
         assert found == wanted

@@ -24,7 +24,7 @@ from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.testing.clock import ManualClock, settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 TOPIC = TopicName.parse("modelled")
 ACK_TIMEOUT = 5_000
@@ -74,7 +74,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.run(self.broker.subscriptions.create(TOPIC, "s", EARLIEST))
 
     async def start(self) -> None:
-        self.broker = Broker(self.store, MemoryStore(), WireFormat(), self.clock)
+        self.broker = Broker(self.store, MemoryStore(), wire, self.clock)
         await self.broker.start()
         self.producer = await self.broker.producer(TOPIC)
         self.topic = await self.broker.topics.get(TOPIC)
@@ -159,7 +159,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             for offset, (holder, _, _) in list(self.out.items()):
                 if holder == name:
                     self.came_back(offset)
-            await self.broker.leave(consumer)
+            await consumer.leave()
             self.rebalanced()
 
         self.run(work())
@@ -347,7 +347,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             for offset, (holder, _, _) in list(self.out.items()):
                 if holder == name:
                     self.came_back(offset)
-            self.run(self.broker.leave(consumer))
+            self.run(consumer.leave())
         self.highest.clear()
         self.asleep.clear()
         self.run(self.clock.advance(20_000))

@@ -11,7 +11,7 @@ from penstock.protocols.kafka_rest.blocks import Blocks
 from penstock.protocols.kafka_rest.framing import payloads_in
 from penstock.protocols.kafka_rest.shared_positions import SharedPositions
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 NAME = TopicName.parse("foo")
 
@@ -30,11 +30,9 @@ class ClusterLog:
 
     def append(self, *payloads: bytes, skip: int = 0) -> Entry:
         """Append an entry; `skip` offsets before it are no message's."""
-        data = (
-            WireFormat()
-            .encode_plain(list(payloads), producer="p", sequence_id=0, publish_time=1, schema_version=None)
-            .data
-        )
+        data = wire.encode_plain(
+            list(payloads), producer="p", sequence_id=0, publish_time=1, schema_version=None
+        ).data
         entry = Entry(self.ledger, self.appended, self.next + skip, len(payloads), self.appended, 0, data)
         self.entries.append(entry)
         self.appended += 1

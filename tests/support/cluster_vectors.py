@@ -10,12 +10,11 @@ import msgspec
 from penstock.model.entry import Entry
 from penstock.model.formats import VERSION
 from penstock.model.message import OutMessage
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 FOLDER: Final = Path(__file__).parents[1] / "vectors" / "cluster"
 VERSIONS: Final = (0, 1)  # 0: they name none
 NEWER: Final = b"2"
-FORMAT: Final = WireFormat()
 
 
 class StoredRecord(msgspec.Struct):
@@ -85,7 +84,7 @@ def messages(version: int, place: str) -> list[OutMessage]:
 
 def entry_of(message: OutMessage, number: int = 0) -> Entry:
     """A message as an entry of a topic."""
-    made = FORMAT.encode([message], producer="p", sequence_id=number, publish_time=1, schema_version=None)
+    made = wire.encode([message], producer="p", sequence_id=number, publish_time=1, schema_version=None)
     return Entry(1, number, number, 1, 1, 0, made.data)
 
 

@@ -13,11 +13,9 @@ from penstock.client.enums import ConsumerType, InitialPosition
 from penstock.client.options import ClientOptions, complete
 from penstock.client.session.commands import Subscription
 from penstock.model.entry import Entry
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 from .waiting import until_async
-
-FORMAT = WireFormat()
 
 
 class Taking:
@@ -59,7 +57,7 @@ class Taking:
             entry = Entry(one.ledger, one.entry_id, 0, one.count, one.publish_time, 0, one.data)
             found += [
                 message.payload.decode()
-                for at, message in enumerate(FORMAT.decode(entry))
+                for at, message in enumerate(wire.decode(entry))
                 if one.mask >> at & 1
             ]
         return found

@@ -10,9 +10,7 @@ from penstock.client.entries.pending import Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.options import ClientOptions, complete
 from penstock.client.session.commands import Publication
-from penstock.wire.entry import WireFormat
-
-FORMAT = WireFormat()
+from penstock.wire import entry as wire
 
 
 @asynccontextmanager
@@ -39,7 +37,7 @@ async def entry_producer(
 
 def outgoing(producer: EntryProducer, first: int, *payloads: bytes) -> Outgoing:
     """The entry of some payloads, from the sequence id `first` on."""
-    made = FORMAT.encode_plain(
+    made = wire.encode_plain(
         payloads, producer=producer.name, sequence_id=first, publish_time=1, schema_version=None
     )
     return Outgoing(made.data, first, made.sequence_id, made.count)

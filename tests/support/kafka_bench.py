@@ -14,7 +14,7 @@ from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 from .kafka_broker import KafkaCluster
 from .waiting import until_async as until
@@ -34,7 +34,7 @@ class Client:
     async def _take(self) -> None:
         while await self.consumer.ready():
             for delivery in self.consumer.take():
-                (message,) = self.broker.encoder.decode(delivery.entry)
+                (message,) = wire.decode(delivery.entry)
                 self.texts.append(message.payload.decode())
                 self.ids.append(delivery.topic.id_of(delivery.entry, -1))
 
@@ -48,7 +48,7 @@ class Client:
         await self.consumer.flush()
 
     async def leave(self) -> None:
-        await self.broker.leave(self.consumer)
+        await self.consumer.leave()
         await self._task
 
 
@@ -68,7 +68,7 @@ class Bench:
 
     async def broker(self) -> KafkaBroker:
         settings = ClusterSettings(url=self.cluster.service_url, documents_topic=f"__penstock-{self.name}")
-        broker = KafkaBroker(settings, BrokerSettings(cursor_flush_ms=20), WireFormat(), LoopClock())
+        broker = KafkaBroker(settings, BrokerSettings(cursor_flush_ms=20), LoopClock())
         await broker.start()
         self.brokers.append(broker)
         if not self._made:

@@ -16,7 +16,6 @@ from penstock.engines.kafka.broker import KafkaBroker
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
 
 from .kafka_broker import KafkaCluster
 
@@ -118,7 +117,7 @@ async def broker_before(
 ) -> AsyncIterator[KafkaBroker]:
     """A broker of this process before both."""
     settings = engine_of(cluster, url, documents, **further)
-    broker = KafkaBroker(settings, BrokerSettings(), WireFormat(), LoopClock())
+    broker = KafkaBroker(settings, BrokerSettings(), LoopClock())
     await broker.start()
     try:
         yield broker

@@ -30,7 +30,7 @@ from penstock.server.config import HttpSettings
 from penstock.server.http import HttpServer
 from penstock.server.listeners import Listener, bind
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 WITHIN_S = 60.0
 
@@ -56,7 +56,7 @@ class RunningServer:
     ) -> None:
         self.clock = clock or self.clock_type()
         self.store: Any = store or MemoryStore()
-        self.broker = Broker(self.store, MemoryStore(TRANSIENT_LEDGERS), WireFormat(), self.clock, settings)
+        self.broker = Broker(self.store, MemoryStore(TRANSIENT_LEDGERS), wire, self.clock, settings)
         self.context = ServerContext(self.broker, limits, authenticator(auth or AuthSettings(), self.broker))
         self.fleet = fleet
         self.app = build_for(self.context, fleet=fleet)

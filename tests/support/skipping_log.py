@@ -9,15 +9,14 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.runtime.failures import Failures
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 LEDGER = 7
-WIRE = WireFormat()
 
 
 def entry_at(offset: int) -> Entry:
     key = f"k{offset % 3}"
-    made = WIRE.encode(
+    made = wire.encode(
         [OutMessage(payload=b"%d" % offset, key=key)],
         producer="p",
         sequence_id=offset,

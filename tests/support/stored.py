@@ -3,7 +3,7 @@
 from penstock.broker.broker import Broker
 from penstock.model.message import Message
 from penstock.model.names import TopicName
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 
 async def stored(broker: Broker, name: TopicName) -> list[Message]:
@@ -13,6 +13,6 @@ async def stored(broker: Broker, name: TopicName) -> list[Message]:
     found: list[Message] = []
     at = 0
     while entries := await log.read(at, 1000):
-        found += [message for entry in entries for message in WireFormat().decode(entry)]
+        found += [message for entry in entries for message in wire.decode(entry)]
         at = entries[-1].end
     return found

@@ -1,9 +1,11 @@
-"""Several processes of one server before a cluster: `penstock serve --workers`, as its users start it."""
+"""Several processes of one server: `penstock serve --workers`, as its users start it."""
 
 import base64
 import contextlib
 import itertools
 import json
+import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -12,6 +14,11 @@ from pathlib import Path
 
 import httpx
 import websocket
+
+from penstock.model.secret import Secret
+from penstock.model.worker import WorkerAccess
+
+from .ports import kept_port
 
 WORKERS = 2
 WAIT_S = 60
@@ -37,7 +44,7 @@ class Server:
     @property
     def own_urls(self) -> list[str]:
         """Of every worker that was ever ready, the newest last."""
-        return [str(event["own_url"]) for event in self.events("ready")]
+        return [str(event["own_url"]) for event in self.events("ready") if "own_url" in event]
 
     @property
     def own_pulsar_urls(self) -> list[str]:
@@ -48,10 +55,22 @@ class Server:
     def pids(self) -> list[int]:
         return [int(str(event["pid"])) for event in self.events("worker ready")]
 
+    @property
+    def owner_pids(self) -> list[int]:
+        """Of every process that owned the log, the newest last."""
+        return [int(str(event["pid"])) for event in self.events("owner ready")]
+
+    @property
+    def internal(self) -> tuple[str, str]:
+        """`host:port` at which the owner serves its workers: HTTP, and Pulsar's protocol."""
+        arguments = Path(f"/proc/{self.owner_pids[-1]}/cmdline").read_text().split("\0")
+        http, pulsar, _ = arguments[arguments.index("--owner") + 1].split(",")
+        return http, pulsar
+
 
 @contextlib.contextmanager
 def serving(folder: Path, *flags: str) -> Iterator[Server]:
-    """Workers with their files in `folder`; `flags` say which cluster."""
+    """Workers with their files in `folder`; `flags` say which cluster, if any."""
     errors = folder / "errors"
     command = [sys.executable, "-m", "penstock", "serve", "--workers", str(WORKERS), "--log", "json"]
     command += ["--http", "127.0.0.1:0", *flags]
@@ -64,6 +83,32 @@ def serving(folder: Path, *flags: str) -> Iterator[Server]:
         finally:
             process.terminate()
             assert process.wait(WAIT_S) == 0, errors.read_text()
+
+
+@contextlib.contextmanager
+def owning(folder: Path) -> Iterator[WorkerAccess]:
+    """A process that owns a log in `folder`, without workers of its own."""
+    secret = secrets.token_hex(16)
+    with contextlib.ExitStack() as stack:
+        http, pulsar = (f"127.0.0.1:{stack.enter_context(kept_port())}" for _ in range(2))
+        access = WorkerAccess(http, pulsar, secrets.token_hex(8), Secret(secret))
+    command = [sys.executable, "-m", "penstock", "serve", "--data", str(folder), "--owner", str(access)]
+    command += ["--http", "127.0.0.1:0", "--pulsar", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,  # it ends with it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PENSTOCK_FLEET__SECRET": secret},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("penstock ready ")
+            yield access
+        finally:
+            process.terminate()
+            assert process.wait(WAIT_S) == 0
 
 
 def rest(url: str, topic: str) -> str:

@@ -14,16 +14,18 @@ from penstock.model.secret import Secret
 
 
 class Acting(msgspec.Struct, frozen=True):
-    """A caller: its role, and its own token if the cluster is reached with callers' tokens; never a proxy's token."""
+    """A caller: its role, and its own token if the cluster is reached with callers' tokens; never a proxy's token. `proxy` is the
+    role of the proxy that it came through."""
 
     role: str
     token: Secret = Secret()
+    proxy: str | None = None
 
     @property
     def key(self) -> str:
-        """The key of the caller's connections and producers in the cluster: the role, and a digest of the token."""
+        """The key of the caller's connections and producers in the cluster: the role, its proxy, and a digest of the token."""
         if not self.token:
-            return self.role
+            return self.role if self.proxy is None else f"{self.role}\0\0{self.proxy}"
         return f"{self.role}\0{sha256(self.token.reveal().encode()).hexdigest()}"
 
 

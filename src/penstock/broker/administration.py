@@ -7,7 +7,6 @@ from penstock.broker.subscription import Subscription
 from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 
-from .consumer import Consumer
 from .topic import Topic
 
 
@@ -73,6 +72,3 @@ class Subscriptions(Protocol):
 
     async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription; raises SUBSCRIPTION_BUSY while it has consumers, unless `force`."""
-
-    async def delete_of(self, consumer: Consumer) -> None:
-        """Delete the subscription of a consumer (Pulsar's unsubscribe); raises SUBSCRIPTION_SHARED if it has others."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.broker.delivery import Budget
+from penstock.model.entry import NewEntry
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
@@ -16,34 +17,34 @@ from .administration import Administration, Subscriptions
 from .capability import Capable
 from .cluster import Cluster
 from .consumer import Consumer
-from .entry_format import EntryFormat
 from .fleet import ProcessDocuments
-from .journal import Journals
+from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
 from .schemas import Schemas
 from .settings import BrokerSettings
-from .staging import Staging
+from .staging import Published, Staging
 from .storage_health import StorageHealth
+from .topic import Topic
 from .topics import Topics
 from .watches import Watches
 
 
-class Services(Protocol):
-    """The parts of a broker."""
+class Broker(Capable, Protocol):
+    """Topics, producers, subscriptions and schemas over one log, and the parts that the engine is made of."""
 
     @property
-    def administration(self) -> Administration: ...
+    def administration(self) -> Administration | None:
+        """None if the cluster has its own administration, which requests are forwarded to."""
+
     @property
     def clock(self) -> Clock: ...
-    @property
-    def encoder(self) -> EntryFormat: ...
     @property
     def failures(self) -> Failures:
         """Background work that is failing."""
 
     @property
-    def journals(self) -> Journals | None:
+    def open_journal(self) -> OpenJournal | None:
         """What processes keep of the cluster's logs together; None where the engine is its own cluster, which has
         `Topic.documents`."""
 
@@ -54,7 +55,9 @@ class Services(Protocol):
         """How keys choose partitions, unless a producer names a hash."""
 
     @property
-    def policies(self) -> Policies: ...
+    def policies(self) -> Policies | None:
+        """None if the cluster decides policies by itself."""
+
     @property
     def processes(self) -> ProcessDocuments | None:
         """Where the processes before one cluster write documents for one another; None if the log belongs to one process."""
@@ -66,7 +69,9 @@ class Services(Protocol):
     @property
     def settings(self) -> BrokerSettings: ...
     @property
-    def staging(self) -> Staging: ...
+    def staging(self) -> Staging | None:
+        """None if the cluster has no transactions."""
+
     @property
     def storage(self) -> StorageHealth: ...
     @property
@@ -76,17 +81,15 @@ class Services(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def watches(self) -> Watches: ...
+    def watches(self) -> Watches | None:
+        """None if clients of Pulsar's protocol are the cluster's."""
+
     @property
     def writes(self) -> Writes | None:
         """What its store's writer did; None where it has none."""
 
     def new_name(self, kind: str) -> str:
         """A name that no client has: `{kind}-{instance}-{number}`."""
-
-
-class Broker(Services, Capable, Protocol):
-    """Topics, producers, subscriptions and schemas over one log."""
 
     @property
     def cluster(self) -> Cluster | None:
@@ -148,5 +151,12 @@ class Broker(Services, Capable, Protocol):
         `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for what is no `Pattern`.
         """
 
-    async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
-        """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
+    async def append_entries(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        """Append entries of any producers without a stage, all or none; before a cluster, one by one up to an error.
+
+        With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
+        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED where repeats cannot be told, and what prevents the
+        topic from taking messages.
+        """

@@ -1,9 +1,11 @@
 """What an engine can do beyond publishing and consuming, which not every log behind it offers."""
 
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from penstock.model.errors import ErrorKind, PenstockError
+
+T = TypeVar("T")
 
 
 class Capability(Enum):
@@ -38,7 +40,16 @@ def require(engine: Capable, capability: Capability) -> None:
     """Raise NOT_SUPPORTED where the engine cannot do what a request needs."""
     if capability not in engine.capabilities:
         needs = _NEEDS.get(capability)
-        raise PenstockError(
-            ErrorKind.NOT_SUPPORTED,
-            f"the engine behind this server has no {capability.value}" + (f": {needs}" if needs else ""),
-        )
+        raise not_supported(capability.value + (f": {needs}" if needs else ""))
+
+
+def offered(part: T | None, what: str) -> T:
+    """A part that not every engine has, called `what`; raises NOT_SUPPORTED if this engine does not have it."""
+    if part is None:
+        raise not_supported(what)
+    return part
+
+
+def not_supported(what: str) -> PenstockError:
+    """The error for a request that needs something that the engine does not have."""
+    return PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")

@@ -10,8 +10,40 @@ from .producer import Reply
 from .subscription import Subscription
 
 
-class ConsumerAnswers(Protocol):
-    """What the client of a consumer says of its messages; ids of other topics raise MESSAGE_NOT_FOUND."""
+class Consumer(Receiver, Protocol):
+    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets `owner`, `proxy` and these two.
+
+    Ids of other topics raise MESSAGE_NOT_FOUND.
+    """
+
+    end_reached: Callable[[], None] | None  # everything of a terminated topic was read
+    active_changed: Callable[[Any, bool], None] | None  # of a Failover subscription
+
+    @property
+    def attached(self) -> Sequence[Subscription]: ...
+    @property
+    def drained(self) -> bool:
+        """Whether every topic is terminated and everything in it was delivered (`isEndOfTopic`)."""
+
+    def source_of(self, message_id: MessageId) -> Subscription:
+        """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND."""
+
+    async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
+        """`acknowledge` many at once; returns how many there were, as those that are not there are passed over."""
+
+    def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
+        """Answer requests whose requesters are known to wait; the caller acknowledges them. Returns those for which
+        `reply` has to look further, or refuse: with them nothing has happened."""
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Return what was taken but never handed on; it does not count as a redelivery."""
+
+    async def unsubscribe(self) -> None:
+        """Delete its subscriptions, which closes it; raises SUBSCRIPTION_SHARED if one has other consumers."""
+
+    async def leave(self, *, keep_ms: int = 0) -> None:
+        """Close it, and have the engine forget it. Subscriptions that are not durable are deleted with their last
+        consumer, after `keep_ms`."""
 
     async def acknowledge(self, message_id: MessageId) -> None:
         """Acknowledge one message, or a whole entry where the id has no batch index; durable after `flush`."""
@@ -40,31 +72,3 @@ class ConsumerAnswers(Protocol):
 
     async def flush(self) -> None:
         """Complete when every acknowledgement given so far is durable."""
-
-
-class Consumer(Receiver, ConsumerAnswers, Protocol):
-    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets what follows."""
-
-    owner: str | None
-    proxy: str | None
-    end_reached: Callable[[], None] | None  # everything of a terminated topic was read
-    active_changed: Callable[[Any, bool], None] | None  # of a Failover subscription
-
-    @property
-    def attached(self) -> Sequence[Subscription]: ...
-    @property
-    def drained(self) -> bool:
-        """Whether every topic is terminated and everything in it was delivered (`isEndOfTopic`)."""
-
-    def source_of(self, message_id: MessageId) -> Subscription:
-        """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND."""
-
-    async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
-        """`acknowledge` many at once; returns how many there were, as those that are not there are passed over."""
-
-    def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
-        """Answer requests whose requesters are known to wait; the caller acknowledges them. Returns those for which
-        `reply` has to look further, or refuse: with them nothing has happened."""
-
-    def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Return what was taken but never handed on; it does not count as a redelivery."""

@@ -68,8 +68,11 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         return self.mask.bit_count()
 
 
-class ConsumerFigures(Protocol):
-    """What a consumer shows of itself."""
+class Receiver(Protocol):
+    """A consumer, as far as messages are delivered to it: what it shows of itself, and its deliveries."""
+
+    owner: str | None  # the role it acts for; None if authentication is off
+    proxy: str | None  # the role that made it for its owner; None: the owner itself
 
     @property
     def name(self) -> str: ...
@@ -95,17 +98,6 @@ class ConsumerFigures(Protocol):
     def closed(self) -> bool: ...
     @property
     def close_reason(self) -> PenstockError | None: ...
-    @property
-    def owner(self) -> str | None:
-        """The role it acts for; None where authentication is off."""
-
-    @property
-    def proxy(self) -> str | None:
-        """The role that made it for its owner; None: the owner itself."""
-
-
-class ConsumerFlow(Protocol):
-    """Deliveries on their way to a consumer."""
 
     outbox: deque[Delivery]
 
@@ -126,7 +118,3 @@ class ConsumerFlow(Protocol):
 
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave; what it had goes to the others."""
-
-
-class Receiver(ConsumerFigures, ConsumerFlow, Protocol):
-    """A consumer, as far as it is delivered to."""

@@ -1,6 +1,6 @@
 """Journals: small durable records beside a log of a cluster, in one order that every process before it sees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.model.names import TopicName
@@ -24,9 +24,6 @@ class JournalLostError(Exception):
     """A journal was deleted, or emptied, by someone else."""
 
 
-class Journals(Protocol):
-    """The journals of a cluster."""
-
-    def open(self, log: TopicName, kind: str) -> Journal:
-        """The journal of a kind beside the log of a topic or partition, from its first record on. It is made with the first
-        record, and stays when the log is deleted."""
+# Opens the journal of a kind beside the log of a topic or partition, from its first record on. It is made with the first
+# record, and stays when the log is deleted.
+OpenJournal = Callable[[TopicName, str], Journal]

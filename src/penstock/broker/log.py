@@ -8,11 +8,26 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 
-class LogPosition(Protocol):
-    """Where a log begins and ends now. Entry ids and offsets grow; `next_…` is what the next append gets.
+class Log(Protocol):
+    """One log, as those who read it see it. Entry ids and offsets grow; `next_…` is what the next append gets.
 
-    Where the log is a cluster's, all of it is what `Log.refresh` learned last.
+    Positions of a cluster's log are those that `refresh` learned last.
     """
+
+    @property
+    def name(self) -> TopicName: ...
+    @property
+    def partition(self) -> int:
+        """The partition's number; 0 of a topic without partitions."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def read_bytes_max(self) -> int:
+        """What one read may bring, in bytes."""
+
+    async def refresh(self) -> None:
+        """Learn where the log begins and ends now; nothing to do where the engine is its own cluster."""
 
     @property
     def ledger(self) -> int:
@@ -37,10 +52,6 @@ class LogPosition(Protocol):
     @property
     def deleted(self) -> bool: ...
 
-
-class LogSearch(Protocol):
-    """Positions by offset, id, time and size."""
-
     async def entry_at(self, offset: int) -> int:
         """The id of the entry that holds `offset`; the next one at the end of the log."""
 
@@ -62,10 +73,6 @@ class LogSearch(Protocol):
     def id_of(self, entry: Entry, index: int) -> MessageId:
         """The id of message `index` of an entry; -1 for one that was sent alone."""
 
-
-class LogReader(Protocol):
-    """Entries by position."""
-
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = ...) -> list[Entry]:
         """Entries from `entry_id` (or the first there is) on; empty at the end of the log."""
 
@@ -83,22 +90,3 @@ class LogReader(Protocol):
 
     def has_read(self, size: int) -> None:
         """A read brought `size` bytes: the next may, too."""
-
-
-class Log(LogPosition, LogSearch, LogReader, Protocol):
-    """One log, as those who read it see it."""
-
-    @property
-    def name(self) -> TopicName: ...
-    @property
-    def partition(self) -> int:
-        """The partition's number; 0 of a topic without partitions."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def read_bytes_max(self) -> int:
-        """What one read may bring, in bytes."""
-
-    async def refresh(self) -> None:
-        """Learn where the log begins and ends now; nothing to do where the engine is its own cluster."""

@@ -15,8 +15,8 @@ class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     admin_roles: tuple[str, ...] = ()
 
 
-class Tenants(Protocol):
-    """Tenants and who administers them."""
+class Namespaces(Protocol):
+    """Tenants and who administers them; namespaces with their policies."""
 
     @property
     def tenants(self) -> list[str]: ...
@@ -35,13 +35,8 @@ class Tenants(Protocol):
     async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
         """Set who administers a tenant; raises NOT_FOUND."""
 
-
-class Namespaces(Tenants, Protocol):
-    """Namespaces with their policies."""
-
     listeners: list[Callable[[], None]]  # called after a change that may concern permissions
 
-    def exists(self, name: NamespaceName) -> bool: ...
     def policies(self, name: NamespaceName) -> NamespacePolicies:
         """A namespace's policies; raises NAMESPACE_NOT_FOUND."""
 
@@ -77,6 +72,3 @@ class Policies(Protocol):
 
     async def change_topic(self, name: TopicName, change: Callable[[TopicPolicies], TopicPolicies]) -> None:
         """Set what a topic has of its own by what it is now, durably; `name` is no partition's."""
-
-    async def forget(self, name: TopicName) -> None:
-        """Remove what a topic has of its own."""

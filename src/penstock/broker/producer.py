@@ -9,11 +9,10 @@ from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import MessageId
-from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .log import Log
-from .topic import Topic
+from .topic import Publisher, Topic
 
 Result = MessageId | PenstockError
 T = TypeVar("T", OutMessage, NewEntry)
@@ -113,9 +112,21 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
     batched: bool
 
 
-class Publishing(Protocol):
-    """Messages and entries in, results out."""
+class Producer(Publisher, Protocol):
+    """Publishes to the partitions of one topic under one name. The endpoint that made it may set `owner`, `proxy` and `ousted`."""
 
+    ousted: Callable[[PenstockError], None] | None  # called when it is closed by others
+
+    @property
+    def topics(self) -> Sequence[Topic]: ...
+    @property
+    def deduplicate(self) -> Callable[[], bool]:
+        """Whether sequence ids of clients count."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def close_reason(self) -> PenstockError | None: ...
     async def publish(
         self,
         messages: Sequence[OutMessage],
@@ -156,10 +167,6 @@ class Publishing(Protocol):
         Raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA.
         """
 
-
-class Requesting(Protocol):
-    """Messages that ask for a reply (PIP-371)."""
-
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """Make the messages that have a timeout (ms) requests, and begin to wait; None for the others. `publish` all of them
         next, with what this gives: it numbers those that have no sequence id, which are never taken for repeats. Raises
@@ -167,34 +174,3 @@ class Requesting(Protocol):
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply; raises REQUEST_TIMEOUT, UNAVAILABLE, and why it was not stored."""
-
-
-class Producer(Publishing, Requesting, Protocol):
-    """Publishes to the partitions of one topic under one name. The endpoint that made it may set what follows."""
-
-    owner: str | None  # the role it publishes for; None: of several, or authentication is off
-    proxy: str | None  # the role that made it for its owner
-    ousted: Callable[[PenstockError], None] | None  # called when it is closed by others
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def topics(self) -> Sequence[Topic]: ...
-    @property
-    def options(self) -> ProducerOptions: ...
-    @property
-    def deduplicate(self) -> Callable[[], bool]:
-        """Whether sequence ids of clients count."""
-
-    @property
-    def closed(self) -> bool: ...
-    @property
-    def close_reason(self) -> PenstockError | None: ...
-    @property
-    def last_sequence_id(self) -> int: ...
-    @property
-    def published(self) -> int: ...
-    @property
-    def connected_ms(self) -> int: ...
-    def close(self, reason: PenstockError | None = None) -> None:
-        """Leave the topic; harmless when repeated."""

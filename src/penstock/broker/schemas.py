@@ -6,8 +6,8 @@ from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaVersion
 
 
-class SchemaVersions(Protocol):
-    """The versions of a topic's schema."""
+class Schemas(Protocol):
+    """The schemas of topics by version; which may follow which, and who may publish and consume with them."""
 
     @property
     def changes(self) -> int:
@@ -39,16 +39,8 @@ class SchemaVersions(Protocol):
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
         """Delete a topic's schema: a new version says so. `force` removes every version. Raises SCHEMA_NOT_FOUND."""
 
-
-class KeyFraming(Protocol):
-    """How the log stores keys that have schemas."""
-
     async def key_prefix(self, topic: TopicName, number: int) -> bytes:
         """The bytes that the log stores before a key with this version of a key/value schema; raises SCHEMA_NOT_FOUND."""
-
-
-class Schemas(SchemaVersions, KeyFraming, Protocol):
-    """Which schema may follow which, and who may publish and consume with it."""
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
         """As `version`; a cluster is asked for one that is not known yet."""

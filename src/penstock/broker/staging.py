@@ -1,6 +1,6 @@
 """Staged publishing: parts of a batch that are kept apart until one commit appends them all ."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -64,45 +64,24 @@ class Published(msgspec.Struct):
     last_sequence_id: int | None = None
 
 
-class StagedBatch(Protocol):
-    """What is staged for a batch, and when the last of it came (ms)."""
+class StagedBatch(msgspec.Struct, frozen=True):
+    """The stages of a batch, as a commit has to name them, and when the last part of them came (ms)."""
 
-    @property
-    def at(self) -> int: ...
-    @property
-    def stages(self) -> Iterable[str]: ...
-    def expected(self, name: str) -> Expected:
-        """A stage as a commit has to name it."""
+    at: int
+    stages: Sequence[Expected]
 
 
-class StagedWriters(Protocol):
-    """The writers of staged batches: each belongs to the role that first used its name."""
+class WriterState(msgspec.Struct, frozen=True):
+    """A writer with its last commits, its staged batches by number, and their size in bytes."""
 
-    async def writers(
-        self, caller: Caller, after: str, writers_max: int
-    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
-        """Writers behind a name with their targets, and whether there are more: the caller's own, or all."""
-
-    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
-        """A writer and its targets, None where there is none; raises FORBIDDEN for another role's."""
-
-    async def forget(
-        self, writer: str, caller: Caller, topics: Sequence[TopicName] | None, *, force: bool
-    ) -> None:
-        """Remove a writer, or (with `topics`) its last commit to these: a batch that comes again is new.
-
-        Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
-        """
+    writer: Writer
+    targets: Sequence[Target]
+    batches: Mapping[int, StagedBatch]
+    size_bytes: int
 
 
-class Staging(StagedWriters, Protocol):
-    """The stages and commits of all writers."""
-
-    def batches(self, writer: str) -> Mapping[int, StagedBatch]:
-        """What a writer has staged, by batch."""
-
-    def size_of(self, writer: str) -> int:
-        """How many bytes a writer has staged."""
+class Staging(Protocol):
+    """The writers of staged batches, each of which belongs to the role that first used its name; their stages and commits."""
 
     async def stage(
         self,
@@ -144,10 +123,17 @@ class Staging(StagedWriters, Protocol):
         Raises FORBIDDEN, and STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone.
         """
 
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        """Append entries of any producers without a stage, all or none; before a cluster, one by one up to an error.
+    async def writers(self, caller: Caller, after: str, writers_max: int) -> tuple[list[WriterState], bool]:
+        """The writers after a name, and whether there are more: the caller's own, or all. Their batches may be without
+        stages."""
 
-        With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
-        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED where repeats cannot be told, and what prevents the
-        topic from taking messages.
+    async def writer(self, name: str, caller: Caller) -> WriterState | None:
+        """A writer, None if it is not known; raises FORBIDDEN for another role's."""
+
+    async def forget(
+        self, writer: str, caller: Caller, topics: Sequence[TopicName] | None, *, force: bool
+    ) -> None:
+        """Remove a writer, or (with `topics`) its last commit to these: a batch that comes again is new.
+
+        Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
         """

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from penstock.model.entry import Entry
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
@@ -11,8 +13,8 @@ from penstock.runtime.statistics import Rate
 from .delivery import DeliverySource, Outcome, Receiver
 
 
-class Acknowledgements(Protocol):
-    """What is done of one subscription's messages. Index -1 means a whole entry."""
+class Answers(Protocol):
+    """What consumers say of one subscription's messages. Index -1 means a whole entry."""
 
     def acknowledge(self, entry_id: int, index: int) -> bool:
         """Acknowledge a message that is out; False when the entry is not out."""
@@ -32,10 +34,6 @@ class Acknowledgements(Protocol):
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id`; raises MESSAGE_NOT_FOUND."""
-
-
-class Answers(Acknowledgements, Protocol):
-    """What consumers say of one subscription's messages."""
 
     def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
         """Give a message back after a delay; False when it is not out (with `by`)."""
@@ -60,24 +58,33 @@ class Cursor(Protocol):
         """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
 
 
-class DeadLetterStats(Protocol):
+class DeadLetterStats(msgspec.Struct):
     """Statistics of the dead letters of a subscription that this process publishes."""
 
-    @property
-    def waiting(self) -> int:
-        """Messages that the dead-letter topic refused: they stay unacknowledged, and are retried."""
+    waiting: int = 0  # messages that the dead-letter topic refused: they stay unacknowledged, and are retried
+    failed: int = 0  # failed attempts since the server started
+    error: str | None = None  # why the last attempt failed, while messages wait
+
+
+class PartialBatches(Protocol):
+    """How clients say which part of a batch they acknowledge (docs/compatibility.md)."""
 
     @property
-    def failed(self) -> int:
-        """Failed attempts since the server started."""
+    def clients(self) -> Collection[str]:
+        """The versions of clients for which batches keep their indexes."""
 
-    @property
-    def error(self) -> str | None:
-        """Why the last attempt failed, while messages wait."""
+    def learn(self, version: str) -> None:
+        """A client of this version acknowledged part of a batch by its indexes in the whole."""
+
+    def add(self, entry_id: int, end: int, mask: int) -> None:
+        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch with indexes from 0."""
+
+    def left(self, entry_id: int, bits: int) -> int:
+        """Which messages of the entry an acknowledgement leaves that says so by the bits of one of its parts."""
 
 
-class SubscriptionFigures(Protocol):
-    """What a subscription shows of itself; counters are since the server's start."""
+class Subscription(DeliverySource, Protocol):
+    """One subscription of one log. Counters are since the server's start."""
 
     @property
     def acks_left_out(self) -> int | None:
@@ -114,33 +121,6 @@ class SubscriptionFigures(Protocol):
     @property
     def unacked(self) -> int: ...
 
-
-class Excerpts(Protocol):
-    """Parts of entries that went out as batches of their own, with indexes from 0 on."""
-
-    def add(self, entry_id: int, end: int, mask: int) -> None:
-        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch."""
-
-    def left(self, entry_id: int, bits: int) -> int:
-        """Which messages of the entry an acknowledgement leaves that says so by the bits of one of its parts."""
-
-
-class PartialBatches(Protocol):
-    """How clients say which part of a batch they acknowledge (docs/compatibility.md)."""
-
-    @property
-    def excerpts(self) -> Excerpts: ...
-    @property
-    def clients_by_index(self) -> Collection[str]:
-        """The versions of clients for which batches keep their indexes."""
-
-    def learn_client(self, version: str) -> None:
-        """A client of this version acknowledged part of a batch by its indexes in the whole."""
-
-
-class SubscriptionPosition(Protocol):
-    """Where a subscription goes on."""
-
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
         """Go on after `target` (or with it); what is out with consumers is forgotten."""
 
@@ -159,12 +139,14 @@ class SubscriptionPosition(Protocol):
     async def last_visible(self) -> tuple[Entry, int] | None:
         """The last entry that its consumers may see, with the bits of its messages; None without one."""
 
-
-class Subscription(DeliverySource, SubscriptionFigures, SubscriptionPosition, PartialBatches, Protocol):
-    """One subscription of one log."""
+    @property
+    def answers(self) -> Answers | None:
+        """None if its log has many ledgers: then entry ids alone name no message, and consumers acknowledge."""
 
     @property
-    def answers(self) -> Answers: ...
+    def partial_batches(self) -> PartialBatches | None:
+        """None if clients of Pulsar's protocol are the cluster's."""
+
     async def reply(
         self,
         message_id: MessageId,

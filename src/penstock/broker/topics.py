@@ -20,50 +20,6 @@ class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     properties: dict[str, str] = {}
 
 
-class TopicCatalog(Protocol):
-    """Which topics there are."""
-
-    def document(self, name: TopicName) -> TopicDocument | None:
-        """What is kept of a topic (of its base, for a partition)."""
-
-    def exists(self, name: TopicName) -> bool:
-        """Whether there is such a topic or partition."""
-
-    def missing(self, name: TopicName) -> PenstockError:
-        """The error of a topic that does not exist."""
-
-    def partitions(self, name: TopicName) -> int:
-        """The number of partitions, 0 for a topic without; raises TOPIC_NOT_FOUND."""
-
-    def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
-        """The topics of a namespace, partitioned ones by their own name, sorted."""
-
-    def logs(self, name: TopicName) -> list[TopicName]:
-        """The names of a topic's logs: its partitions', or its own; raises TOPIC_NOT_FOUND."""
-
-    def auto(self, name: TopicName) -> AutoTopics:
-        """Whether a topic that does not exist is created when it is first used, in a namespace that exists; a
-        partition never is."""
-
-
-class TopicLearning(Protocol):
-    """What an engine that is not its own cluster has to ask for, before the rest is answered at once."""
-
-    async def learn(self, name: TopicName) -> None:
-        """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies.
-
-        At most once in a short while, and nothing where the engine is its own cluster. A topic that is not there is
-        no error here. Raises UNAVAILABLE while the cluster cannot be asked, and what it refuses.
-        """
-
-    async def learn_names(self, namespace: NamespaceName) -> None:
-        """Learn which topics a namespace has, likewise."""
-
-    async def learn_whole(self, name: TopicName) -> None:
-        """Learn of a topic, where it is there, also where its logs begin and end now, and its subscriptions: what
-        administrators are shown."""
-
-
 class TopicObserver(Protocol):
     """What an endpoint that keeps something about each log does as logs come, shrink and go."""
 
@@ -77,8 +33,8 @@ class TopicObserver(Protocol):
         """The topic and its log are deleted."""
 
 
-class Topics(TopicCatalog, TopicLearning, Protocol):
-    """Topics are opened when they are first used."""
+class Topics(Protocol):
+    """Which topics there are, as far as the engine knows at once or has learned. They are opened when they are first used."""
 
     listeners: set[
         Callable[[TopicName], None]
@@ -112,3 +68,39 @@ class Topics(TopicCatalog, TopicLearning, Protocol):
 
     async def terminate(self, name: TopicName) -> Sequence[Topic]:
         """Let no message follow; returns the topic's logs. A partition ends with its whole topic."""
+
+    def document(self, name: TopicName) -> TopicDocument | None:
+        """What is kept of a topic (of its base, for a partition)."""
+
+    def exists(self, name: TopicName) -> bool:
+        """Whether there is such a topic or partition."""
+
+    def missing(self, name: TopicName) -> PenstockError:
+        """The error of a topic that does not exist."""
+
+    def partitions(self, name: TopicName) -> int:
+        """The number of partitions, 0 for a topic without; raises TOPIC_NOT_FOUND."""
+
+    def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
+        """The topics of a namespace, partitioned ones by their own name, sorted."""
+
+    def logs(self, name: TopicName) -> list[TopicName]:
+        """The names of a topic's logs: its partitions', or its own; raises TOPIC_NOT_FOUND."""
+
+    def auto(self, name: TopicName) -> AutoTopics:
+        """Whether a topic that does not exist is created when it is first used, in a namespace that exists; a
+        partition never is."""
+
+    async def learn(self, name: TopicName) -> None:
+        """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies.
+
+        At most once in a short while, and nothing where the engine is its own cluster. A topic that is not there is
+        no error here. Raises UNAVAILABLE while the cluster cannot be asked, and what it refuses.
+        """
+
+    async def learn_names(self, namespace: NamespaceName) -> None:
+        """Learn which topics a namespace has, likewise."""
+
+    async def learn_whole(self, name: TopicName) -> None:
+        """Learn of a topic, where it is there, also where its logs begin and end now, and its subscriptions: what
+        administrators are shown."""

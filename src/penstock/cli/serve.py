@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from penstock.model.worker import WorkerAccess
 from penstock.server.config import Config, ConfigError, StartError
 from penstock.server.run import run
 from penstock.server.sources import load
 from penstock.server.systemd import READY, notify
-from penstock.server.workers import check_workers, run_workers
+from penstock.server.workers import run_workers
 
 from . import output
 from .options import folders, output_option
@@ -43,10 +44,9 @@ from .options import folders, output_option
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
 )
-@click.option(
-    "--workers", type=click.IntRange(1, 256), help="Processes of this server, before a cluster [1]."
-)
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes of this server [1].")
 @click.option("--worker", type=int, hidden=True, help="Which of several workers this is.")
+@click.option("--owner", hidden=True, help="Where the process that owns the log serves its workers.")
 @click.option("--log", metavar="FORMAT", help="auto, json or console [auto].")
 @click.option(
     "--config",
@@ -80,6 +80,7 @@ def serve_command(
     insecure: bool,
     workers: int | None,
     worker: int | None,
+    owner: str | None,
     log: str | None,
     file: Path | None,
     settings: tuple[str, ...],
@@ -111,12 +112,12 @@ def serve_command(
         config = read()
         if only_check:
             return _check(config)
-        check_workers(config)
-        if config.engine.workers > 1 and worker is None:
+        if config.engine.workers > 1 and worker is None and owner is None:
             command = [sys.executable, "-m", "penstock", *sys.argv[1:]]
             run_workers(config, command, config.engine.workers, _ready)
         else:
-            run(config, _ready, read, worker=worker or 0)
+            access = None if owner is None else WorkerAccess.parse(owner, config.fleet.secret)
+            run(config, _ready, read, worker=worker or 0, owner=access)
     except (ConfigError, StartError) as error:
         raise click.ClickException(str(error)) from None
     return 0

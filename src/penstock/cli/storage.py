@@ -12,8 +12,8 @@ import msgspec
 from penstock.engines.storage import FILE_NAME, Report, check, copy, restore
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.wire import entry as wire
 from penstock.wire.contents import is_sealed, parse
-from penstock.wire.entry import WireFormat
 
 from . import output
 from .options import output_option
@@ -69,9 +69,8 @@ def check_command(folder: Path, as_json: bool) -> int:
 
     Nothing is changed, and the server may run meanwhile.
     """
-    formats = WireFormat()
     with _progress() as progress:
-        report = check(folder, lambda entry: decode(formats, entry), progress)
+        report = check(folder, decode, progress)
     if as_json or not output.for_people():
         output.line({**msgspec.to_builtins(report), "sound": report.sound})
     else:
@@ -79,10 +78,10 @@ def check_command(folder: Path, as_json: bool) -> int:
     return 0 if report.sound else 1
 
 
-def decode(formats: WireFormat, entry: Entry) -> None:
+def decode(entry: Entry) -> None:
     """Raise unless the entry's checksum is right, it can be understood, and has the messages that it counts."""
     metadata, _ = parse(entry.data)
-    messages = formats.decode(entry)
+    messages = wire.decode(entry)
     if not is_sealed(metadata) and len(messages) != entry.count:
         raise PenstockError(
             ErrorKind.BAD_ENCODING, f"it has {len(messages)} messages, and was stored with {entry.count}"

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.core import broker as core
 from penstock.engines.core.ports import Store
 from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.worker import WorkerAccess
 from penstock.runtime.clock import Clock, LoopClock
+from penstock.wire import entry as wire
 
 # A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
 TRANSIENT_LEDGERS: Final = 1 << 40
@@ -18,7 +19,6 @@ TRANSIENT_LEDGERS: Final = 1 << 40
 
 def open_embedded(
     settings: BrokerSettings,
-    encoder: EntryFormat,
     *,
     folder: Path | None = None,
     size_max_bytes: int = 0,
@@ -37,19 +37,28 @@ def open_embedded(
         from penstock.engines.sqlite import SqliteStore  # a server in memory starts without it
 
         store = SqliteStore.bounded(folder, size_max_bytes, reserve_bytes)
-    return core.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, clock or LoopClock(), settings)
+    return core.Broker(store, MemoryStore(TRANSIENT_LEDGERS), wire, clock or LoopClock(), settings)
 
 
-def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
     """The engine before an Apache Pulsar cluster, not yet started; raises BAD_PARAMETER for settings that cannot be used."""
     from penstock.engines.pulsar.broker import (
         PulsarBroker,  # a server of its own starts without an HTTP client
     )
 
-    return PulsarBroker(cluster, settings, encoder, LoopClock())
+    return PulsarBroker(cluster, settings, LoopClock())
 
 
-def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+def open_worker(access: WorkerAccess, settings: BrokerSettings) -> Broker:
+    """The engine of a worker, before the process that owns the log; not yet started."""
+    from penstock.engines.worker.broker import (
+        WorkerBroker,  # a server of its own starts without an HTTP client
+    )
+
+    return WorkerBroker(access, settings, LoopClock())
+
+
+def open_cluster(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
     """The engine before the cluster that `cluster.url` means, not yet started; raises BAD_PARAMETER."""
     for name in ("url", "admin_url"):
         if "@" in getattr(cluster, name):  # URLs are shown and logged; this one is not repeated
@@ -62,7 +71,7 @@ def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: En
             ErrorKind.BAD_PARAMETER,
             "engine.partitioner is for Kafka clusters: Pulsar's clients choose partitions by their own hash",
         )
-    return (open_kafka if _is_kafka(cluster) else open_pulsar)(cluster, settings, encoder)
+    return (open_kafka if _is_kafka(cluster) else open_pulsar)(cluster, settings)
 
 
 async def check_kafka(cluster: ClusterSettings) -> tuple[list[str], list[str]]:
@@ -82,7 +91,7 @@ def _is_kafka(cluster: ClusterSettings) -> bool:
     return cluster.url.startswith(("kafka://", "kafka+ssl://"))
 
 
-def open_kafka(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+def open_kafka(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
     """The engine before an Apache Kafka cluster, not yet started; raises BAD_PARAMETER for settings that cannot be used,
     and where Kafka's client is not installed."""
     try:
@@ -94,4 +103,4 @@ def open_kafka(cluster: ClusterSettings, settings: BrokerSettings, encoder: Entr
             ErrorKind.BAD_PARAMETER,
             "an engine before Kafka needs its client: pip install 'penstock[kafka]'",
         ) from None
-    return KafkaBroker(cluster, settings, encoder, LoopClock())
+    return KafkaBroker(cluster, settings, LoopClock())

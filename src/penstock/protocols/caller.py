@@ -13,6 +13,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import DeadLetter
 from penstock.model.secret import Secret
+from penstock.model.worker import METHOD
 
 from .auth.authenticator import bearer_of
 from .auth.permissions import ADMIN, CONSUME, PRODUCE, Permissions
@@ -25,19 +26,21 @@ from .rates import SCOPE_KEY
 
 
 class Caller:
-    """A client that was admitted, under a role (None: authentication is off).
+    """A client that was admitted, under a role (None: authentication is off, or it is a worker of this server that acts for
+    itself and may do everything).
 
     Where a proxy acts for an original principal, `role` is that principal and `proxy` the authenticated role: both
     must be allowed what is asked for. What is owned, counted and limited belongs to `role`.
     """
 
-    __slots__ = ("_roles", "context", "expires_ms", "principal", "proxy", "role")
+    __slots__ = ("_roles", "context", "expires_ms", "is_worker", "principal", "proxy", "role")
 
     def __init__(self, context: ServerContext, principal: Principal | None) -> None:
         self.context = context
         self.principal = principal
         self.role: str | None = None
         self.proxy: str | None = None
+        self.is_worker = False  # a worker of this server that acts for itself
         self.expires_ms: int | None = None
         self._roles: tuple[str, ...] = ()
         if principal is not None:
@@ -65,6 +68,10 @@ class Caller:
         """
         if context.draining:
             raise _draining()
+        if context.workers is not None and context.workers.is_own(authorization):
+            worker = cls(context, None)
+            worker.is_worker = True
+            return worker
         if context.auth is None:
             if context.rates is not None:
                 _count_request(context, None, scope)
@@ -82,7 +89,9 @@ class Caller:
         if cluster is not None and cluster.acts_for_callers:
             # A proxy's token is not the token of the principal that it acts for.
             own = cluster.wants_tokens and principal.proxy is None
-            ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope) if own else "")))
+            token = Secret(bearer_of(authorization, scope) if own else "")
+            proxy = None if principal.proxy is None else principal.authenticated.role
+            ACTING.set(Acting(principal.role, token, proxy))
         holding = holding_of(scope)
         if holding is not None:
             holding.belong(principal.role)
@@ -97,6 +106,13 @@ class Caller:
         """The same for a method of Pulsar's protocol and its data; `peer` is the certificate's role."""
         if context.draining:
             raise _draining()
+        if method == METHOD and context.workers is not None:
+            try:
+                principal = context.workers.acting(data)
+            except PenstockError as error:
+                _audit_refusal(context, error, None)
+                raise
+            return cls(context, None if context.auth is None else principal)
         if context.auth is None:
             return cls(context, None)
         try:
@@ -296,7 +312,7 @@ class Caller:
     def is_super(self) -> bool:
         """Whether the role may do everything."""
         auth = self.context.auth
-        return auth is None or (self.role is not None and all(map(auth.permissions.is_super, self._roles)))
+        return auth is None or all(map(auth.permissions.is_super, self._roles))
 
 
 def _draining() -> PenstockError:

@@ -10,6 +10,7 @@ from penstock.broker.fleet import Fleet
 
 from .audit import Audit
 from .auth.authenticator import Auth
+from .auth.workers import Workers
 from .limits import Limits
 from .load import Load
 from .permission_watch import PermissionWatches
@@ -20,8 +21,15 @@ from .rates import Allowance, Rates
 class ServerContext:
     """One server, as its endpoints see it."""
 
-    def __init__(self, broker: Broker, limits: Limits | None = None, auth: Auth | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        limits: Limits | None = None,
+        auth: Auth | None = None,
+        workers: Workers | None = None,
+    ) -> None:
         self.broker = broker
+        self.workers = workers  # of the process that owns the log; None in every other
         # One object for all that use it, changed in its place: no other object may change with it.
         self.limits = msgspec.structs.replace(limits or Limits())
         self.auth = auth  # None: every client may do everything
@@ -46,6 +54,7 @@ class ServerContext:
         self.pulsar_tls_advertised = False
         self.http_url = ""  # where HTTP is spoken; "" where it is not
         self.https_url = ""
+        self.own_url = ""  # where this process alone is reached, of several that share addresses
 
     # -- what may change while the server runs
 

@@ -11,10 +11,12 @@ from penstock.broker.broker import Broker
 from penstock.broker.cluster import Owner
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.membership import Membership
-from penstock.engines.opening import open_cluster, open_embedded
+from penstock.engines.opening import open_cluster, open_embedded, open_worker
+from penstock.model.worker import WorkerAccess
 from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
+from penstock.protocols.auth.workers import Workers
 from penstock.protocols.binary.endpoint import BinaryEndpoint
 from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
@@ -23,7 +25,6 @@ from penstock.protocols.rest.stages import StagesEndpoint
 from penstock.protocols.websocket.endpoint import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.runtime.clock import Clock
-from penstock.wire.entry import WireFormat
 
 from .config import Config
 from .console.endpoint import ConsoleEndpoint
@@ -34,6 +35,7 @@ from .metrics.page import MetricsPage
 from .metrics.pipelines import Pipelines
 from .metrics.requests import RequestMetrics
 from .origins import Origins
+from .owner import LogOwner, own_metrics, own_statistics, pages, publishing
 from .pages import Pages
 from .tracing import Tracing
 
@@ -51,7 +53,7 @@ class App(msgspec.Struct, frozen=True):
     context: ServerContext
     rest: RestEndpoint
     binary: BinaryEndpoint
-    kafka_rest: KafkaRestEndpoint
+    kafka_rest: KafkaRestEndpoint | None  # None: another process serves it
     sockets: Sockets
     asgi: Application
     requests: RequestMetrics
@@ -72,7 +74,8 @@ class App(msgspec.Struct, frozen=True):
         self.context.draining = True
         self.context.broker.drain()
         self.rest.drain()
-        self.kafka_rest.drain()
+        if self.kafka_rest is not None:
+            self.kafka_rest.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
 
     async def close(self) -> None:
@@ -81,7 +84,8 @@ class App(msgspec.Struct, frozen=True):
             await self.membership.close()
         await self.rest.close()
         await self.binary.close()
-        await self.kafka_rest.close()
+        if self.kafka_rest is not None:
+            await self.kafka_rest.close()
         if self.fleet is not None:
             await self.fleet.close()
         await self.context.broker.close()
@@ -89,20 +93,53 @@ class App(msgspec.Struct, frozen=True):
             await asyncio.to_thread(self.tracing.close)
 
 
-def build(config: Config, clock: Clock | None = None) -> App:
-    """Everything of one server, not yet started; raises AuthConfigError, BAD_PARAMETER."""
+def build(
+    config: Config, clock: Clock | None = None, owner: WorkerAccess | None = None, *, worker: int = 0
+) -> App:
+    """Everything of one server, not yet started; raises AuthConfigError, BAD_PARAMETER. `owner`: the process that owns the log of
+    several over the embedded engine: this one, unless it is a `worker`."""
+    if owner is not None and worker:
+        return build_worker(config, owner)
     broker = open_broker(config, clock)
+    workers = None if owner is None else Workers(owner.secret)
+    context = ServerContext(broker, config.limits, authenticator(config.auth, broker), workers)
+    fleet = open_fleet(config.fleet) if owner is None else ProcessFleet(owner.secret, id=owner.id)
+    return build_for(context, config, fleet)
+
+
+def build_worker(config: Config, access: WorkerAccess) -> App:
+    """The same for a worker: publishing and WebSockets, and the owner's answers for everything else."""
+    broker = open_worker(access, config.broker)
     context = ServerContext(broker, config.limits, authenticator(config.auth, broker))
-    return build_for(context, config, open_fleet(config.fleet))
+    owner = LogOwner(access)
+    rest, sockets, binary = RestEndpoint(context, owner.answer), Sockets(), BinaryEndpoint(context)
+    websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
+    requests = RequestMetrics(log_access=config.log.access)
+
+    def counts() -> tuple[int, int]:
+        return len(sockets), len(binary)
+
+    metrics = MetricsPage(context, requests, counts, None, by_topic=config.metrics.by_topic)
+    tracing = Tracing(config.trace) if config.trace.otlp_endpoint else None
+    endpoints: dict[str, Endpoint] = {
+        **dict.fromkeys(("stages", "entries", "kafka", "lookup", "console"), owner),
+        "topics": publishing(rest, owner),
+        "ws": mounted(websocket),
+        "admin": own_statistics(admin_endpoint(context), owner),
+        "metrics": own_metrics(context, metrics, owner),
+    }
+    asgi = Application(
+        endpoints, {"ws": websocket}, pages(context, owner), _origins(config, context), requests, tracing
+    )
+    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing)
 
 
 def open_broker(config: Config, clock: Clock | None = None) -> Broker:
     """The engine that the configuration means; the embedded one by `clock`, where one is given. Raises BAD_PARAMETER."""
     if config.engine.url:
-        return open_cluster(config.engine, config.broker, WireFormat())
+        return open_cluster(config.engine, config.broker)
     return open_embedded(
         config.broker,
-        WireFormat(),
         folder=None if config.data.store == "memory" else config.data.folder,
         size_max_bytes=config.storage.size_max_bytes,
         reserve_bytes=config.storage.reserve_bytes,
@@ -129,11 +166,7 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
 
     pipelines = Pipelines(context.broker)
     metrics = MetricsPage(context, requests, counts, pipelines, by_topic=config.metrics.by_topic)
-    origins = Origins(
-        config.http.allowed_origins,
-        context.audit,
-        own_names_only=context.auth is None and not config.auth.insecure,
-    )
+    origins = _origins(config, context)
     tracing = Tracing(config.trace) if config.trace.otlp_endpoint else None
     endpoints: dict[str, Endpoint] = {
         "stages": stages,
@@ -153,12 +186,24 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     others = None
     if fleet is not None:
         others = endpoints["fleet"] = FleetEndpoint(fleet, config.http.keep_alive_s)
-    sockets_by_name = {"ws": websocket}
-    pages = Pages(context, console)
-    asgi = Application(endpoints, sockets_by_name, pages, origins, requests, tracing, others)
+    asgi = Application(
+        endpoints,
+        {"ws": websocket},
+        Pages(context, console),
+        origins,
+        requests,
+        tracing,
+        others,
+        context.workers,
+    )
     membership = None
     if fleet is not None and context.broker.processes is not None:
         membership = Membership(fleet, context.broker.processes, context.broker.tasks, context.broker.clock)
     return App(
         context, rest, binary, kafka_rest, sockets, asgi, requests, fleet, membership, history, tracing
     )
+
+
+def _origins(config: Config, context: ServerContext) -> Origins:
+    own_names_only = context.auth is None and not config.auth.insecure
+    return Origins(config.http.allowed_origins, context.audit, own_names_only=own_names_only)

@@ -25,7 +25,6 @@ from .expiry import Doubt, own, trusted
 from .fleet import open_fleet
 from .listeners import SOCKETS, TLS, bind, is_exposed
 from .tls import Certificates
-from .workers import check_workers
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -55,7 +54,6 @@ def check(config: Config) -> Checked:
 
 
 def _workers(config: Config) -> Iterator[str]:
-    check_workers(config)
     yield f"engine.workers: {config.engine.workers}"
 
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.auth.workers import Workers
 from penstock.protocols.http.answers import RefusedError
 from penstock.protocols.http.exchange import ClientGoneError, Event, Exchange
 
@@ -57,7 +58,9 @@ class Application:
         requests: RequestMetrics,
         tracing: Tracing | None = None,
         fleet: FleetEndpoint | None = None,
+        workers: Workers | None = None,
     ) -> None:
+        """`workers`: only they, and requests that they pass on, are served; None: every client is."""
         self._endpoints = endpoints
         self._sockets = sockets
         self._pages = pages
@@ -65,6 +68,7 @@ class Application:
         self._requests = requests
         self._tracing = tracing
         self._fleet = fleet
+        self._workers = workers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -104,6 +108,8 @@ class Application:
         try:
             if exchange.forwarded is not None and self._fleet is not None:
                 self._fleet.accept(exchange)  # the process that the client reached has checked its origin
+            elif self._workers is not None:
+                self._check_worker(self._workers, exchange)
             else:
                 preflight = self._origins.check(exchange)
                 if preflight is not None:
@@ -122,9 +128,16 @@ class Application:
             log.exception("request failed", extra={"method": scope["method"], "path": scope["path"]})
             await refuse(exchange, PenstockError(ErrorKind.INTERNAL, "internal error"))
 
+    def _check_worker(self, workers: Workers, exchange: Exchange) -> None:
+        """Raise FORBIDDEN unless a worker asks for itself, or begins a session."""
+        if not exchange.scope["path"].startswith("/fleet/") and not workers.is_own(exchange.authorization):
+            raise _for_workers()
+
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         try:
+            if self._workers is not None:
+                raise _for_workers()
             self._origins.check_socket(scope)
             endpoint = self._sockets.get(path[1:].partition("/")[0])
             if endpoint is None:
@@ -138,6 +151,10 @@ class Application:
         except Exception:
             log.exception("request failed", extra={"method": None, "path": path})
             await refuse_upgrade(send, PenstockError(ErrorKind.INTERNAL, "internal error"))
+
+
+def _for_workers() -> PenstockError:
+    return PenstockError(ErrorKind.FORBIDDEN, "this address is for the workers of the server alone")
 
 
 def mounted(app: ASGIApp) -> Endpoint:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock.broker.cluster import Owner
+from penstock.model.worker import WorkerAccess
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
 from penstock.protocols.context import ServerContext
@@ -63,13 +64,24 @@ def is_exposed(name: str, listen: str, bound: socket.socket, auth: AuthSettings)
 class Listeners:
     """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
 
-    def __init__(self, config: Config, sockets: contextlib.ExitStack, *, worker: int = 0) -> None:
+    def __init__(
+        self,
+        config: Config,
+        sockets: contextlib.ExitStack,
+        *,
+        worker: int = 0,
+        owner: WorkerAccess | None = None,
+    ) -> None:
         """Read the certificates and bind every socket; raises StartError.
 
-        A `worker`, counted from 1, shares its ports with others, and has some of its own.
+        A `worker`, counted from 1, shares its ports with others, and has some of its own. Where a process owns the log of the
+        workers, it is reached at `owner`: it alone listens for Pulsar's protocol, and they for HTTP.
         """
         self._config = config
         self._worker = worker
+        self._owns = owner is not None and not worker
+        self._owned = owner is not None and worker > 0
+        self._for_workers: list[Listener] = []  # of the owner: HTTP, and Pulsar's protocol
         self._own: Listener | None = None
         self._own_pulsar: dict[
             str, Listener
@@ -86,7 +98,8 @@ class Listeners:
             if listen == OFF:
                 continue
             try:
-                bound = sockets.enter_context(contextlib.closing(bind(listen, shared=worker > 0)))
+                shared = worker > 0 or owner is not None
+                bound = sockets.enter_context(contextlib.closing(bind(listen, shared=shared)))
             except StartError as error:
                 if scheme != "pulsar" or listen != PULSAR_LISTEN:
                     raise
@@ -98,6 +111,10 @@ class Listeners:
             if self._certificates is not None and scheme in TLS:
                 context = self._certificates.context(*((ALPN,) if scheme == "https" else ()))
             self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000)
+        if owner is not None and not worker:
+            for address in (owner.http, owner.pulsar):
+                bound = sockets.enter_context(contextlib.closing(bind(address, shared=True)))
+                self._for_workers.append(Listener(bound))
         if worker:
             where = self._advertised
             self._own = _beside(self.http[0], 0 if where is None else where[2], sockets)
@@ -127,6 +144,8 @@ class Listeners:
     @property
     def http(self) -> list[Listener]:
         """Those that the HTTP server is to open."""
+        if self._owns:
+            return self._for_workers[:1]
         shared = [self._listeners[scheme] for scheme in ("http", "https") if scheme in self._listeners]
         return shared if self._own is None else [*shared, self._own]
 
@@ -172,6 +191,15 @@ class Listeners:
         """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""
         settings, listeners = self._config.pulsar, self._listeners
         context.http_url, context.https_url = self._url("http"), self._url("https")
+        context.own_url = self.own_url
+        if self._owned:  # it is told to clients all the same
+            context.pulsar_url = self._told("pulsar", settings.advertise)
+            context.pulsar_advertised = bool(settings.advertise)
+            context.pulsar_tls_url = self._told("pulsar+ssl", settings.tls_advertise)
+            context.pulsar_tls_advertised = bool(settings.tls_advertise)
+            return
+        if self._owns:
+            await binary.open_for_workers(self._for_workers[1].bound)
         if "pulsar" in listeners:
             await binary.open(listeners["pulsar"].bound, self._url("pulsar"), settings.advertise)
         if "pulsar+ssl" in listeners:
@@ -182,6 +210,9 @@ class Listeners:
             await binary.listen(bound, own_tls, handshake_s)
         if context.broker.cluster is not None:
             context.broker.cluster.announce(self.own_pulsar)
+
+    def _told(self, scheme: str, advertised: str) -> str:
+        return f"{scheme}://{advertised}" if advertised else self._url(scheme)
 
     def prepare(self, settings: TlsSettings) -> Callable[[], None] | None:
         """Read certificates by other settings; what takes them into use, None without TLS. Raises StartError."""

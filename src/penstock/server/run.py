@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.model.errors import PenstockError
+from penstock.model.worker import WorkerAccess
 from penstock.protocols.auth.settings import AuthConfigError
 from penstock.runtime.clock import Clock
 
@@ -42,6 +43,7 @@ async def serve(
     reread: Callable[[], Config] | None = None,
     hangup: asyncio.Event | None = None,
     worker: int = 0,
+    owner: WorkerAccess | None = None,
     clock: Clock | None = None,
 ) -> None:
     """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
@@ -49,13 +51,14 @@ async def serve(
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. A `worker` shares its addresses
-    with other processes. The embedded engine's time is that of `clock`. Raises StartError.
+    with other processes. `owner` is the process that owns the log of several over the embedded engine: this one, unless it is a
+    `worker`. The embedded engine's time is that of `clock`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
-        listeners = Listeners(config, sockets, worker=worker)
+        listeners = Listeners(config, sockets, worker=worker, owner=owner)
         listeners.check_exposed(config.auth)
         try:
-            app = build(config, clock)
+            app = build(config, clock, owner, worker=worker)
             await app.context.broker.start()
         except PenstockError as error:
             raise StartError(error.message) from None
@@ -78,6 +81,8 @@ async def serve(
 
             def now_and_then() -> None:
                 app.binary.look()
+                if app.fleet is not None:
+                    app.fleet.look()
                 if app.history is not None:
                     app.history.look()
                 if trimming is not None:
@@ -104,9 +109,11 @@ def run(
     reread: Callable[[], Config] | None = None,
     *,
     worker: int = 0,
+    owner: WorkerAccess | None = None,
 ) -> None:
     """Serve in this process until SIGTERM or SIGINT; a second one shortens the wait. SIGHUP reads the configuration
-    again, by `reread`, and ends nothing. A `worker` ends with its standard input, too. Raises StartError."""
+    again, by `reread`, and ends nothing. A `worker`, and the `owner` of the workers' log, end with their standard input, too.
+    Raises StartError."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop hears it
     import uvloop
 
@@ -133,10 +140,17 @@ def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         loop.add_signal_handler(signal.SIGHUP, hangup.set)
-        if worker:
+        if worker or owner is not None:
             loop.add_reader(sys.stdin, stop.set)  # nothing is written to it: it ends with the supervisor
         await serve(
-            config, ready=started, stop=stop, force=force, reread=reread, hangup=hangup, worker=worker
+            config,
+            ready=started,
+            stop=stop,
+            force=force,
+            reread=reread,
+            hangup=hangup,
+            worker=worker,
+            owner=owner,
         )
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

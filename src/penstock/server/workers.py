@@ -4,6 +4,9 @@ Each worker is a whole server, started with the same command. All listen on the 
 spreads the connections), and each on one of its own, where it alone is reached. The supervisor serves nothing: it keeps
 the ports, starts workers, starts one again that ended by itself, and passes signals on. A worker ends when its standard
 input does, so that none is left when the supervisor is killed.
+
+Over the embedded engine one process more owns the log. It starts before the workers and stops after them, serves Pulsar's
+protocol, and answers what they pass on.
 """
 
 import asyncio
@@ -15,7 +18,9 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from .config import OFF, Config, StartError
+from penstock.model.worker import WorkerAccess
+
+from .config import OFF, PULSAR_LISTEN, Config, PortTakenError, StartError
 from .listeners import SOCKETS, bind, is_exposed
 from .logs import configure
 from .systemd import STOPPING, VARIABLE, notify
@@ -26,6 +31,7 @@ RESTART_S: Final = 0.5  # before the first restart of a worker; twice as long be
 RESTART_S_MAX: Final = 30.0
 STEADY_S: Final = 60.0  # a worker that lived so long is started again without delay
 READY: Final = b"penstock ready "
+OWNER: Final = 0  # the number of the process that owns the log
 
 
 class Worker:
@@ -48,15 +54,20 @@ class Worker:
             began = asyncio.get_running_loop().time()
             code = await self._live()
             if self._stopping.is_set():
-                self.urls.cancel()  # if it was never ready
-                return
+                break
             if not self.urls.done():
-                raise StartError(f"worker {self.number} does not start")
+                raise StartError(
+                    f"worker {self.number} does not start"
+                    if self.number
+                    else "the process that owns the log does not start"
+                )
             if asyncio.get_running_loop().time() - began > STEADY_S:
                 delay_s = RESTART_S
-            log.error("a worker ended", extra={"worker": self.number, "code": code, "again_in_s": delay_s})
+            event = "a worker ended" if self.number else "the owner of the log ended"
+            log.error(event, extra={"worker": self.number, "code": code, "again_in_s": delay_s})
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, RESTART_S_MAX)
+        self.urls.cancel()  # if it was never ready
 
     def send(self, number: signal.Signals) -> None:
         """Pass a signal on; SIGTERM ends it for good."""
@@ -80,7 +91,8 @@ class Worker:
         try:
             async for line in process.stdout:
                 if line.startswith(READY):
-                    log.info("worker ready", extra={"worker": self.number, "pid": process.pid})
+                    event = "worker ready" if self.number else "owner ready"
+                    log.info(event, extra={"worker": self.number, "pid": process.pid})
                     if not self.urls.done():
                         self.urls.set_result(line.removeprefix(READY).decode().split())
             return await process.wait()
@@ -98,17 +110,15 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
     workers share once all of them accept work. Raises StartError.
     """
     with contextlib.ExitStack() as held:
-        settings: list[str] = []
-        for section, key, _ in SOCKETS:
-            listen = getattr(getattr(config, section), key)
-            if listen == OFF:
-                continue
-            bound = held.enter_context(contextlib.closing(bind(listen, shared=True)))
-            is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
-            host, _, _ = listen.rpartition(":")
-            settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
+        command = [*command, *_shared_addresses(config, held)]
         own = _secret(config)
-        workers = [Worker(n, [*command, *settings, "--worker", str(n)], own) for n in range(1, count + 1)]
+        owner: Worker | None = None
+        owned: list[str] = []
+        if not config.engine.url:
+            access = _access(held)
+            owner = Worker(OWNER, [*command, "--owner", str(access)], own)
+            owned = ["--owner", str(access)]
+        workers = [Worker(n, [*command, *owned, "--worker", str(n)], own) for n in range(1, count + 1)]
         loop = asyncio.get_running_loop()
 
         def pass_on(number: signal.Signals) -> None:
@@ -116,6 +126,8 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
                 notify(STOPPING)
             for worker in workers:
                 worker.send(number)
+            if owner is not None and (number is not signal.SIGTERM or not owner.urls.done()):
+                owner.send(number)  # it stops after its workers, unless there are none yet
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, pass_on, signal.SIGTERM)
@@ -125,29 +137,73 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
             found = await asyncio.gather(*(worker.urls for worker in workers))
             ready(*found[0])
 
-        try:
+        async def run_workers() -> None:
+            if owner is not None:
+                await owner.urls
             async with asyncio.TaskGroup() as group:
                 group.create_task(tell())
                 for worker in workers:
                     group.create_task(worker.run())
+            if owner is not None:
+                owner.send(signal.SIGTERM)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                if owner is not None:
+                    group.create_task(owner.run())
+                group.create_task(run_workers())
         except* StartError as errors:
-            raise StartError(str(errors.exceptions[0])) from None
+            raise StartError(_first(errors)) from None
+
+
+def _first(errors: BaseExceptionGroup[StartError]) -> str:
+    """The message of the first of nested groups."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+def _shared_addresses(config: Config, held: contextlib.ExitStack) -> list[str]:
+    """Hold the ports that the workers share; returns the settings that name them. Raises StartError."""
+    settings: list[str] = []
+    for section, key, _ in SOCKETS:
+        listen = getattr(getattr(config, section), key)
+        if listen == OFF:
+            continue
+        try:
+            bound = held.enter_context(contextlib.closing(bind(listen, shared=True)))
+        except PortTakenError as error:
+            if key != "listen" or listen != PULSAR_LISTEN:
+                raise
+            # As without workers: a second server on a machine goes on without that endpoint.
+            log.warning(
+                "no Pulsar endpoint", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"}
+            )
+            settings += ["--set", f"{section}.{key}={OFF}"]
+            continue
+        is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
+        host, _, _ = listen.rpartition(":")
+        settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
+    return settings
+
+
+def _access(held: contextlib.ExitStack) -> WorkerAccess:
+    """Hold the ports at which workers reach the process that owns the log, also while it is started again."""
+    addresses = []
+    for _ in range(2):
+        bound = held.enter_context(contextlib.closing(bind("127.0.0.1:0", shared=True)))
+        addresses.append(f"127.0.0.1:{bound.getsockname()[1]}")
+    http, pulsar = addresses
+    return WorkerAccess(http, pulsar, secrets.token_hex(8))
 
 
 def _secret(config: Config) -> dict[str, str]:
     """The setting of a secret that only the workers know, unless one is configured. Arguments of a process are seen by every
     user of the machine, its environment is not."""
-    if config.fleet.secret or config.fleet.secret_file:
+    if config.engine.url and (config.fleet.secret or config.fleet.secret_file):
         return {}
     return {"PENSTOCK_FLEET__SECRET": secrets.token_hex(32)}
-
-
-def check_workers(config: Config) -> None:
-    """Raise StartError for several processes over one data folder."""
-    if config.engine.workers > 1 and not config.engine.url:
-        raise StartError(
-            "several workers need a cluster (--engine URL): the embedded log belongs to one process"
-        )
 
 
 def run_workers(config: Config, command: Sequence[str], count: int, ready: Callable[..., None]) -> None:

@@ -16,7 +16,8 @@ from penstock.model.message import Message, OutMessage, Payloads, PlainMessages
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain
 from .columns import plain_messages
 from .compression import UNCOMPRESSED_BYTES_MAX, decompress
-from .contents import changes, is_sealed, join, join_each, parse, parse_head, sticky_keys, with_checksum
+from .contents import changes as changes_in
+from .contents import is_sealed, join, join_each, parse, parse_head, sticky_keys, with_checksum
 from .messages import read_alone, read_messages
 from .metadata import (
     batch_metadata,
@@ -34,130 +35,127 @@ CACHED_MAX: Final = 16  # decoded batches
 CACHED_BYTES_MAX: Final = 256 * 1024  # of one of them
 
 
-class WireFormat:
-    """Pulsar's entry format (`broker.EntryFormat`). One serves all.
+# A batch that is spread over several consumers is decoded for each of them: the last few are kept.
+_decoded: Final[dict[int, tuple[Entry, list[Message]]]] = {}
 
-    A batch that is spread over several consumers is decoded for each of them: the last few are cached.
+
+def encode(
+    messages: Sequence[OutMessage],
+    *,
+    producer: str,
+    sequence_id: int,
+    publish_time: int,
+    schema_version: int | None,
+) -> NewEntry:
+    """One entry of all `messages`: alone when there is one of them, else a batch.
+
+    Raises BAD_ENCODING for what has no bytes (lone surrogates, numbers beyond 64 bits), and TOO_LARGE.
     """
+    count = len(messages)
+    if count == 1:
+        return _encode_alone(messages[0], producer, sequence_id, publish_time, schema_version)
+    _check_count(count)
+    assert not any(m.deliver_at or m.encryption for m in messages), "such messages come alone"
+    ids = [
+        following if message.sequence_id is None else message.sequence_id
+        for following, message in enumerate(messages, sequence_id)
+    ]
+    highest = max(ids)
+    metadata = batch_metadata(count, producer, ids[0], highest, publish_time, schema_version, messages)
+    return NewEntry(
+        data=join(metadata, pack(messages, ids)),
+        count=count,
+        publish_time=publish_time,
+        producer=producer,
+        sequence_id=highest,
+    )
 
-    def __init__(self) -> None:
-        self._decoded: dict[int, tuple[Entry, list[Message]]] = {}
 
-    def encode(
-        self,
-        messages: Sequence[OutMessage],
-        *,
-        producer: str,
-        sequence_id: int,
-        publish_time: int,
-        schema_version: int | None,
-    ) -> NewEntry:
-        """One entry of all `messages`: alone when there is one of them, else a batch.
+def encode_each(messages: Sequence[OutMessage], *, producer: str, publish_time: int) -> list[NewEntry]:
+    """An entry of each message, with its own sequence id and schema version."""
+    many = metadata_of_each(messages, producer, publish_time)
+    data = join_each(many, [message.payload for message in messages])
+    return [
+        NewEntry(
+            content,
+            1,
+            publish_time,
+            message.deliver_at if message.deliver_at > 0 else 0,
+            producer,
+            message.sequence_id or 0,
+        )
+        for message, content in zip(messages, data, strict=True)
+    ]
 
-        Raises BAD_ENCODING for what has no bytes (lone surrogates, numbers beyond 64 bits), and TOO_LARGE.
-        """
-        count = len(messages)
-        if count == 1:
-            return _encode_alone(messages[0], producer, sequence_id, publish_time, schema_version)
+
+def encode_plain(
+    payloads: Payloads,
+    *,
+    producer: str,
+    sequence_id: int,
+    publish_time: int,
+    schema_version: int | None,
+) -> NewEntry:
+    """`encode` of messages that are nothing but payloads, faster."""
+    count = len(payloads)
+    highest = sequence_id + count - 1
+    if count == 1:
+        metadata = plain_metadata(producer, sequence_id, publish_time, schema_version)
+        first = payloads[0]
+        payload = first.encode() if isinstance(first, str) else first
+    else:
         _check_count(count)
-        assert not any(m.deliver_at or m.encryption for m in messages), "such messages come alone"
-        ids = [
-            following if message.sequence_id is None else message.sequence_id
-            for following, message in enumerate(messages, sequence_id)
-        ]
-        highest = max(ids)
-        metadata = batch_metadata(count, producer, ids[0], highest, publish_time, schema_version, messages)
-        return NewEntry(
-            data=join(metadata, pack(messages, ids)),
-            count=count,
-            publish_time=publish_time,
-            producer=producer,
-            sequence_id=highest,
-        )
+        metadata = batch_metadata(count, producer, sequence_id, highest, publish_time, schema_version)
+        payload = pack_plain(payloads)
+    return NewEntry(
+        data=join(metadata, payload),
+        count=count,
+        publish_time=publish_time,
+        producer=producer,
+        sequence_id=highest,
+    )
 
-    def encode_each(
-        self, messages: Sequence[OutMessage], *, producer: str, publish_time: int
-    ) -> list[NewEntry]:
-        """An entry of each message, with its own sequence id and schema version."""
-        many = metadata_of_each(messages, producer, publish_time)
-        data = join_each(many, [message.payload for message in messages])
-        return [
-            NewEntry(
-                content,
-                1,
-                publish_time,
-                message.deliver_at if message.deliver_at > 0 else 0,
-                producer,
-                message.sequence_id or 0,
-            )
-            for message, content in zip(messages, data, strict=True)
-        ]
 
-    def encode_plain(
-        self,
-        payloads: Payloads,
-        *,
-        producer: str,
-        sequence_id: int,
-        publish_time: int,
-        schema_version: int | None,
-    ) -> NewEntry:
-        """`encode` of messages that are nothing but payloads, faster."""
-        count = len(payloads)
-        highest = sequence_id + count - 1
-        if count == 1:
-            metadata = plain_metadata(producer, sequence_id, publish_time, schema_version)
-            first = payloads[0]
-            payload = first.encode() if isinstance(first, str) else first
-        else:
-            _check_count(count)
-            metadata = batch_metadata(count, producer, sequence_id, highest, publish_time, schema_version)
-            payload = pack_plain(payloads)
-        return NewEntry(
-            data=join(metadata, payload),
-            count=count,
-            publish_time=publish_time,
-            producer=producer,
-            sequence_id=highest,
-        )
+def encode_plain_each(
+    payloads: Payloads,
+    *,
+    producer: str,
+    sequence_id: int,
+    publish_time: int,
+    schema_version: int | None,
+) -> NewRun:
+    """An entry of each of such messages, which count from `sequence_id` on."""
+    count = len(payloads)
+    metadata = plain_metadata_of_each(count, producer, sequence_id, publish_time, schema_version)
+    encoded = [each.encode() if isinstance(each, str) else each for each in payloads]
+    return NewRun(join_each(metadata, encoded), publish_time)
 
-    def encode_plain_each(
-        self,
-        payloads: Payloads,
-        *,
-        producer: str,
-        sequence_id: int,
-        publish_time: int,
-        schema_version: int | None,
-    ) -> NewRun:
-        """An entry of each of such messages, which count from `sequence_id` on."""
-        count = len(payloads)
-        metadata = plain_metadata_of_each(count, producer, sequence_id, publish_time, schema_version)
-        encoded = [each.encode() if isinstance(each, str) else each for each in payloads]
-        return NewRun(join_each(metadata, encoded), publish_time)
 
-    def decode(self, entry: Entry) -> list[Message]:
-        """Every message of an entry; the list is shared and must not be changed. Raises CHECKSUM or BAD_ENCODING."""
-        if entry.count == 1 or len(entry.data) > CACHED_BYTES_MAX:
-            return read_messages(entry.data, entry.offset)
-        cached = self._decoded.get(entry.entry_id % CACHED_MAX)
-        if cached is not None and cached[0].data is entry.data and cached[0].offset == entry.offset:
-            return cached[1]
-        messages = read_messages(entry.data, entry.offset)
-        self._decoded[entry.entry_id % CACHED_MAX] = entry, messages
-        return messages
+def decode(entry: Entry) -> list[Message]:
+    """Every message of an entry; the list is shared and must not be changed. Raises CHECKSUM or BAD_ENCODING."""
+    if entry.count == 1 or len(entry.data) > CACHED_BYTES_MAX:
+        return read_messages(entry.data, entry.offset)
+    cached = _decoded.get(entry.entry_id % CACHED_MAX)
+    if cached is not None and cached[0].data is entry.data and cached[0].offset == entry.offset:
+        return cached[1]
+    messages = read_messages(entry.data, entry.offset)
+    _decoded[entry.entry_id % CACHED_MAX] = entry, messages
+    return messages
 
-    def plain(self, entry: Entry) -> PlainMessages | None:
-        """The same without an object for each, where all of them are nothing but payloads."""
-        return plain_messages(entry)
 
-    def keys(self, entry: Entry) -> list[bytes]:
-        """What Key_Shared hashes, for each message; of an entry that cannot be opened, the entry's own."""
-        return sticky_keys(entry.data, entry.count)
+def plain(entry: Entry) -> PlainMessages | None:
+    """The same without an object for each, where all of them are nothing but payloads."""
+    return plain_messages(entry)
 
-    def changes(self, entry: Entry) -> list[tuple[bytes | None, bool]] | None:
-        """What each message does to its key, for compaction; None for an entry that stays as a whole."""
-        return changes(entry.data)
+
+def keys(entry: Entry) -> list[bytes]:
+    """What Key_Shared hashes, for each message; of an entry that cannot be opened, the entry's own."""
+    return sticky_keys(entry.data, entry.count)
+
+
+def changes(entry: Entry) -> list[tuple[bytes | None, bool]] | None:
+    """What each message does to its key, for compaction; None for an entry that stays as a whole."""
+    return changes_in(entry.data)
 
 
 def admit(data: bytes) -> NewEntry:

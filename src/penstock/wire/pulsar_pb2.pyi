@@ -699,7 +699,7 @@ class CommandCloseProducer(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., assignedBrokerServiceUrl: _Optional[str] = ..., assignedBrokerServiceUrlTls: _Optional[str] = ...) -> None: ...
 
 class CommandSend(_message.Message):
-    __slots__ = ("producer_id", "sequence_id", "num_messages", "txnid_least_bits", "txnid_most_bits", "highest_sequence_id", "is_chunk", "marker", "message_id")
+    __slots__ = ("producer_id", "sequence_id", "num_messages", "txnid_least_bits", "txnid_most_bits", "highest_sequence_id", "is_chunk", "marker", "message_id", "entry_each")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -709,6 +709,7 @@ class CommandSend(_message.Message):
     IS_CHUNK_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_EACH_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     sequence_id: int
     num_messages: int
@@ -718,7 +719,8 @@ class CommandSend(_message.Message):
     is_chunk: bool
     marker: bool
     message_id: MessageIdData
-    def __init__(self, producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., highest_sequence_id: _Optional[int] = ..., is_chunk: _Optional[bool] = ..., marker: _Optional[bool] = ..., message_id: _Optional[_Union[MessageIdData, _Mapping]] = ...) -> None: ...
+    entry_each: bool
+    def __init__(self, producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., highest_sequence_id: _Optional[int] = ..., is_chunk: _Optional[bool] = ..., marker: _Optional[bool] = ..., message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., entry_each: _Optional[bool] = ...) -> None: ...
 
 class CommandSendReceipt(_message.Message):
     __slots__ = ("producer_id", "sequence_id", "message_id", "highest_sequence_id")
@@ -745,18 +747,20 @@ class CommandSendError(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., error: _Optional[_Union[ServerError, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class CommandRequestReceipt(_message.Message):
-    __slots__ = ("reply_to_producer_id", "request_message_id", "reply_payload", "is_error", "sequence_id")
+    __slots__ = ("reply_to_producer_id", "request_message_id", "reply_payload", "is_error", "sequence_id", "schema_version")
     REPLY_TO_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     REPLY_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     IS_ERROR_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     reply_to_producer_id: int
     request_message_id: MessageIdData
     reply_payload: bytes
     is_error: bool
     sequence_id: int
-    def __init__(self, reply_to_producer_id: _Optional[int] = ..., request_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., reply_payload: _Optional[bytes] = ..., is_error: _Optional[bool] = ..., sequence_id: _Optional[int] = ...) -> None: ...
+    schema_version: int
+    def __init__(self, reply_to_producer_id: _Optional[int] = ..., request_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., reply_payload: _Optional[bytes] = ..., is_error: _Optional[bool] = ..., sequence_id: _Optional[int] = ..., schema_version: _Optional[int] = ...) -> None: ...
 
 class KeySharedMeta(_message.Message):
     __slots__ = ("keySharedMode", "hashRanges", "allowOutOfOrderDelivery")
@@ -879,7 +883,7 @@ class CommandMessage(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., redelivery_count: _Optional[int] = ..., ack_set: _Optional[_Iterable[int]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
 
 class CommandAck(_message.Message):
-    __slots__ = ("consumer_id", "ack_type", "message_id", "validation_error", "properties", "txnid_least_bits", "txnid_most_bits", "request_id", "reply_to_client", "reply_payload", "reply_is_error")
+    __slots__ = ("consumer_id", "ack_type", "message_id", "validation_error", "properties", "txnid_least_bits", "txnid_most_bits", "request_id", "reply_to_client", "reply_payload", "reply_is_error", "reply_schema_version")
     class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         Individual: _ClassVar[CommandAck.AckType]
@@ -909,6 +913,7 @@ class CommandAck(_message.Message):
     REPLY_TO_CLIENT_FIELD_NUMBER: _ClassVar[int]
     REPLY_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     REPLY_IS_ERROR_FIELD_NUMBER: _ClassVar[int]
+    REPLY_SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     ack_type: CommandAck.AckType
     message_id: _containers.RepeatedCompositeFieldContainer[MessageIdData]
@@ -920,7 +925,8 @@ class CommandAck(_message.Message):
     reply_to_client: str
     reply_payload: bytes
     reply_is_error: bool
-    def __init__(self, consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_id: _Optional[_Iterable[_Union[MessageIdData, _Mapping]]] = ..., validation_error: _Optional[_Union[CommandAck.ValidationError, str]] = ..., properties: _Optional[_Iterable[_Union[KeyLongValue, _Mapping]]] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., request_id: _Optional[int] = ..., reply_to_client: _Optional[str] = ..., reply_payload: _Optional[bytes] = ..., reply_is_error: _Optional[bool] = ...) -> None: ...
+    reply_schema_version: int
+    def __init__(self, consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_id: _Optional[_Iterable[_Union[MessageIdData, _Mapping]]] = ..., validation_error: _Optional[_Union[CommandAck.ValidationError, str]] = ..., properties: _Optional[_Iterable[_Union[KeyLongValue, _Mapping]]] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., request_id: _Optional[int] = ..., reply_to_client: _Optional[str] = ..., reply_payload: _Optional[bytes] = ..., reply_is_error: _Optional[bool] = ..., reply_schema_version: _Optional[int] = ...) -> None: ...
 
 class CommandAckResponse(_message.Message):
     __slots__ = ("consumer_id", "txnid_least_bits", "txnid_most_bits", "error", "message", "request_id")

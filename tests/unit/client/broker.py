@@ -1,11 +1,9 @@
 """What a broker says, for transcripts without a socket."""
 
 from penstock.model.message import OutMessage
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 from penstock.wire.frames import FIELD, Frame, FrameDecoder, encode
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandMessage, MessageIdData
-
-FORMAT = WireFormat()
 
 
 def said(data: bytes | list[bytes]) -> list[str]:
@@ -63,7 +61,7 @@ def delivery(
 ) -> Frame:
     """MESSAGE of an entry of these payloads; more than one is a batch."""
     if data is None:
-        data = FORMAT.encode(
+        data = wire.encode(
             [OutMessage(payload=payload) for payload in payloads],
             producer="p",
             sequence_id=entry_id * 10,

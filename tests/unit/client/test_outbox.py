@@ -11,9 +11,10 @@ from penstock.client.session.batch import Sending
 from penstock.client.session.outbox import Outbox
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.wire import entry as wire
 from penstock.wire.contents import parse
 
-from .broker import FORMAT, frames, said
+from .broker import frames, said
 
 BATCHING = Sending(batching=True, batch_messages_max=3, batch_bytes_max=100)
 
@@ -32,7 +33,7 @@ def payloads(outbox: Outbox) -> list[list[bytes]]:
     from penstock.model.entry import Entry
 
     entries = [Entry(0, 0, 0, 1, 0, 0, frame.entry) for frame in frames(outbox.take())]
-    return [[message.payload for message in FORMAT.decode(entry)] for entry in entries]
+    return [[message.payload for message in wire.decode(entry)] for entry in entries]
 
 
 def results(outbox: Outbox) -> list[tuple[list[Any], Any]]:

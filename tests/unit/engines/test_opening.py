@@ -7,12 +7,11 @@ import pytest
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.opening import open_cluster
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.wire.entry import WireFormat
 
 
 def _refused(url: str, own: BrokerSettings | None = None) -> PenstockError:
     with pytest.raises(PenstockError) as caught:
-        open_cluster(ClusterSettings(url=url), own or BrokerSettings(), WireFormat())
+        open_cluster(ClusterSettings(url=url), own or BrokerSettings())
     assert caught.value.kind is ErrorKind.BAD_PARAMETER
     return caught.value
 

@@ -47,21 +47,19 @@ def test_every_problem_is_told_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = checked(
         tmp_path / "file" / "data",
-        engine__workers=2,
         http__listen="0.0.0.0:0",
         http__tls_listen="127.0.0.1:0",
         auth__token_secret_key_file=str(tmp_path / "none"),
     )
     said = "\n".join(found.wrong)
     for setting in (
-        "--engine URL",
         "http.listen",
         "tls.cert_file",
         "auth.token_secret_key_file",
         "data.folder",
     ):
         assert setting in said
-    assert len(found.wrong) == 5
+    assert len(found.wrong) == 4
 
 
 def test_a_port_that_the_running_server_has_is_no_problem(tmp_path: Path) -> None:

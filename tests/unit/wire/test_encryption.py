@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from penstock.model.entry import Entry
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.contents import parse
-from penstock.wire.entry import WireFormat
 from penstock.wire.metadata import sized
 from penstock.wire.pulsar_pb2 import MessageMetadata
 
@@ -27,7 +27,7 @@ encryptions = st.builds(
 
 
 def entry_of(message: OutMessage) -> bytes:
-    made = WireFormat().encode([message], producer="p", sequence_id=1, publish_time=2, schema_version=3)
+    made = wire.encode([message], producer="p", sequence_id=1, publish_time=2, schema_version=3)
     return made.data
 
 
@@ -35,7 +35,7 @@ def entry_of(message: OutMessage) -> bytes:
 def test_what_is_written_is_read_and_is_what_protobuf_writes(encryption: Encryption, event_time: int) -> None:
     message = OutMessage(payload=b"sealed", key="k", event_time=event_time, encryption=encryption)
     data = entry_of(message)
-    (read,) = WireFormat().decode(Entry(0, 0, 0, 1, 2, 0, data))
+    (read,) = wire.decode(Entry(0, 0, 0, 1, 2, 0, data))
     assert read.encryption == encryption
     assert (read.payload, read.key, read.event_time) == (b"sealed", "k", event_time)
     metadata, _ = parse(data)
@@ -50,6 +50,6 @@ def test_an_encrypted_batch_says_how_many_it_holds(size: int) -> None:
         metadata.num_messages_in_batch = size
     head = metadata.SerializeToString()
     data = len(head).to_bytes(4, "big") + head + sized(b"x")
-    (read,) = WireFormat().decode(Entry(0, 0, 0, size or 1, 1, 0, data))
+    (read,) = wire.decode(Entry(0, 0, 0, size or 1, 1, 0, data))
     assert read.encryption is not None
     assert read.encryption.batch_size == size

@@ -6,17 +6,17 @@ from hypothesis import strategies as st
 from tests.unit.wire.messages import INT63, PAYLOAD, SEQUENCE, TEXT, out_messages
 from tests.unit.wire.outcome import refusal
 
-from penstock.broker.entry_format import EntryFormat
+from penstock.engines.core.ports import Batches
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind
 from penstock.model.message import Message, OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.batch import MESSAGES_MAX, pack_plain
 from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX, compress
 from penstock.wire.contents import compressed, parse, seal
-from penstock.wire.entry import WireFormat, admit
+from penstock.wire.entry import admit
 from penstock.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata, SingleMessageMetadata
 
-WIRE = WireFormat()
 COMPRESSED = [LZ4, ZLIB, ZSTD, SNAPPY]
 
 
@@ -65,17 +65,17 @@ def expected(message: OutMessage, index: int, offset: int, **common: object) -> 
 
 def encode(messages: list[OutMessage], **changes: object) -> NewEntry:
     arguments = {"producer": "p", "sequence_id": 5, "publish_time": 9, "schema_version": None} | changes
-    return WIRE.encode(messages, **arguments)  # type: ignore[arg-type]
+    return wire.encode(messages, **arguments)  # type: ignore[arg-type]
 
 
 def plain(payloads: list[bytes], **changes: object) -> NewEntry:
     arguments = {"producer": "p", "sequence_id": 5, "publish_time": 9, "schema_version": None} | changes
-    return WIRE.encode_plain(payloads, **arguments)  # type: ignore[arg-type]
+    return wire.encode_plain(payloads, **arguments)  # type: ignore[arg-type]
 
 
 def test_it_is_the_cores_port() -> None:
-    port: EntryFormat = WIRE
-    assert port is WIRE
+    port: Batches = wire
+    assert port is wire
 
 
 def test_the_bytes_of_the_smallest_entry() -> None:
@@ -91,7 +91,7 @@ def test_the_bytes_of_the_smallest_entry() -> None:
 def test_alone(
     message: OutMessage, producer: str, sequence_id: int, time: int, version: int | None, offset: int
 ) -> None:
-    new = WIRE.encode(
+    new = wire.encode(
         [message], producer=producer, sequence_id=sequence_id, publish_time=time, schema_version=version
     )
     own = sequence_id if message.sequence_id is None else message.sequence_id
@@ -108,7 +108,7 @@ def test_alone(
         schema_version=version,
         replicate_to=message.replicate_to,
     )
-    assert WIRE.decode(stored(new, offset)) == [wanted]
+    assert wire.decode(stored(new, offset)) == [wanted]
     assert admit(new.data) == new
 
 
@@ -123,12 +123,12 @@ def test_alone(
 def test_batch(
     messages: list[OutMessage], producer: str, first: int, time: int, version: int | None, offset: int
 ) -> None:
-    new = WIRE.encode(
+    new = wire.encode(
         messages, producer=producer, sequence_id=first, publish_time=time, schema_version=version
     )
     ids = [first + n if m.sequence_id is None else m.sequence_id for n, m in enumerate(messages)]
     assert (new.count, new.sequence_id, new.producer) == (len(messages), max(ids), producer)
-    assert WIRE.decode(stored(new, offset)) == [
+    assert wire.decode(stored(new, offset)) == [
         expected(
             message,
             index,
@@ -154,15 +154,15 @@ def test_each_of_many_is_as_it_is_alone(
         alone.append(
             encode([message], producer=producer, sequence_id=0, publish_time=time, schema_version=version)
         )
-    assert WIRE.encode_each(messages, producer=producer, publish_time=time) == alone
+    assert wire.encode_each(messages, producer=producer, publish_time=time) == alone
 
 
 @given(st.lists(PAYLOAD, min_size=1, max_size=6), SEQUENCE, st.none() | INT63)
 def test_plain_says_the_same_as_encode(payloads: list[bytes], first: int, version: int | None) -> None:
     new = plain(payloads, sequence_id=first, schema_version=version)
     same = encode([OutMessage(payload=p) for p in payloads], sequence_id=first, schema_version=version)
-    assert WIRE.decode(stored(new)) == WIRE.decode(stored(same))
-    assert WIRE.keys(stored(new)) == WIRE.keys(stored(same))
+    assert wire.decode(stored(new)) == wire.decode(stored(same))
+    assert wire.keys(stored(new)) == wire.keys(stored(same))
     assert admit(new.data) == new
     assert (new.count, new.sequence_id) == (same.count, same.sequence_id)
 
@@ -173,7 +173,7 @@ def test_plain_says_the_same_as_encode(payloads: list[bytes], first: int, versio
 def test_an_entry_of_each_payload_is_that_of_its_message(
     payloads: list[bytes], producer: str, first: int, time: int, version: int | None
 ) -> None:
-    run = WIRE.encode_plain_each(
+    run = wire.encode_plain_each(
         payloads, producer=producer, sequence_id=first, publish_time=time, schema_version=version
     )
     alone = [
@@ -193,8 +193,8 @@ def test_compressed(kind: int, messages: list[OutMessage]) -> None:
     new = encode(messages)
     data = compressed(new.data, kind)
     entry = raw(data, new.count)
-    assert WIRE.decode(entry) == WIRE.decode(stored(new))
-    assert WIRE.keys(entry) == WIRE.keys(stored(new))
+    assert wire.decode(entry) == wire.decode(stored(new))
+    assert wire.keys(entry) == wire.keys(stored(new))
     again = admit(data)
     assert (again.count, again.sequence_id, again.data) == (new.count, new.sequence_id, data)
 
@@ -202,7 +202,7 @@ def test_compressed(kind: int, messages: list[OutMessage]) -> None:
 def test_sequence_ids_out_of_order() -> None:
     new = encode([OutMessage(payload=b"", sequence_id=n) for n in (7, 9, 8)])
     assert new.sequence_id == admit(new.data).sequence_id == 9
-    assert [m.sequence_id for m in WIRE.decode(stored(new))] == [7, 9, 8]
+    assert [m.sequence_id for m in wire.decode(stored(new))] == [7, 9, 8]
 
 
 # --- what official clients send --------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_sequence_ids_out_of_order() -> None:
 
 def test_a_batch_of_one() -> None:
     data = entry_of(metadata(num_messages_in_batch=1), pack_plain([b"a"]))
-    (message,) = WIRE.decode(raw(data))
+    (message,) = wire.decode(raw(data))
     assert (message.index, message.payload, message.sequence_id) == (0, b"a", 5)
     assert admit(data).count == 1
 
@@ -219,20 +219,20 @@ def test_a_keyed_message_without_sequence_id_counts_from_the_batchs() -> None:
     single = SingleMessageMetadata(payload_size=1, partition_key="").SerializeToString()
     framed = len(single).to_bytes(4, "big") + single + b"x"
     entry = raw(entry_of(metadata(num_messages_in_batch=2), framed * 2), 2)
-    assert [(m.key, m.sequence_id) for m in WIRE.decode(entry)] == [("", 5), ("", 6)]
-    assert WIRE.keys(entry) == [b"", b""]
+    assert [(m.key, m.sequence_id) for m in wire.decode(entry)] == [("", 5), ("", 6)]
+    assert wire.keys(entry) == [b"", b""]
 
 
 def test_without_checksum() -> None:
     new = encode([OutMessage(payload=b"a")])
     bare = new.data[6:]
-    assert WIRE.decode(raw(bare)) == WIRE.decode(stored(new))
+    assert wire.decode(raw(bare)) == wire.decode(stored(new))
     assert admit(bare) == new
 
 
 def test_a_single_compressed_message_of_no_bytes() -> None:
     data = entry_of(metadata(compression=ZSTD, uncompressed_size=0), compress(ZSTD, b""))
-    assert WIRE.decode(raw(data))[0].payload == b""
+    assert wire.decode(raw(data))[0].payload == b""
 
 
 def test_an_encrypted_batch_stays_closed() -> None:
@@ -240,9 +240,9 @@ def test_an_encrypted_batch_stays_closed() -> None:
     sealed.encryption_keys.add(key="k", value=b"v")
     data = entry_of(sealed, b"secret")
     assert admit(data).count == 3
-    (message,) = WIRE.decode(raw(data, 3))
+    (message,) = wire.decode(raw(data, 3))
     assert (message.payload, message.index, message.key) == (b"secret", -1, "k")
-    assert WIRE.keys(raw(data, 3)) == [b"k"] * 3
+    assert wire.keys(raw(data, 3)) == [b"k"] * 3
 
 
 @pytest.mark.parametrize(("chunk", "sequence_id"), [(0, -1), (1, -1), (2, 5)])
@@ -256,7 +256,7 @@ def test_chunks(chunk: int, sequence_id: int) -> None:
     )  # fmt: skip
     new = admit(data)
     assert (new.count, new.sequence_id) == (1, sequence_id)
-    assert WIRE.decode(raw(data))[0].payload == b"part"
+    assert wire.decode(raw(data))[0].payload == b"part"
 
 
 def test_a_message_of_one_chunk_is_a_message() -> None:
@@ -264,7 +264,7 @@ def test_a_message_of_one_chunk_is_a_message() -> None:
         metadata(num_chunks_from_msg=1, chunk_id=0, compression=ZLIB, uncompressed_size=5),
         compress(ZLIB, b"whole"),
     )
-    assert WIRE.decode(raw(data))[0].payload == b"whole"
+    assert wire.decode(raw(data))[0].payload == b"whole"
     assert admit(data).sequence_id == 5
 
 
@@ -273,19 +273,19 @@ def test_null_keys_and_java_longs() -> None:
         metadata(partition_key="", null_partition_key=True, sequence_id=2**64 - 1, event_time=2**64 - 5),
         b"",
     )
-    (message,) = WIRE.decode(raw(data))
+    (message,) = wire.decode(raw(data))
     assert (message.key, message.sequence_id, message.event_time) == (None, -1, -5)
 
 
 def test_a_delivery_time_before_1970_is_none() -> None:
     data = entry_of(metadata(deliver_at_time=-1), b"")
-    assert admit(data).deliver_at == WIRE.decode(raw(data))[0].deliver_at == 0
+    assert admit(data).deliver_at == wire.decode(raw(data))[0].deliver_at == 0
 
 
 def test_schema_versions_of_any_length() -> None:
     for data, version in ((b"", None), (b"\x07", 7), (bytes(8), 0)):
         entry = raw(entry_of(metadata(schema_version=data), b""))
-        assert WIRE.decode(entry)[0].schema_version == version
+        assert wire.decode(entry)[0].schema_version == version
 
 
 # --- keys ------------------------------------------------------------------------------------------
@@ -300,17 +300,17 @@ def test_keys_of_each_message() -> None:
         OutMessage(payload=b"", sequence_id=77),
     ]
     wanted = [b"a", b"\x00\xff", b"o", b"p-8", b"p-77"]
-    assert WIRE.keys(stored(encode(messages))) == wanted
+    assert wire.keys(stored(encode(messages))) == wanted
     for key, message in zip((b"a", b"\x00\xff", b"o", b"p-5", b"p-77"), messages, strict=True):
-        assert WIRE.keys(stored(encode([message]))) == [key]
+        assert wire.keys(stored(encode([message]))) == [key]
 
 
 def test_keys_of_what_cannot_be_opened() -> None:
-    assert WIRE.keys(raw(b"garbage", 3)) == [b""] * 3
+    assert wire.keys(raw(b"garbage", 3)) == [b""] * 3
     cut = entry_of(metadata(num_messages_in_batch=2, partition_key="k"), b"\0\0\0")
-    assert WIRE.keys(raw(cut, 2)) == [b"k", b"k"]
+    assert wire.keys(raw(cut, 2)) == [b"k", b"k"]
     wrong = entry_of(metadata(num_messages_in_batch=2, compression=LZ4, uncompressed_size=50), b"x")
-    assert WIRE.keys(raw(wrong, 2)) == [b"p-5", b"p-5"]
+    assert wire.keys(raw(wrong, 2)) == [b"p-5", b"p-5"]
 
 
 # --- refusals --------------------------------------------------------------------------------------
@@ -331,15 +331,15 @@ def test_keys_of_what_cannot_be_opened() -> None:
 )
 def test_malformed_metadata(data: bytes) -> None:
     assert refusal(lambda: admit(data)) is ErrorKind.BAD_ENCODING
-    assert refusal(lambda: WIRE.decode(raw(data))) is ErrorKind.BAD_ENCODING
-    assert len(WIRE.keys(raw(data, 2))) == 2
+    assert refusal(lambda: wire.decode(raw(data))) is ErrorKind.BAD_ENCODING
+    assert len(wire.keys(raw(data, 2))) == 2
 
 
 @pytest.mark.parametrize("count", [-(2**31), -1, 0, 2, 10**6, 2**31 - 1])
 def test_claims_of_more_messages_than_can_be(count: int) -> None:
     data = entry_of(metadata(num_messages_in_batch=count), pack_plain([b""]))
     assert refusal(lambda: admit(data)) is ErrorKind.BAD_ENCODING
-    assert refusal(lambda: WIRE.decode(raw(data))) is ErrorKind.BAD_ENCODING
+    assert refusal(lambda: wire.decode(raw(data))) is ErrorKind.BAD_ENCODING
 
 
 def test_claims_of_more_bytes_than_can_be() -> None:
@@ -348,7 +348,7 @@ def test_claims_of_more_bytes_than_can_be() -> None:
             metadata(num_messages_in_batch=1, compression=ZSTD, uncompressed_size=size), compress(ZSTD, b"")
         )
         assert refusal(lambda data=data: admit(data)) is ErrorKind.BAD_ENCODING  # type: ignore[misc]
-        assert refusal(lambda data=data: WIRE.decode(raw(data))) is ErrorKind.BAD_ENCODING  # type: ignore[misc]
+        assert refusal(lambda data=data: wire.decode(raw(data))) is ErrorKind.BAD_ENCODING  # type: ignore[misc]
 
 
 def test_a_publish_time_beyond_63_bits() -> None:
@@ -381,7 +381,7 @@ def test_more_messages_at_once_than_are_taken() -> None:
     assert refusal(lambda: plain(payloads)) is ErrorKind.TOO_LARGE
     assert refusal(lambda: encode([OutMessage(payload=b"")] * len(payloads))) is ErrorKind.TOO_LARGE
     most = plain(payloads[1:])
-    assert admit(most.data).count == len(WIRE.decode(stored(most))) == MESSAGES_MAX
+    assert admit(most.data).count == len(wire.decode(stored(most))) == MESSAGES_MAX
 
 
 # --- damage ----------------------------------------------------------------------------------------
@@ -389,9 +389,9 @@ def test_more_messages_at_once_than_are_taken() -> None:
 
 def survives(data: bytes) -> None:
     """Whatever the bytes are: a value, or an error of ours."""
-    for call in (lambda: admit(data), lambda: WIRE.decode(raw(data))):
+    for call in (lambda: admit(data), lambda: wire.decode(raw(data))):
         assert refusal(call) in (None, ErrorKind.BAD_ENCODING, ErrorKind.CHECKSUM)
-    assert len(WIRE.keys(raw(data, 3))) == 3
+    assert len(wire.keys(raw(data, 3))) == 3
 
 
 @given(st.binary(max_size=100))
@@ -406,10 +406,10 @@ def test_any_bytes(data: bytes) -> None:
 def test_a_cut_or_flipped_entry_is_refused(messages: list[OutMessage], data: st.DataObject) -> None:
     whole = encode(messages).data
     cut = whole[: data.draw(st.integers(6, len(whole) - 1))]
-    assert refusal(lambda: WIRE.decode(raw(cut))) in (ErrorKind.BAD_ENCODING, ErrorKind.CHECKSUM)
+    assert refusal(lambda: wire.decode(raw(cut))) in (ErrorKind.BAD_ENCODING, ErrorKind.CHECKSUM)
     flipped = bytearray(whole)
     flipped[data.draw(st.integers(2, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
-    assert refusal(lambda: WIRE.decode(raw(bytes(flipped)))) is ErrorKind.CHECKSUM
+    assert refusal(lambda: wire.decode(raw(bytes(flipped)))) is ErrorKind.CHECKSUM
     assert refusal(lambda: admit(bytes(flipped))) is ErrorKind.CHECKSUM
 
 

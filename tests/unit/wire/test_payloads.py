@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from penstock.model.entry import Entry
 from penstock.model.message import OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.batch import MESSAGES_MAX
 from penstock.wire.contents import compressed, seal
-from penstock.wire.entry import WireFormat
 from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata
 
@@ -42,7 +42,6 @@ def batch(payload: bytes, count: int, **fields: object) -> bytes:
 
 @given(messages=MESSAGES, kind=st.sampled_from([NONE, LZ4, ZLIB, ZSTD, SNAPPY]))
 def test_they_are_what_decoding_gives(messages: list[OutMessage], kind: int) -> None:
-    wire = WireFormat()
     made = wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
     data = made.data if kind == NONE else compressed(made.data, kind)
     decoded = [message.payload for message in wire.decode(entry(data, made.count))]
@@ -52,7 +51,7 @@ def test_they_are_what_decoding_gives(messages: list[OutMessage], kind: int) -> 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=10))
 def test_plain_ones_too(payloads: list[bytes]) -> None:
-    made = WireFormat().encode_plain(payloads, producer="p", sequence_id=0, publish_time=1, schema_version=3)
+    made = wire.encode_plain(payloads, producer="p", sequence_id=0, publish_time=1, schema_version=3)
     assert LazyEntry(made.data).payloads() == payloads
 
 

@@ -8,9 +8,9 @@ from tests.unit.wire.messages import INT63, TEXT
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
+from penstock.wire import entry as wire
 from penstock.wire import plain
 from penstock.wire.contents import METADATA_AT, is_sealed, open_body, seal
-from penstock.wire.entry import WireFormat
 from penstock.wire.messages import read_messages
 from penstock.wire.metadata import ENTRIES_MAX, parse_metadata
 from penstock.wire.plain import PlainMetadata, plain_part, read_plain
@@ -99,7 +99,7 @@ def test_bytes_that_were_changed_are_read_alike_or_left_to_protobuf(
 def test_what_we_write_is_read_by_hand(
     producer: str, sequence_id: int, publish_time: int, version: int | None, payloads: list[bytes]
 ) -> None:
-    new = WireFormat().encode_plain(
+    new = wire.encode_plain(
         payloads,
         producer=producer,
         sequence_id=sequence_id,
@@ -116,7 +116,7 @@ def test_what_we_write_is_read_by_hand(
         version,
         None,
     )
-    messages = WireFormat().decode(Entry(1, 2, 7, new.count, publish_time, 0, new.data))
+    messages = wire.decode(Entry(1, 2, 7, new.count, publish_time, 0, new.data))
     assert [m.payload for m in messages] == payloads
     assert [m.offset for m in messages] == [7 + n for n in range(len(payloads))]
     assert [m.index for m in messages] == ([-1] if len(payloads) == 1 else list(range(len(payloads))))
@@ -136,7 +136,6 @@ def test_a_batch_that_claims_more_than_there_is_cannot_be_read(metadata: Message
 
 
 def test_neighbours_of_one_producer_are_read_alike_and_what_is_remembered_is_bounded() -> None:
-    wire = WireFormat()
     for number in range(ENTRIES_MAX + 100):
         time, timeout = 1_700_000_000_000 + number, str(number % 3)
         messages = [

@@ -4,13 +4,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.model.message import OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.contents import METADATA_AT, open_body, parse
-from penstock.wire.entry import WireFormat
 from penstock.wire.messages import read_alone, read_messages
 from penstock.wire.plain import read_plain
 from penstock.wire.pulsar_pb2 import MessageMetadata
-
-FORMAT = WireFormat()
 
 
 def texts(size: int) -> st.SearchStrategy[str]:
@@ -23,7 +21,7 @@ def texts(size: int) -> st.SearchStrategy[str]:
 @example({"é" * 30: "é" * 31}, 3)
 def test_a_message_with_properties(properties: dict[str, str], version: int | None) -> None:
     message = OutMessage(payload=b"p", properties=properties)
-    entry = FORMAT.encode(
+    entry = wire.encode(
         [message], producer="p", sequence_id=7, publish_time=1_700_000_000_000, schema_version=version
     )
     assert read_messages(entry.data, 3) == [read_alone(*parse(entry.data), 3)]
@@ -33,7 +31,7 @@ def test_those_of_most_messages_are_read_by_hand() -> None:
     message = OutMessage(
         payload=b"p", properties={"REQUEST_TIMEOUT_MILLIS": "60000", "traceparent": "0" * 55}
     )
-    entry = FORMAT.encode([message], producer="p", sequence_id=7, publish_time=1, schema_version=None)
+    entry = wire.encode([message], producer="p", sequence_id=7, publish_time=1, schema_version=None)
     body, until = open_body(entry.data)
     plain = read_plain(body, METADATA_AT, until)
     assert plain is not None

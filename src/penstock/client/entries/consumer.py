@@ -26,6 +26,7 @@ from penstock.model.names import TopicName
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
+    CommandAck,
     CommandCloseConsumer,
     CommandGetLastMessageId,
     CommandRedeliverUnacknowledgedMessages,
@@ -264,6 +265,21 @@ class EntryConsumer:
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
         """All entries before `place` are done, and that one but for the messages of `open_bits`."""
         self._acks.add_up_to(place, open_bits)
+
+    async def reply(
+        self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
+    ) -> str:
+        """Acknowledge one message with the reply to it, durably (PIP-371); returns what became of the reply. Raises the broker's
+        error: it knows no replies, or the message is not out here."""
+        command = CommandAck(
+            ack_type=CommandAck.Individual,
+            message_id=[commands.wire_id(WireId._of(message_id))],
+            reply_payload=content,
+            reply_is_error=is_error,
+            reply_schema_version=schema_version,
+        )
+        answer = await self._ask(command)
+        return str(answer.message)
 
     async def flush(self) -> None:
         """Wait until the broker has answered all acknowledgements. Raises what it says, and Timeout."""

@@ -32,6 +32,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     count: int = 1
     chunk: bool = False
     transaction: tuple[int, int] | None = None  # that it is stored in, whose id its metadata name
+    each: bool = False  # a batch whose messages are stored as an entry each; its place is that of the first
 
 
 class Group:
@@ -83,6 +84,7 @@ class PendingEntries:
                 *(producer_id, one.sequence_id, one.highest, one.count, data),
                 chunk=one.chunk,
                 transaction=one.transaction,
+                entry_each=one.each,
             )
             queue.append(_Entry(one.sequence_id, one.highest, (head, data), group, at, now))
             self.size += len(data)

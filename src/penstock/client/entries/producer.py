@@ -15,7 +15,7 @@ from penstock.client.session import commands
 from penstock.client.session.commands import Publication
 from penstock.wire.frames import MESSAGE_BYTES_MAX, Frame
 from penstock.wire.metadata import schema_version_number, signed
-from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseProducer, ServerError
+from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseProducer, CommandRequestReceipt, ServerError
 
 from .pending import Group, Outcome, Outgoing, PendingEntries, Placed
 
@@ -43,7 +43,9 @@ class EntryProducer:
 
     `given` is a name that the broker has given, to another partition's producer, say. `on_ended` is called when the producer
     cannot go on: it was fenced, the topic was terminated, it may not publish any more. With `once` it ends with its
-    connection: nothing is sent twice.
+    connection: nothing is sent twice. `on_reply` gets the replies to requests that were sent (PIP-371), and `on_lost` is called
+    when the broker has forgotten who waits for one. Without `resend`, entries that have no receipt when the connection breaks fail:
+    nothing is stored twice.
     """
 
     def __init__(
@@ -55,7 +57,10 @@ class EntryProducer:
         pending_bytes_max: int = PENDING_BYTES_MAX,
         timeout_s: float = TIMEOUT_S,
         on_ended: Callable[[PulsarException], None] | None = None,
+        on_reply: Callable[[CommandRequestReceipt], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
         once: bool = False,
+        resend: bool = True,
     ) -> None:
         self.topic = how.topic
         self.name = how.name or given
@@ -68,7 +73,10 @@ class EntryProducer:
         self._bytes_max = pending_bytes_max
         self._timeout_s = timeout_s
         self._on_ended = on_ended
+        self._on_reply = on_reply
+        self._on_lost = on_lost
         self._once = once
+        self._resend = resend
         self._id = next(context.numbers)
         self._pending = PendingEntries(self._id)
         self._link: Link | None = None
@@ -149,10 +157,15 @@ class EntryProducer:
         """The connection is gone, or the broker closed the producer."""
         if self._link is link:  # else an attempt notices it itself
             self._link = None
+            if self._on_lost is not None:
+                self._on_lost()
             if self._once:
                 self._end(error)
-            else:
-                self._reconnecting.lost()
+                return
+            if link.closed and not self._resend:
+                self._pending.fail(error)
+                self._make_space()
+            self._reconnecting.lost()
 
     def _restart(self, error: PulsarException) -> None:
         """Make the producer again: what has no receipt is sent again, in order."""
@@ -164,6 +177,8 @@ class EntryProducer:
         elif self._link is not None:
             log.warning("the producer of %s is made again: %s", self.topic, error)
             self._leaving, self._link = self._link, None
+            if self._on_lost is not None:
+                self._on_lost()
             self._reconnecting.lost()
 
     def _end(self, error: PulsarException) -> None:
@@ -228,6 +243,12 @@ class EntryProducer:
             self._expiry = self._loop.call_at(now + self._timeout_s, self._expire)
         return future
 
+    def withdraw(self, sequence_id: int) -> None:
+        """Nobody waits for the reply to a request any more."""
+        if self._link is not None:
+            receipt = CommandRequestReceipt(reply_to_producer_id=self._id, sequence_id=sequence_id)
+            self._link.write([commands.framed(receipt)])
+
     async def settled(self) -> None:
         """Wait until everything sent so far has a receipt, or has failed."""
         while not self.idle and self._newest is not None:
@@ -259,13 +280,15 @@ class EntryProducer:
     # -- in
 
     def received(self, frame: Frame) -> None:
-        """A receipt, or why there is none."""
+        """A receipt, why there is none, or a reply."""
         receipt = frame.receipt
         if receipt is not None:
             if not self._pending.receipt(receipt.sequence_id, receipt.ledger, receipt.entry):
                 self._restart(NotConnected("the broker passed over an entry"))
         elif frame.type == BaseCommand.SEND_ERROR:
             self._refused(frame.command.send_error)
+        elif frame.type == BaseCommand.REQUEST_RECEIPT and self._on_reply is not None:
+            self._on_reply(frame.command.request_receipt)
         if self._space is not None:
             self._make_space()
 

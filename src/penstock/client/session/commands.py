@@ -136,8 +136,10 @@ def send(
     *,
     chunk: bool,
     transaction: tuple[int, int] | None = None,
+    entry_each: bool = False,
 ) -> bytes:
-    """What goes before an entry. By hand, because each entry pays for it. `transaction`: its most and least bits."""
+    """What goes before an entry. By hand, because each entry pays for it. `transaction`: its most and least bits.
+    `entry_each`: the messages of the batch are to be stored as an entry each."""
     body = _PRODUCER_ID[producer_id] + integer(sequence_id)
     if count != 1:
         body += b"\x18" + integer(count) + b"\x30" + integer(highest)
@@ -145,6 +147,8 @@ def send(
         body += b"\x28" + unsigned(transaction[0]) + b"\x20" + unsigned(transaction[1])
     if chunk:
         body += b"\x38\x01"
+    if entry_each:
+        body += b"\xa0\x01\x01"
     front = _FRONTS[len(body)]
     return (len(front) + len(body) + len(entry)).to_bytes(4, "big") + front + body
 

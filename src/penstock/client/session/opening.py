@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,14 +11,12 @@ from penstock.client.enums import ConsumerCryptoFailureAction
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message as Stored
+from penstock.wire import entry as wire
 from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX, decompress
 from penstock.wire.contents import parse, seal
-from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import CommandAck, MessageMetadata
 
 from .acks import Place
-
-_FORMAT: Final = WireFormat()
 
 
 class Opened(NamedTuple):
@@ -43,7 +41,7 @@ def open_entry(data: bytes, place: Place, chunks: Chunks, crypto: ConsumerCrypto
             return _encrypted(metadata, place, data, crypto)
         if metadata.num_chunks_from_msg > 1:
             return _chunk(metadata, payload, place, chunks)
-        messages = _FORMAT.decode(Entry(place[0], place[1], 0, 1, 0, 0, data))
+        messages = wire.decode(Entry(place[0], place[1], 0, 1, 0, 0, data))
         return Opened(messages, len(messages))
     except PenstockError as error:
         reason = CommandAck.ChecksumMismatch
@@ -57,7 +55,7 @@ def _encrypted(
 ) -> Opened:
     permits = max(1, metadata.num_messages_in_batch)
     if crypto is ConsumerCryptoFailureAction.CONSUME:
-        return Opened(_FORMAT.decode(Entry(place[0], place[1], 0, 1, 0, 0, data)), permits)
+        return Opened(wire.decode(Entry(place[0], place[1], 0, 1, 0, 0, data)), permits)
     if crypto is ConsumerCryptoFailureAction.DISCARD:
         return Opened([], permits, invalid=CommandAck.DecryptionError)
     return Opened([], permits, hidden=True)
@@ -72,7 +70,7 @@ def _chunk(metadata: MessageMetadata, payload: bytes, place: Place, chunks: Chun
         metadata.ClearField(field)
     head = metadata.SerializeToString()
     data = seal(len(head).to_bytes(4, "big") + head + payload)
-    messages = _FORMAT.decode(Entry(place[0], place[1], 0, 1, 0, 0, data))
+    messages = wire.decode(Entry(place[0], place[1], 0, 1, 0, 0, data))
     return Opened(messages, 1, whole.places)
 
 

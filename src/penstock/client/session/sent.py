@@ -14,13 +14,11 @@ from penstock.client.errors import InvalidMessage, MessageTooBig, PulsarExceptio
 from penstock.client.message_id import MessageId
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.contents import compressed, parse, seal
-from penstock.wire.entry import WireFormat
 
 from . import commands
 from .batch import Batch, Sending
-
-_FORMAT = WireFormat()
 
 
 class Sent(msgspec.Struct, eq=False):
@@ -94,7 +92,7 @@ class Encoder:
         if self._settings.compression is not CompressionType.NONE:
             return None
         number = self.next_sequence_id
-        data = _FORMAT.encode_plain(
+        data = wire.encode_plain(
             (payload,),
             producer=self.name,
             sequence_id=number,
@@ -110,7 +108,7 @@ class Encoder:
     def _batch(self, batch: Batch, now_ms: int) -> Sent:
         first = self.next_sequence_id
         if batch.messages is None:
-            entry = _FORMAT.encode_plain(
+            entry = wire.encode_plain(
                 batch.payloads,
                 producer=self.name,
                 sequence_id=first,
@@ -119,7 +117,7 @@ class Encoder:
             )
         else:
             own = batch.messages[0].sequence_id
-            entry = _FORMAT.encode(
+            entry = wire.encode(
                 batch.messages,
                 producer=self.name,
                 sequence_id=first,
@@ -142,7 +140,7 @@ class Encoder:
         """The entry of one message, or those of its chunks."""
         sequence_id = self.next_sequence_id if message.sequence_id is None else message.sequence_id
         try:
-            data = _FORMAT.encode(
+            data = wire.encode(
                 [message],
                 producer=self.name,
                 sequence_id=sequence_id,

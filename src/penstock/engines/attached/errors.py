@@ -66,8 +66,11 @@ def reason_of(text: str) -> str:
     return said if len(said) <= _REASON_MAX else said[:_REASON_MAX] + "…"
 
 
-def engine_error(error: PulsarException, what: str = "") -> PenstockError:
-    """An error of the cluster's; `what` begins the sentence, such as a topic's name."""
+def engine_error(error: PenstockError, what: str = "") -> PenstockError:
+    """An error of the cluster's; `what` begins the sentence, such as a topic's name. An error of this process is returned as
+    it is."""
+    if not isinstance(error, PulsarException):
+        return error
     text = reason_of(error.message)
     kind = next(
         (kind for part, kind in _BY_TEXT.get(type(error), ()) if part.lower() in text.lower()),

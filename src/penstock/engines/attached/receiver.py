@@ -79,7 +79,7 @@ class Receiver(Outbox):
         for part in self.parts.values():
             more = to_grant(share, part.due)
             if more:
-                part.entries.flow(more)
+                part.link.flow(more)
 
     def _has_room(self) -> None:
         self._waits_for_room = False
@@ -111,12 +111,12 @@ class Receiver(Outbox):
     def _bound(self, last: Delivery) -> None:
         """Messages became much larger than those that the permits were given for: take these back."""
         most = self.options.outbox_bytes_max
-        entries = self.parts[last.subscription].entries  # type: ignore[index]
+        link = self.parts[last.subscription].link  # type: ignore[index]
         if (
             self.outbox_bytes + self._waiting_bytes > HELD_FACTOR * most
-            and entries.permits * self._size.bytes > most
+            and link.permits * self._size.bytes > most
         ):
-            entries.restart()
+            link.restart()
 
     def _pump(self) -> None:
         """Let what waits go to the endpoint, as far as it permits."""

@@ -10,22 +10,20 @@ from penstock.broker.delivery import Budget, Outcome
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
-from penstock.client.aio.context import Context
-from penstock.client.entries.consumer import EntryConsumer
-from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
-from penstock.client.policies import ConsumerKeySharedPolicy
-from penstock.client.session import commands
+from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury
 from .errors import engine_error
+from .link import Attachment, Link, LinkSink
+from .moving_link import MovingLink
 from .receiver import Receiver
 from .subscription import Admin, Subscription, attached_subscription, subscription_deleted
 from .topic_consumer import TopicConsumer
@@ -34,12 +32,6 @@ from .unread import ArrivingSchemas
 log = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 60.0  # how often partitions and topics that came are looked for, as Pulsar's clients do
-_TYPES: Final = {
-    SubscriptionType.EXCLUSIVE: ConsumerType.Exclusive,
-    SubscriptionType.SHARED: ConsumerType.Shared,
-    SubscriptionType.FAILOVER: ConsumerType.Failover,
-    SubscriptionType.KEY_SHARED: ConsumerType.KeyShared,
-}
 
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
 
@@ -47,7 +39,8 @@ Names = Callable[[], Awaitable[Sequence[TopicName]]]
 class Cluster(Protocol):
     """The connection to the cluster, as far as consumers use it."""
 
-    context: Context
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+        """A link to the present owner of a partition, which the caller starts. Raises `Moved` while it has none."""
 
     @property
     def admin(self) -> Admin: ...
@@ -79,8 +72,10 @@ class Subscriber(Receiver, ABC):
         bury: Bury,
         failures: Failures,
         name: str = "",
+        leave_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         super().__init__(options.name or name, subscription, options, budget, clock)
+        self._leave_s = leave_s
         self._cluster = cluster
         self._topics = topics
         self._schemas = schemas
@@ -156,19 +151,12 @@ class Subscriber(Receiver, ABC):
             numbered=cluster.numbered,
             by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
         )
-        how = subscription_of(topic.name, self.subscription, self.name, options, start)
-        part.entries = EntryConsumer(
-            cluster.context,
-            how,
-            None if options.durable else start,
-            sink=part,
-            inclusive=options.start_inclusive,
-            recreates=not topic.name.persistent,
-        )
+        wanted = Attachment(topic.name, self.subscription, self.name, options, start)
+        part.link = MovingLink(cluster.link_to, wanted, part, self._tasks)
         source.add(self, unique_name=self._unique)
         try:
             fresh = options.durable and start not in (EARLIEST, LATEST) and not await source.exists()
-            await part.entries.start()
+            await part.link.start()
             if fresh:
                 await part.seek(start, inclusive=options.start_inclusive)
         except PulsarException as error:
@@ -247,17 +235,23 @@ class Subscriber(Receiver, ABC):
         self.budget = None
         self._ready.set()
 
-    async def leave(self, timeout_s: float | None = None) -> None:
-        """Close, and wait until the cluster knows, or for so long."""
+    async def leave(self, *, keep_ms: int = 0) -> None:
+        """Close, and wait until the cluster knows, for `leave_s` at most. The cluster ends a subscription that is not
+        durable with its last consumer, whatever `keep_ms` says."""
         self.close()
         if self._leaving:
-            await asyncio.wait(self._leaving, timeout=timeout_s)
+            await asyncio.wait(self._leaving, timeout=self._leave_s())
 
     async def unsubscribe(self) -> None:
-        """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers.
+        """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers; all
+        partitions are checked first, so that a refusal changes nothing.
 
         Raises SUBSCRIPTION_SHARED and stays open, unless only some of the topics were refused: then it closes.
         """
+        attached = self.attached
+        check_sole_consumer(attached)
+        if len(attached) > 1:
+            await asyncio.gather(*(one.check_sole_consumer() for one in attached))
         done = False
         try:
             for part in list(self.parts.values()):
@@ -317,23 +311,3 @@ class Subscriber(Receiver, ABC):
         part = self.parts.get(source)
         if part is not None:
             await part.flush()
-
-
-def subscription_of(
-    topic: TopicName, subscription: str, consumer: str, options: ConsumerOptions, start: MessageId
-) -> commands.Subscription:
-    """The subscription of a topic or partition that a consumer of these options takes part in."""
-    ranges = list(options.key_ranges)
-    return commands.Subscription(
-        topic=str(topic),
-        name=subscription,
-        consumer_name=consumer,
-        type=_TYPES[options.type],
-        durable=options.durable,
-        initial_position=InitialPosition.Earliest if start == EARLIEST else InitialPosition.Latest,
-        read_compacted=options.compacted,
-        properties=dict(options.properties),
-        key_shared=ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=ranges) if ranges else None,
-        priority=options.priority,
-        subscription_properties=dict(options.subscription_properties),
-    )

@@ -1,14 +1,14 @@
 """A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
+from penstock.broker.capability import not_supported
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
+from penstock.broker.subscription import DeadLetterStats
 from penstock.broker.topic import Topic
-from penstock.engines.shared.dead_letter_queue import DeadLetterStats
 from penstock.engines.shared.unsubscribing import other_consumers_error
-from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -75,38 +75,11 @@ class ClusterCursor:
         return iter(self._ranges)
 
 
-class NoAnswers:
-    """`broker.Answers` go by entry alone; ids of many ledgers go through consumers."""
-
-    def acknowledge(self, entry_id: int, index: int) -> bool:
-        return False
-
-    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
-        return list(masks)
-
-    async def acknowledge_late(self, message_id: MessageId) -> None:
-        raise refuse("acknowledgements without a consumer")
-
-    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
-        return False
-
-    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
-        raise refuse("acknowledgements without a consumer")
-
-    async def acknowledge_up_to(self, message_id: MessageId) -> None:
-        raise refuse("acknowledgements without a consumer")
-
-    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
-        return False
-
-    def redeliver_all(self, consumer: Receiver) -> None:
-        raise refuse("redelivery without a consumer")
-
-
 class Subscription:
     """`broker.Subscription`. Its figures are what `refresh` learned last, and what goes through this process."""
 
     acks_left_out: int | None = None
+    answers = partial_batches = None  # entry ids alone name no message, as the log has many ledgers
 
     def __init__(self, admin: Admin, topic: Topic, name: str) -> None:
         self.topic = topic
@@ -209,7 +182,7 @@ class Subscription:
         return self.name in await self._admin.call("GET", Target.of_topic(self.topic.name, "subscriptions"))
 
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """As `broker.SubscriptionPosition.seek`."""
+        """As `broker.Subscription.seek`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, target, inclusive=inclusive)
         else:
@@ -230,7 +203,7 @@ class Subscription:
         await self._admin.call("POST", self._target("resetcursor"), body=body)
 
     async def seek_time(self, publish_time: int) -> None:
-        """As `broker.SubscriptionPosition.seek_time`."""
+        """As `broker.Subscription.seek_time`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, publish_time, inclusive=False)
         else:
@@ -256,7 +229,7 @@ class Subscription:
 
     def skip(self, offset: int) -> None:
         """Not offered: what goes through this process is acknowledged by its consumers."""
-        raise refuse("skipping messages of a subscription by offset")
+        raise not_supported("skipping messages of a subscription by offset")
 
     def upcoming(self, messages_max: int) -> Sequence[Entry]:
         """None that is known before it arrives."""
@@ -310,24 +283,6 @@ class Subscription:
                         raise
                     missing = error
         raise missing
-
-    # -- of engines whose logs have one ledger
-
-    @property
-    def answers(self) -> NoAnswers:
-        return NoAnswers()
-
-    @property
-    def excerpts(self) -> NoReturn:
-        raise refuse("consumers of Pulsar's protocol")
-
-    @property
-    def clients_by_index(self) -> Collection[str]:
-        return ()
-
-    def learn_client(self, version: str) -> None:
-        """Not offered."""
-        raise refuse("consumers of Pulsar's protocol")
 
     @property
     def next_entry(self) -> int | None:

@@ -5,7 +5,6 @@ from typing import Final, Protocol
 
 from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived, Place
-from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
 from penstock.engines.shared.replies import REPLY_TO
 from penstock.model.entry import Entry
@@ -18,6 +17,7 @@ from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
 from .errors import engine_error
+from .link import Link
 from .outstanding import Outstanding, Redelivery, Row
 from .positions import entry_of
 from .subscription import Subscription
@@ -55,9 +55,9 @@ class Owner(Protocol):
 
 
 class TopicConsumer:
-    """The sink of an `EntryConsumer`, which `entries` is set to before it is started."""
+    """The sink of a link to the owner; `link` is set before it is started."""
 
-    entries: EntryConsumer
+    link: Link
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class TopicConsumer:
     @property
     def due(self) -> int:
         """Messages that were permitted and are not delivered yet."""
-        return self.entries.due + self._unread.messages
+        return self.link.due + self._unread.messages
 
     def arrived(self, entries: list[Arrived]) -> None:
         deliveries: list[Delivery] = []
@@ -116,7 +116,7 @@ class TopicConsumer:
         row, wanted = self.out.arrived(entry, one.mask, one.redeliveries)
         if not wanted:
             if not row.left:  # acknowledged while it was on its way
-                self.entries.acknowledge([(one.ledger, one.entry_id)])
+                self.link.acknowledge([(one.ledger, one.entry_id)])
             return
         if _REQUEST in entry.data:
             row.entry = entry
@@ -171,7 +171,7 @@ class TopicConsumer:
         self.at_end = True
         self._owner.end_reached_of(self.source)
 
-    def ended(self, error: PulsarException) -> None:
+    def ended(self, error: PenstockError) -> None:
         self._owner.part_ended(self.source, engine_error(error))
 
     # -- answers
@@ -203,16 +203,16 @@ class TopicConsumer:
             were_out += bits.bit_count()
             self._count_entry(place, row, whole)
         if whole:
-            self.entries.acknowledge(whole)
+            self.link.acknowledge(whole)
         if others:
-            acknowledged += self._elsewhere.acknowledge(others, self.entries)
+            acknowledged += self._elsewhere.acknowledge(others, self.link)
         return acknowledged, were_out
 
     def _count_entry(self, place: Place, row: Row, whole: list[Place]) -> None:
         if not row.left:
             whole.append(place)
         elif self._by_index:
-            self.entries.acknowledge_part(place, row.left)
+            self.link.acknowledge_part(place, row.left)
 
     def handed_on(self, deliveries: Collection[Delivery]) -> None:
         """What is handed on counts as acknowledged (a reader's)."""
@@ -223,9 +223,9 @@ class TopicConsumer:
             if found is not None:
                 self._count_entry(place, found[1], whole)
         if whole and not self._shared:
-            self.entries.acknowledge_up_to(max(whole))
+            self.link.acknowledge_up_to(max(whole))
         elif whole:
-            self.entries.acknowledge(whole)
+            self.link.acknowledge(whole)
 
     def acknowledge_up_to(self, one: MessageId) -> int:
         """Everything up to and with a message is done; returns how many messages were out."""
@@ -236,9 +236,9 @@ class TopicConsumer:
         if found is None and 0 <= one.batch_index < one.batch_size - 1:
             left = (1 << one.batch_size) - (2 << one.batch_index)
         if not left or self._by_index:
-            self.entries.acknowledge_up_to(place, left)
+            self.link.acknowledge_up_to(place, left)
         elif (previous := self.out.previous(place)) is not None:
-            self.entries.acknowledge_up_to(previous)
+            self.link.acknowledge_up_to(previous)
         return count + self.out.acknowledge_before(place)
 
     def negative(self, one: MessageId, delay_ms: int) -> int:
@@ -266,18 +266,18 @@ class TopicConsumer:
 
     def _ask(self, places: list[Place]) -> None:
         if self._shared:
-            self.entries.redeliver(places)
+            self.link.redeliver(places)
         else:
             self._unread.clear()  # they come again with all the others
             self.out.all_coming()
-            self.entries.redeliver_all()
+            self.link.redeliver_all()
 
     def _buried(self, place: Place, row: Row) -> None:
         """A message is durable in the dead-letter topic."""
         whole: list[Place] = []
         self._count_entry(place, row, whole)
         if whole:
-            self.entries.acknowledge(whole)
+            self.link.acknowledge(whole)
 
     # -- the whole
 
@@ -285,7 +285,7 @@ class TopicConsumer:
         """Move the subscription."""
         self._seeking = True
         try:
-            await self.entries.seek(target, inclusive=inclusive)
+            await self.link.seek(target, inclusive=inclusive)
         except PulsarException as error:
             raise engine_error(error) from None
         finally:
@@ -294,13 +294,13 @@ class TopicConsumer:
     async def unsubscribe(self) -> None:
         """Delete the subscription of the topic; raises SUBSCRIPTION_SHARED if it has other consumers in the cluster."""
         try:
-            await self.entries.unsubscribe()
+            await self.link.unsubscribe()
         except PulsarException as error:
             raise engine_error(error) from None
 
     async def flush(self) -> None:
         try:
-            await self.entries.flush()
+            await self.link.flush()
         except PulsarException as error:
             raise engine_error(error) from None
 
@@ -309,14 +309,17 @@ class TopicConsumer:
         self._burying.forget()
         self._unread.close()
         try:
-            await self.entries.close()
+            await self.link.close()
         except PulsarException:
             pass  # there is no connection: the broker has noticed, or will
 
 
 class Elsewhere:
-    """Acknowledgements of messages that are not out with the consumer that is asked. What no consumer of this process has, the cluster takes from any consumer of the subscription: whole
-    entries, and messages of batches where it keeps these (`by_index`); elsewhere all messages of a batch together."""
+    """Acknowledgements of messages that other consumers have, in this process or others.
+
+    The cluster takes an acknowledgement from any consumer of the subscription: of a whole entry, and of one message of a batch if it
+    stores these (`by_index`). Otherwise all messages of a batch have to be acknowledged together.
+    """
 
     def __init__(self, source: Subscription, owner: object, *, by_index: bool) -> None:
         self._source = source
@@ -324,7 +327,7 @@ class Elsewhere:
         self._by_index = by_index
         self._done: dict[Place, None] = {}  # batches that were acknowledged as a whole
 
-    def acknowledge(self, ids: Sequence[MessageId], entries: EntryConsumer) -> int:
+    def acknowledge(self, ids: Sequence[MessageId], link: Link) -> int:
         """Returns how many messages were acknowledged."""
         count = 0
         whole: list[Place] = []
@@ -339,7 +342,7 @@ class Elsewhere:
             elif index >= size:
                 continue
             elif self._by_index:
-                entries.acknowledge_part(place, (1 << size) - 1 & ~(1 << index))
+                link.acknowledge_part(place, (1 << size) - 1 & ~(1 << index))
                 count += 1
             else:
                 batches.setdefault(place, []).append(one)
@@ -349,7 +352,7 @@ class Elsewhere:
                 self._remember(place)
                 count += len(some)
         if whole:
-            entries.acknowledge(whole)
+            link.acknowledge(whole)
         return count
 
     def _remember(self, place: Place) -> None:

@@ -1,8 +1,7 @@
 """What administrators do to topics, namespaces and tenants as a whole, through Kafka's admin API."""
 
-from penstock.broker.capability import Capability
+from penstock.broker.capability import Capability, not_supported
 from penstock.engines.registry.schemas import Schemas
-from penstock.engines.shared.unsupported import refuse
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
@@ -56,10 +55,10 @@ class KafkaAdministration:
             await log.refresh()
 
     async def trim_topic(self, name: TopicName) -> None:
-        raise refuse("trimming on demand: Kafka deletes what retention does not keep")
+        raise not_supported("trimming on demand: Kafka deletes what retention does not keep")
 
     async def compact_topic(self, name: TopicName) -> None:
-        raise refuse(Capability.COMPACTION.value)
+        raise not_supported(Capability.COMPACTION.value)
 
     async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
         self._namespaces.policies(name)

@@ -2,32 +2,37 @@
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
-from penstock.broker.entry_format import EntryFormat
+from penstock.broker.delivery import Budget
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import Topic
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Consumer
 from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
-from penstock.model.policy import NamespacePolicies, ProducerOptions, TopicPolicies
+from penstock.model.policy import ConsumerOptions, NamespacePolicies, ProducerOptions, TopicPolicies
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 from . import beginnings
 from . import properties as properties_module
@@ -40,6 +45,7 @@ from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
 from .elsewhere import ShownConsumers
+from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
 from .internal import internal_topics
@@ -74,9 +80,7 @@ class KafkaBroker:
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
 
-    def __init__(
-        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, own: BrokerSettings, clock: Clock) -> None:
         if own.deduplication:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, "broker.deduplication: the engine before Kafka has no deduplication"
@@ -84,7 +88,6 @@ class KafkaBroker:
         self.cluster = KafkaCluster(settings)
         self.settings = own
         self.partitioner = Partitioner(settings.partitioner)
-        self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
@@ -131,8 +134,8 @@ class KafkaBroker:
             auto=self.policies.auto_topics,
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
+            registry=registry,
         )
-        self.topics.registry = registry
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -141,12 +144,13 @@ class KafkaBroker:
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
-        self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        self.open_journal = journals.open
         addresses = PartitionAddresses(settings.replies_topic)
         self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
-        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests, addresses)
+        self._replies = Replies(self._reply_partitions, clock, self.requests, addresses)
         self._publishing = Publishing(
             self._records,
             self.schemas,
@@ -158,10 +162,11 @@ class KafkaBroker:
             partitioner=self.partitioner,
         )
         self.staging = open_staging(
-            self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
+            self.cluster, own, self._publishing, self._fetcher, self.topics, clock, self.tasks
         )
-        self._instance, self._names = secrets.token_hex(4), 0
-        client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
+        self._entries = EntryPublishing(self.producer)
+        self.new_name = NewNames()
+        client_id = f"penstock-{self.new_name.instance}"  # Kafka shows it of the members of groups
         self._members = Members(self.cluster.clients, client_id)
         prefix, groups = settings.group_prefix, self.cluster.groups
         self._groups = Groups(self._members, groups, self.tasks, prefix)
@@ -169,10 +174,8 @@ class KafkaBroker:
         self.cluster.shown = self._shown.of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
-        letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        hosting = Hosting(
-            self._groups, self._flusher, encoder, self.tasks, letters.bury, self._replies, self.failures
-        )
+        letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
+        hosting = Hosting(self._groups, self._flusher, self.tasks, letters.bury, self._replies, self.failures)
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)
@@ -187,14 +190,16 @@ class KafkaBroker:
             new_name=self.new_name,
             shown=self._shown,
         )
-        documents, leave = self.documents, self._consumers.leave
         self._redirects = Redirects(
-            self.cluster, documents, self.naming, client_id, self._groups, leave, self.tasks.spawn
+            self.cluster,
+            self.documents,
+            self.naming,
+            client_id,
+            self._groups,
+            lambda consumer: consumer.leave(),
+            self.tasks.spawn,
         )
-        self.subscribe = self._consumers.subscribe
-        self.subscribe_pattern = self._consumers.subscribe_pattern
-        self.leave = self._consumers.leave
-        self.policies.changed = self._policies_changed
+        self.policies.on_change(self._policies_changed)
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
@@ -266,11 +271,6 @@ class KafkaBroker:
         """Have parts end side by side, as far as that is done soon."""
         await asyncio.wait([self.tasks.spawn(one, "leave") for one in parts], timeout=LEAVE_S)
 
-    def new_name(self, kind: str) -> str:
-        """A name that no other client has: `{kind}-{instance}-{number}`."""
-        self._names += 1
-        return f"{kind}-{self._instance}-{self._names}"
-
     # -- clients
 
     async def producer(
@@ -288,6 +288,45 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
+
+    async def subscribe(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        return await self._consumers.subscribe(
+            names, subscription, options, unique_name=unique_name, budget=budget
+        )
+
+    async def subscribe_pattern(
+        self,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str = "persistent",
+        allowed: Callable[[TopicName], bool] = lambda name: True,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        return await self._consumers.subscribe_pattern(
+            pattern,
+            subscription,
+            options,
+            namespace=namespace,
+            domain=domain,
+            allowed=allowed,
+            budget=budget,
+        )
+
+    async def append_entries(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        return await self._entries.append(topic, entries, deduplicate=deduplicate)
 
     # -- what the parts tell one another
 

@@ -1,12 +1,11 @@
 """The consumers of this process: attached to every partition of the topics that they name, also to those that come later."""
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
-from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
 from penstock.broker.watches import Watches
-from penstock.engines.subscription import Consumer
+from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
@@ -21,6 +20,17 @@ from .subscription import GroupSubscription
 from .subscriptions import KafkaSubscriptions
 from .topic import KafkaTopic
 from .topics import KafkaTopics
+
+
+class GroupConsumer(Consumer):
+    """A consumer whose subscriptions other processes may have consumers of: `delete` asks them."""
+
+    def __init__(self, *args: Any, delete: Callable[[Consumer], Awaitable[None]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._delete = delete
+
+    async def unsubscribe(self) -> None:
+        await self._delete(self)
 
 
 class Consumers:
@@ -59,7 +69,10 @@ class Consumers:
         """As `Broker.subscribe`."""
         check_subscription(subscription)
         called = options.name or self._new_name("consumer")
-        consumer = Consumer(called, subscription, options, budget, self._clock.now_ms())
+        delete = self._subscriptions.delete_of
+        consumer = GroupConsumer(
+            called, subscription, options, budget, self._clock.now_ms(), left=self._left, delete=delete
+        )
         try:
             for name in names:
                 await self._attach(consumer, await self._topics.all_of(name), unique_name=unique_name)
@@ -67,7 +80,7 @@ class Consumers:
             if options.durable:
                 await self._shown.show(called, names, subscription, options.properties)
         except BaseException:
-            await self.leave(consumer)
+            await consumer.leave()
             raise
         self._later.add(consumer, names)
         return consumer
@@ -167,11 +180,7 @@ class Consumers:
 
     # -- going
 
-    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
-        """As `Broker.leave`."""
-        consumer = cast(Consumer, consumer)
-        attached = consumer.attached
-        consumer.close()
+    def _left(self, consumer: Consumer, attached: Sequence[Subscription], keep_ms: int) -> None:
         self._shown.hide(consumer.name, self._later.names(consumer), consumer.subscription)
         self._later.forget(consumer)
         drop_unused(attached, keep_ms, self._clock.call_later)

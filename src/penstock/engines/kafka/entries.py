@@ -18,14 +18,14 @@ Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
 
 
 class EntryPublishing:
-    """What `broker.Staging` appends without a stage."""
+    """What `Broker.append_entries` does."""
 
     def __init__(self, open_producer: Open) -> None:
         self._open = open_producer
         self._producers: OrderedDict[TopicName, Producer] = OrderedDict()
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        """As `broker.Staging.append`, but not all or none: what was stored before an error stays."""
+        """As `Broker.append_entries`, but not all or none: what was stored before an error stays."""
         if deduplicate:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED, "Kafka does not tell repeats: it has no deduplication"

@@ -29,7 +29,9 @@ LOOK_MS: Final = (
 class FollowedLog:
     """Positions, followers and the tail of one log."""
 
-    def __init__(self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock) -> None:
+    def __init__(
+        self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock, framings: Framings | None = None
+    ) -> None:
         self.name = name
         self.place = place
         self.clock = clock
@@ -39,7 +41,7 @@ class FollowedLog:
         self.deleted = False
         self.followers: set[Callable[[], None]] = Followers(self._follow)
         self.used_ms = clock.monotonic_ms()
-        self.framings: Framings | None = None  # where there is a schema registry
+        self.framings = framings  # where there is a schema registry
         self._fetcher = fetcher
         self._at: At = (place.topic, place.partition)
         self._tail = Tail()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.engines.shared.replies import Replies
 from penstock.engines.subscription import Subscription
@@ -16,6 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 from .groups import Groups
 from .subscription import GroupSubscription
@@ -63,7 +63,6 @@ class Hosting:
         self,
         groups: Groups,
         flusher: CursorFlusher,
-        encoder: EntryFormat,
         tasks: Tasks,
         bury: Bury,
         replies: Replies,
@@ -74,7 +73,6 @@ class Hosting:
         self.bury = bury
         self._replies = replies
         self.failures = failures
-        self._encoder = encoder
         self._tasks = tasks
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
@@ -103,7 +101,7 @@ class Hosting:
         made = GroupSubscription(
             topic,
             name,
-            encoder=self._encoder,
+            keys=wire.keys,
             tasks=self._tasks,
             cursors=self.groups,
             host=_Host(topic, self),
@@ -127,10 +125,10 @@ class Hosting:
             name,
             cursor=OffsetSet(mark),
             durable=False,
-            encoder=self._encoder,
+            keys=wire.keys,
             tasks=self._tasks,
             cursors=self.groups,
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=_Host(topic, self),
         )
         topic.bound(made)

@@ -33,7 +33,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class KnownTopics:
-    """`broker.TopicCatalog` and `broker.TopicLearning`.
+    """`broker.Topics`, as far as it says which topics there are, and learns of them.
 
     A topic of Kafka's with one partition is one without partitions here. `gone` and `changed` are called with each topic
     that is no longer there, was made again or has other partitions; `changed` with those that come, too.
@@ -48,10 +48,11 @@ class KnownTopics:
         clock: Clock,
         auto: Callable[[NamespaceName], AutoTopics],
         learned_ms: int,
+        registry: Framings | None = None,  # of schemas
     ) -> None:
         self.gone: Callable[[TopicName], None] = lambda name: None
         self.changed: Callable[[TopicName], None] = lambda name: None
-        self.registry: Framings | None = None  # of schemas
+        self.registry = registry
         self.properties = properties
         self.naming = naming
         self._admin = admin

@@ -19,7 +19,7 @@ from .driver.fetcher import Fetcher
 from .driver.reader import OutOfRange
 from .driver.record import Record
 from .followed import FollowedLog
-from .framing import UnknownSchemas
+from .framing import Framings, UnknownSchemas
 from .naming import Place
 from .records import entries_of
 
@@ -36,8 +36,15 @@ class KafkaLog(FollowedLog):
     terminated = False
     dense = False
 
-    def __init__(self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock) -> None:
-        super().__init__(name, place, fetcher, clock)
+    def __init__(
+        self,
+        name: TopicName,
+        place: Place,
+        fetcher: Fetcher,
+        clock: Clock,
+        framings: Framings | None = None,
+    ) -> None:
+        super().__init__(name, place, fetcher, clock, framings)
         self.partition = place.partition
         self.read_bytes_max = READ_BYTES
 

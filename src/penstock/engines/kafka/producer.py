@@ -6,14 +6,13 @@ ids that were given are kept in headers, and nothing is dropped for them.
 
 from collections.abc import Callable, Sequence
 
-from penstock.broker.capability import Capability
+from penstock.broker.capability import Capability, not_supported
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic, producer_key
 from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
 from penstock.engines.shared.sequence_ids import Numbers
-from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -69,7 +68,7 @@ class Producer:
         """Join the topics. Raises PRODUCER_BUSY, NOT_SUPPORTED."""
         options = self.options
         if options.access_mode is not AccessMode.SHARED:
-            raise refuse(Capability.EXCLUSIVE_PRODUCERS.value)
+            raise not_supported(Capability.EXCLUSIVE_PRODUCERS.value)
         if options.stateless:
             return
         for topic in self._logs:
@@ -122,7 +121,7 @@ class Producer:
         batch: bool = True,
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
-        """As `broker.Publishing.publish`. Each message is a record of its own, whatever `batch` says."""
+        """As `broker.Producer.publish`. Each message is a record of its own, whatever `batch` says."""
         if not requests:
             return await self._publish(messages)
         made: list[Result]
@@ -179,7 +178,7 @@ class Producer:
         *,
         batch: bool = True,
     ) -> Placement | list[Result]:
-        """As `broker.Publishing.publish_plain`: each message is a record, and all of them go to one partition."""
+        """As `broker.Producer.publish_plain`: each message is a record, and all of them go to one partition."""
         await self._room()
         topic = self._logs[self._turns.next() if partition is None else self._router.choose(None, partition)]
         count = len(payloads)
@@ -191,7 +190,7 @@ class Producer:
         return placed
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
-        """As `broker.Publishing.publish_entries`. An entry of several messages has the id of the first one, whose partition may
+        """As `broker.Producer.publish_entries`. An entry of several messages has the id of the first one, whose partition may
         differ from this producer's (`ProducerOptions.repartitions_by_key`)."""
         await self._room()
         try:
@@ -244,17 +243,17 @@ class Producer:
             await self._publishing.records.room()
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:
-        """As `broker.Publishing.schema_version`."""
+        """As `broker.Producer.schema_version`."""
         return await self._versions.get(schema)
 
     # -- requests
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        """As `broker.Requesting.ask`."""
+        """As `broker.Producer.ask`."""
         return self._publishing.replies.ask(self._topic.namespace_name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
-        """As `broker.Requesting.request`."""
+        """As `broker.Producer.request`."""
         return await request_reply(self, message, timeout_ms)
 
 

@@ -97,7 +97,7 @@ class Publishing:
     ) -> Placement | list[Result]:
         """Store messages that are nothing but payloads in one partition of the topic `name`.
 
-        As `broker.Publishing.publish_plain`.
+        As `broker.Producer.publish_plain`.
         """
         values: Sequence[bytes | str | None] = payloads
         headers: Iterable[list[Header] | None] = repeat(None if version is None else schema_header(version))

@@ -10,11 +10,11 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.engines.subscription.receiver import Receiver
+from penstock.engines.subscription.selection import Keys
 from penstock.engines.subscription.store import CursorWriter
 from penstock.engines.subscription.subscription import Host
 from penstock.model.errors import ErrorKind, PenstockError
@@ -54,7 +54,7 @@ class GroupSubscription(Subscription):
         topic: KafkaTopic,
         name: str,
         *,
-        encoder: EntryFormat,
+        keys: Keys,
         tasks: Tasks,
         cursors: CursorWriter,
         host: Host,
@@ -66,10 +66,10 @@ class GroupSubscription(Subscription):
             name,
             cursor=OffsetSet(0),
             durable=True,
-            encoder=encoder,
+            keys=keys,
             tasks=tasks,
             cursors=cursors,
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=host,
             properties=properties,
         )

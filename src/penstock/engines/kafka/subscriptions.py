@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic
 from penstock.engines.shared.unsubscribing import check_sole_consumer, other_consumers_error
 from penstock.engines.subscription import Consumer, Subscription
@@ -249,8 +248,9 @@ class KafkaSubscriptions:
         async with self._owners.deleting(found):
             await self._delete_all(found, alone=True)
 
-    async def delete_of(self, consumer: AnyConsumer) -> None:
-        found = [one for one in cast(Consumer, consumer).attached if isinstance(one, GroupSubscription)]
+    async def delete_of(self, consumer: Consumer) -> None:
+        """As `Consumer.unsubscribe`."""
+        found = [one for one in consumer.attached if isinstance(one, GroupSubscription)]
         check_sole_consumer(found)
         if found and await self._elsewhere(found):
             raise other_consumers_error()

@@ -12,6 +12,7 @@ from penstock.runtime.clock import Clock
 
 from .documents import Documents
 from .driver.fetcher import Fetcher
+from .framing import Framings
 from .log import KafkaLog
 from .naming import Place
 
@@ -28,8 +29,9 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         policies: InForce,
         documents: Documents,
         hold_ms: int,
+        framings: Framings | None,
     ) -> None:
-        super().__init__(name, place, fetcher, clock)
+        super().__init__(name, place, fetcher, clock, framings)
         ClusterTopic.__init__(self, clock, policies)
         self.documents = documents
         self.rates = TopicRates(clock, hold_ms)  # in this process

@@ -5,10 +5,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from penstock.broker.capability import Capability
+from penstock.broker.capability import Capability, not_supported
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topics import TopicObserver
-from penstock.engines.shared.unsupported import refuse
 from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -19,6 +18,7 @@ from .cluster import KafkaCluster
 from .documents import Documents
 from .driver.admin import Described
 from .driver.fetcher import Fetcher
+from .framing import Framings
 from .known import KnownTopics
 from .naming import Naming, Place, ledger_of
 from .policies import KafkaNamespaces
@@ -46,6 +46,7 @@ class KafkaTopics(KnownTopics):
         auto: Callable[[NamespaceName], AutoTopics],
         configs: Callable[[TopicName], Mapping[str, str]],
         logs_max: Callable[[NamespaceName], int],
+        registry: Framings | None,
     ) -> None:
         super().__init__(
             cluster.admin,
@@ -55,6 +56,7 @@ class KafkaTopics(KnownTopics):
             clock,
             auto,
             cluster.settings.learned_ms,
+            registry,
         )
         self.listeners: set[Callable[[TopicName], None]] = set()
         self.observers: list[TopicObserver] = []
@@ -122,8 +124,9 @@ class KafkaTopics(KnownTopics):
         partition = max(0, name.partition) if of != name else 0
         place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
         policies, hold_ms = self._in_force(name), self._settings.quota_hold_ms
-        topic = KafkaTopic(name, place, self._fetcher, self._clock, policies, self._documents, hold_ms)
-        topic.framings = self.registry
+        topic = KafkaTopic(
+            name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry
+        )
         await topic.refresh()
         there = self._open.setdefault(name, topic)  # another call may have been quicker
         if there is topic:
@@ -241,7 +244,7 @@ class KafkaTopics(KnownTopics):
         await self.properties.save(name, change(dict(self.properties.of(name))))
 
     async def terminate(self, name: TopicName) -> Sequence[KafkaTopic]:
-        raise refuse(Capability.TERMINATION.value)
+        raise not_supported(Capability.TERMINATION.value)
 
     # -- coming and going
 

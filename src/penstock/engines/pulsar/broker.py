@@ -11,18 +11,19 @@ from penstock.broker.acting import ACTING
 from penstock.broker.capability import Capability
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
-from penstock.broker.staging import Staging as AnyStaging
+from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import Topic
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
-from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
+from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.model.partitioning import Partitioner
@@ -30,6 +31,7 @@ from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 from .acting import ActingClusters
 from .cluster import PulsarCluster
@@ -37,7 +39,7 @@ from .entries import EntryPublishing
 from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
 from .process_documents import PulsarProcessDocuments
-from .producer import Producer
+from .producer import Producer, RequestReplies
 from .replies import ReplyTopics
 from .schemas import Schemas
 from .staging.space import StagingSpace
@@ -54,53 +56,64 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     writes = None
+    administration = policies = watches = None  # the cluster's own
     partitioner = Partitioner.JAVA
+    _consumers: type[Consumer] = Consumer
 
     def __init__(
-        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
+        self,
+        settings: ClusterSettings,
+        own: BrokerSettings,
+        clock: Clock,
+        cluster: PulsarCluster | None = None,
     ) -> None:
+        """`cluster`: as the settings say, unless it is given. Raises BAD_PARAMETER."""
         if not settings.admin_url:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 "engine.admin_url is missing: the address of the cluster's admin REST, like http://127.0.0.1:8080",
             )
-        self.cluster = PulsarCluster(settings)
+        self.cluster = cluster or PulsarCluster(settings)
         self._acting = ActingClusters(self.cluster, clock)
         self.settings = own
         self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
-        self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
         self.failures = Failures(clock)
         self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
-        self.policies = ClusterPolicies(self._in_force)
-        self.topics = PulsarTopics(self.cluster, self.namespaces, clock, self._in_force, settings.learned_ms)
+        self.topics = self._new_topics(settings.learned_ms)
         self.schemas = Schemas(self.cluster, own.max_schema_bytes)
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
-        self.administration = NoAdministration()
-        self.staging: AnyStaging = EntryPublishing(self._acting_producer, self._in_force)
-        self._staging: Staging | None = None
+        self.staging: Staging | None = None  # until it is known that the cluster has transactions
+        self._entries = EntryPublishing(self._acting_producer, self._in_force)
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
-        self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
-        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests)
-        self._replies = Replies(topics, clock, encoder, self.requests)
-        self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
-        self.watches = NoWatches()
-        self.processes = PulsarProcessDocuments(
+        self._replies = self._new_replies()
+        self.requests = self._replies.requests
+        self.open_journal = PulsarJournals(self.cluster, self.topics, self._own_producer).open
+        self.processes: PulsarProcessDocuments | None = PulsarProcessDocuments(
             self.cluster,
             self._staging_namespace,
             f"penstock-{secrets.token_hex(8)}",
-            encoder,
             clock,
             self.tasks,
         )
         self._letter_producers = KeptProducers(self._own_producer)
-        self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        self._instance = secrets.token_hex(4)
-        self._names = 0
+        self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
+        self.new_name = NewNames()
         self._stopping = False
+
+    def _new_topics(self, learned_ms: int) -> PulsarTopics:
+        return PulsarTopics(self.cluster, self.namespaces, self.clock, self._in_force, learned_ms)
+
+    def _new_replies(self) -> RequestReplies:
+        requests = Requests(self.clock, self.settings.request_timeout_ms_max, correlated=True)
+        topics = ReplyTopics(self.cluster.context, self.clock, self.tasks, requests)
+        return Replies(topics, self.clock, requests)
+
+    def _new_producer(self, cluster: PulsarCluster, name: TopicName, options: ProducerOptions) -> Producer:
+        return Producer(cluster, self.topics, self.schemas, name, options, self._replies)
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -114,9 +127,7 @@ class PulsarBroker:
             offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
         if self.cluster.flag("transactionCoordinatorEnabled"):
             offers.append(Capability.STAGED_PUBLISH)
-            self.staging = self._staging = self._new_staging(
-                EntryPublishing(self._acting_producer, self._in_force)
-            )
+            self.staging = self._new_staging()
         self.capabilities = frozenset(offers)
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
@@ -124,9 +135,9 @@ class PulsarBroker:
         )
         self.tasks.spawn(self._sweep(), "let go what is not used")
 
-    def _new_staging(self, publishing: EntryPublishing) -> Staging:
+    def _new_staging(self) -> Staging:
         space = StagingSpace(self.cluster, self._staging_namespace, self.settings.stage_timeout_ms)
-        parts = (space, self.topics, self.schemas, publishing)
+        parts = (space, self.topics, self.schemas)
         return Staging(*parts, lambda: self._acting.of(ACTING.get()).context, self.clock, self.tasks)
 
     def drain(self) -> None:
@@ -150,17 +161,12 @@ class PulsarBroker:
                 leaving += [one for one in subscription.consumers if isinstance(one, Consumer)]
         self.topics.close()
         work = [self._replies.close(), *(consumer.leave() for consumer in leaving)]
-        if self._staging is not None:
-            work.append(self._staging.close())
+        if self.staging is not None:
+            work.append(self.staging.close())
         await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
         self.tasks.cancel()
         await asyncio.gather(self._acting.close(), self.cluster.close())
         await self.tasks.close()
-
-    def new_name(self, kind: str) -> str:
-        """A name that no other client has: `{kind}-{instance}-{number}`."""
-        self._names += 1
-        return f"{kind}-{self._instance}-{self._names}"
 
     # -- clients
 
@@ -175,14 +181,11 @@ class PulsarBroker:
 
     async def _acting_producer(self, name: TopicName, options: ProducerOptions) -> Producer:
         """A producer for the caller that is served now."""
-        cluster = self._acting.of(ACTING.get())
-        return await self._open(Producer(cluster, self.topics, self.schemas, name, options, self._replies))
+        return await self._open(self._new_producer(self._acting.of(ACTING.get()), name, options))
 
     async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
         """A producer of the server's own, whoever is served now."""
-        return await self._open(
-            Producer(self.cluster, self.topics, self.schemas, name, options, self._replies)
-        )
+        return await self._open(self._new_producer(self.cluster, name, options))
 
     async def _open(self, producer: Producer) -> Producer:
         await producer.open()
@@ -234,7 +237,7 @@ class PulsarBroker:
         budget: Budget | None,
     ) -> Consumer:
         check_subscription(subscription)
-        made = Consumer(
+        made = self._consumers(
             self._acting.of(ACTING.get()),
             self.topics,
             Arriving(self.schemas),
@@ -247,16 +250,16 @@ class PulsarBroker:
             bury=self._dead_letters.bury,
             failures=self.failures,
             name=self.new_name("consumer"),
+            leave_s=lambda: LEAVE_S if self._stopping else None,
         )
-        made.give_reply = self._replies.reply
+        if isinstance(self._replies, Replies):
+            made.give_reply = self._replies.reply
         return made
 
-    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
-        """Close a consumer; `keep_ms` is of engines whose subscriptions end with it (a cluster's do at once)."""
-        if isinstance(consumer, Consumer):
-            await consumer.leave(LEAVE_S if self._stopping else None)
-        else:
-            consumer.close()
+    async def append_entries(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        return await self._entries.append(topic, entries, deduplicate=deduplicate)
 
     # -- what the parts ask
 
@@ -265,8 +268,8 @@ class PulsarBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             await self._acting.sweep()
-            if self._staging is not None:
-                await self._staging.sweep()
+            if self.staging is not None:
+                await self.staging.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:
         await self.schemas.learn(name)

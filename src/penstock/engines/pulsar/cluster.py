@@ -16,6 +16,7 @@ from penstock.client.aio.lookup import BinaryLookup
 from penstock.client.authentication import Authentication
 from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
+from penstock.engines.attached.link import Attachment, Link, LinkSink, network_link
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
@@ -50,7 +51,8 @@ class PulsarCluster:
     client_errors: Mapping[tuple[str, str], int] = MappingProxyType({})
     administered = True
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: ClusterSettings, own: Authentication | None = None) -> None:
+        """`own`: who the server is to the cluster; None: as the settings say. Raises BAD_PARAMETER."""
         self._settings = settings
         self.authentication = credentials_of(settings)
         self.act_for = settings.act_for
@@ -58,9 +60,9 @@ class PulsarCluster:
         tls = tls_of(settings)
         given = {"ssl_context": tls, "connection_timeout_ms": 10_000}
         self._options = complete(ClientOptions, "Context", given)
-        own: Authentication = self.authentication
-        if settings.own_principal:
+        if own is None and settings.own_principal:
             own = ServerAsItself(self.authentication, settings.own_principal)
+        own = own or self.authentication
         self.context = self.context_of(own)
         self.admin = Admin(settings.admin_url, own, tls or False, self.timeout_s)
         self.runtime: dict[str, Any] = {}
@@ -178,6 +180,12 @@ class PulsarCluster:
             return int(self.runtime.get(name, default))
         except ValueError:
             return default
+
+    # -- for consumers
+
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+        """A link over the network, which follows the partition from broker to broker itself."""
+        return network_link(self.context, wanted, sink)
 
     # -- for endpoints
 

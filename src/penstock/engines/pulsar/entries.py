@@ -9,7 +9,6 @@ from typing import Final
 from penstock.broker.acting import acting_key
 from penstock.broker.staging import Published
 from penstock.broker.topic import Topic
-from penstock.engines.shared.unsupported import NoStaging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import UNKNOWN_ID
@@ -27,8 +26,8 @@ NAME_RETRY_S: Final = 0.05
 Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
 
 
-class EntryPublishing(NoStaging):
-    """`broker.Staging`, of which a cluster has `append`."""
+class EntryPublishing:
+    """What `Broker.append_entries` does."""
 
     def __init__(self, open_producer: Open, in_force: Callable[[TopicName], InForce]) -> None:
         self._open = open_producer
@@ -36,7 +35,7 @@ class EntryPublishing(NoStaging):
         self._producers: OrderedDict[tuple[TopicName, str, bool], Producer] = OrderedDict()
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        """As `broker.Staging.append`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
+        """As `Broker.append_entries`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
         each producer of the entries has its name there; else one producer publishes them all, under numbers of its own."""
         if deduplicate and not self._in_force(topic.name).deduplication:
             raise PenstockError(

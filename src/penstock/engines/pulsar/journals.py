@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.journal import JournalLostError
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
@@ -16,6 +15,7 @@ from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.target import Target
+from penstock.wire import entry as wire
 
 from .cluster import PulsarCluster
 from .topic import PulsarTopic
@@ -41,11 +41,8 @@ Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
 class PulsarJournals:
     """`broker.Journals`, under the server's own credentials."""
 
-    def __init__(
-        self, cluster: PulsarCluster, topics: PulsarTopics, encoder: EntryFormat, open_producer: Open
-    ) -> None:
+    def __init__(self, cluster: PulsarCluster, topics: PulsarTopics, open_producer: Open) -> None:
         self.topics = topics
-        self.encoder = encoder
         self._cluster = cluster
         self._open = open_producer
         self._producers: OrderedDict[TopicName, Producer] = OrderedDict()
@@ -109,7 +106,7 @@ class PulsarJournal:
         found: list[bytes] = []
         while entries := await topic.read_at(at, READ_ENTRIES):
             for entry in entries:
-                found += [one.payload for one in self._journals.encoder.decode(entry)]
+                found += [one.payload for one in wire.decode(entry)]
             at = entries[-1].end
         self._offset = at
         return found

@@ -9,7 +9,7 @@ the metadata (docs/decisions/0098-producers-that-share-a-name.md).
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.topic import Publisher, producer_key
@@ -54,6 +54,7 @@ class Partitions:
         schemas: Schemas,
         name: TopicName,
         owner: Publisher,
+        new_entries: Callable[..., EntryProducer] = EntryProducer,
         *,
         numbered: bool = False,
     ) -> None:
@@ -74,6 +75,7 @@ class Partitions:
         self._topic = name
         self._options = options
         self._owner = owner
+        self._new_entries = new_entries
         self._open: list[PartitionProducer] = []
         self._schema: SchemaInfo | None = None  # where the cluster demands one
         self._opening = asyncio.Lock()
@@ -82,6 +84,11 @@ class Partitions:
         self._leaving: set[asyncio.Task[None]] = set()
         self._ending: PenstockError | None = None  # one of them cannot go on: nothing more is published
         self._closed = False
+
+    @property
+    def entries(self) -> Sequence[EntryProducer]:
+        """The producers on the brokers, as far as they are open."""
+        return [one.entries for one in self._open]
 
     @property
     def last_sequence_id(self) -> int:
@@ -167,7 +174,7 @@ class Partitions:
             properties=options.properties,
             encrypted=options.encrypted,
         )
-        entries = EntryProducer(cluster.context, how, given=self._own_name, on_ended=self._lost)
+        entries = self._new_entries(cluster.context, how, given=self._own_name, on_ended=self._lost)
         try:
             await entries.start()
         except BaseException:

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.fleet import Learned
 from penstock.client.aio.context import Context
 from penstock.client.errors import PulsarException
@@ -44,7 +43,6 @@ class PulsarProcessDocuments:
         cluster: PulsarCluster,
         staging: NamespaceName,
         process: str,
-        encoder: EntryFormat,
         clock: Clock,
         tasks: Tasks,
     ) -> None:
@@ -52,7 +50,6 @@ class PulsarProcessDocuments:
         self._cluster = cluster
         self._topic = TopicName("non-persistent", staging.tenant, f"{staging.namespace}-{LOCAL}", LOCAL)
         self._process = process
-        self._encoder = encoder
         self._clock = clock
         self._tasks = tasks
         self._learned: Learned | None = None
@@ -82,7 +79,7 @@ class PulsarProcessDocuments:
         sender = await self._open()
         message = OutMessage(payload=payload, properties={**properties, **FORMAT.properties()})
         try:
-            await sender.send(self._encoder, message, self._clock.now_ms())
+            await sender.send(message, self._clock.now_ms())
         except PulsarException as error:
             raise engine_error(error) from None
 
@@ -128,7 +125,7 @@ class PulsarProcessDocuments:
             return sender
 
     async def _listen(self, context: Context) -> Listener:
-        made = Listener(context, str(self._partition), self._encoder, self._arrived, self._process)
+        made = Listener(context, str(self._partition), self._arrived, self._process)
         await made.start()
         return made
 

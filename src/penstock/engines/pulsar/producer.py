@@ -3,20 +3,21 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress
+from typing import Protocol
 
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
 from penstock.client.entries.pending import Outgoing
+from penstock.client.entries.producer import EntryProducer
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
-from penstock.engines.shared.replies import Replies
-from penstock.engines.shared.requests import request_reply, settle_all
+from penstock.engines.shared.requests import Requests, request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID
-from penstock.model.names import TopicName
+from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import LoopClock
@@ -30,6 +31,23 @@ from .schemas import Schemas
 from .topics import PulsarTopics
 
 
+class RequestReplies(Protocol):
+    """The replies to requests of this process."""
+
+    @property
+    def requests(self) -> Requests: ...
+    def ask(
+        self, namespace: NamespaceName, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
+    ) -> Sequence[Request | None]:
+        """Make messages requests, and wait for their replies."""
+
+    async def listen(self, namespace: NamespaceName) -> None:
+        """Have replies to requests of a namespace arrive."""
+
+    async def close(self) -> None:
+        """Listen no more."""
+
+
 class Producer:
     """`broker.Producer`. `open` it before anything else."""
 
@@ -40,7 +58,8 @@ class Producer:
         schemas: Schemas,
         name: TopicName,
         options: ProducerOptions,
-        replies: Replies,
+        replies: RequestReplies,
+        new_entries: Callable[..., EntryProducer] = EntryProducer,
     ) -> None:
         self.options = options
         self.connected_ms = LoopClock().now_ms()
@@ -53,10 +72,10 @@ class Producer:
         self._replies = replies
         self._topic = name
         self._versions = AskedVersions(partial(schemas.get_or_create, name))
-        self._partitions = Partitions(cluster, topics, schemas, name, self)
+        self._partitions = Partitions(cluster, topics, schemas, name, self, new_entries)
         self._numbered: Partitions | None = None
         if options.shared_name:
-            self._numbered = Partitions(cluster, topics, schemas, name, self, numbered=True)
+            self._numbered = Partitions(cluster, topics, schemas, name, self, new_entries, numbered=True)
 
     # -- coming and going
 
@@ -109,7 +128,7 @@ class Producer:
         batch: bool = True,
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
-        """As `broker.Publishing.publish`; several calls are on their way at once, in their order."""
+        """As `broker.Producer.publish`; several calls are on their way at once, in their order."""
         if not requests:
             return await self._publish(messages, batch=batch)
         try:

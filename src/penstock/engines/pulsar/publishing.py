@@ -18,11 +18,10 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID, MessageId
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 from .topic import PulsarTopic
 
-_FORMAT: Final = WireFormat()
 _CLOCK: Final = LoopClock()
 
 
@@ -97,12 +96,15 @@ class PartitionProducer:
             return self._shared_name
         return self.entries.name
 
-    async def post_plain(self, payloads: Payloads, schema_version: int | None) -> tuple[int, int]:
-        """Send messages that are nothing but payloads as one entry; returns its ledger and its id."""
+    async def post_plain(
+        self, payloads: Payloads, schema_version: int | None, *, each: bool = False
+    ) -> tuple[int, int]:
+        """Send messages that are nothing but payloads as one entry; returns its ledger and its id. `each`: the broker makes an entry
+        of each, and the id is that of the first."""
         async with self._turn:
             await self._room()
             first = self._numbers.take(len(payloads))
-            entry = _FORMAT.encode_plain(
+            entry = wire.encode_plain(
                 payloads,
                 producer=self._name(),
                 sequence_id=first,
@@ -111,7 +113,7 @@ class PartitionProducer:
             )
             self._check_size(entry)
             self._highest = entry.sequence_id
-            future = self._go([Outgoing(entry.data, first, entry.sequence_id, entry.count)])
+            future = self._go([Outgoing(entry.data, first, entry.sequence_id, entry.count, each=each)])
             sent_ms = _CLOCK.monotonic_ms()
         (outcome,) = await future
         if isinstance(outcome, PulsarException):
@@ -201,7 +203,7 @@ class PartitionProducer:
         self, messages: Sequence[OutMessage], places: Sequence[int], results: list[Result | None]
     ) -> list[tuple[Outgoing, Sequence[int]]]:
         try:
-            made = _FORMAT.encode_each(messages, producer=self._name(), publish_time=_CLOCK.now_ms())
+            made = wire.encode_each(messages, producer=self._name(), publish_time=_CLOCK.now_ms())
         except PenstockError:  # one of them: each is tried alone
             return [
                 one
@@ -224,7 +226,7 @@ class PartitionProducer:
         """The entry of some messages; where they do not fit together, one of each that fits."""
         first = run[0].sequence_id or 0
         try:
-            entry = _FORMAT.encode(
+            entry = wire.encode(
                 run,
                 producer=self._name(),
                 sequence_id=first,

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.client.aio.context import Context
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
@@ -24,6 +23,7 @@ from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import LATEST
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 from .errors import own_error
 
@@ -47,7 +47,6 @@ class Listener:
         self,
         context: Context,
         topic: str,
-        encoder: EntryFormat,
         arrived: Callable[[Message], None],
         subscription: str = _SUBSCRIPTION,
     ) -> None:
@@ -59,7 +58,6 @@ class Listener:
             durable=False,
             initial_position=InitialPosition.Latest,
         )
-        self._encoder = encoder
         self._arrived = arrived
         self.consumer = EntryConsumer(context, how, LATEST, sink=self, recreates=True)
 
@@ -74,7 +72,7 @@ class Listener:
         for one in entries:
             entry = Entry(one.ledger, one.entry_id, 0, one.count, one.publish_time, 0, one.data)
             try:
-                messages = self._encoder.decode(entry)
+                messages = wire.decode(entry)
             except PenstockError as error:
                 log.warning("a message of another process cannot be understood: %s", error.message)
                 continue
@@ -101,10 +99,10 @@ class Sender:
         self.producer = EntryProducer(context, Publication(topic=topic))
         self._numbers = count()
 
-    async def send(self, encoder: EntryFormat, message: OutMessage, now_ms: int) -> None:
+    async def send(self, message: OutMessage, now_ms: int) -> None:
         """Send one message. Raises a PulsarException."""
         number = next(self._numbers)
-        entry = encoder.encode(
+        entry = wire.encode(
             (message,),
             producer=self.producer.name,
             sequence_id=number,
@@ -121,13 +119,11 @@ class ReplyTopics:
         self,
         context: Context,
         clock: Clock,
-        encoder: EntryFormat,
         tasks: Tasks,
         requests: Requests,
     ) -> None:
         self._context = context
         self._clock = clock
-        self._encoder = encoder
         self._tasks = tasks
         self._requests = requests
         self._listeners: dict[str, asyncio.Task[Listener]] = {}
@@ -142,7 +138,7 @@ class ReplyTopics:
         await self._of_cluster(found)
 
     async def _start_listener(self, topic: str) -> Listener:
-        listener = Listener(self._context, topic, self._encoder, self._arrived)
+        listener = Listener(self._context, topic, self._arrived)
         await listener.start()
         return listener
 
@@ -153,7 +149,7 @@ class ReplyTopics:
         async with self._in_flight:
             sender = await self._of_cluster(self._sender(reply_to))
             try:
-                await sender.send(self._encoder, message, self._clock.now_ms())
+                await sender.send(message, self._clock.now_ms())
             except PulsarException as error:
                 raise own_error(error) from None
 

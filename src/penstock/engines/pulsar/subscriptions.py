@@ -1,15 +1,11 @@
 """Subscriptions over all partitions of their topics: the cluster has them."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
-from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.subscription import Subscription, attached_subscription, subscriptions_of
-from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName, check_subscription
@@ -114,11 +110,3 @@ class PulsarSubscriptions:
             )
         for one in found:
             await one.delete(force=force)
-
-    async def delete_of(self, consumer: AnyConsumer) -> None:
-        """The brokers decide. All partitions are checked first, so that a refusal changes nothing."""
-        attached = cast(Consumer, consumer).attached
-        check_sole_consumer(attached)
-        if len(attached) > 1:
-            await asyncio.gather(*(one.check_sole_consumer() for one in attached))
-        await cast(Consumer, consumer).unsubscribe()

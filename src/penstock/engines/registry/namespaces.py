@@ -46,7 +46,7 @@ class Namespaces:
         self._tenants: dict[str, TenantInfo] = {}
         self._changing = asyncio.Lock()
         self.listeners: list[Callable[[], None]] = []
-        self.changed: Callable[[NamespaceName], None] = lambda name: None  # after other policies were set
+        self._policies_changed: list[Callable[[NamespaceName], None]] = []
 
     async def load(self) -> None:
         """Read what is stored."""
@@ -64,7 +64,7 @@ class Namespaces:
             self._learn(key, document)
         finally:
             self._permissions_changed()
-            self.changed(name)
+            self._changed(name)
 
     def _learn(self, key: str, document: bytes | None) -> None:
         name = NamespaceName.parse(key)
@@ -139,7 +139,7 @@ class Namespaces:
         self._policies[name] = policies
         self._tenants.setdefault(name.tenant, TenantInfo())
         self._permissions_changed()
-        self.changed(name)
+        self._changed(name)
 
     async def _save(self, name: NamespaceName, documents: list[tuple[str, str, bytes | None]]) -> None:
         """Store the documents of a namespace; an engine may refuse a new namespace."""
@@ -161,6 +161,14 @@ class Namespaces:
                 return msgspec.structs.replace(policies, topic_permissions=others)
 
             await self.change(topic.namespace_name, without)
+
+    def on_change(self, listener: Callable[[NamespaceName], None]) -> None:
+        """Have `listener` called after other policies of a namespace were set."""
+        self._policies_changed.append(listener)
+
+    def _changed(self, name: NamespaceName) -> None:
+        for listener in self._policies_changed:
+            listener(name)
 
     def _permissions_changed(self) -> None:
         for listener in list(self.listeners):

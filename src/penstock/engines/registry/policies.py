@@ -38,7 +38,7 @@ class Policies:
         self._namespaces = namespaces
         self._own: dict[TopicName, TopicPolicies] = {}
         self._changing = asyncio.Lock()
-        self.changed: Callable[[TopicName | NamespaceName], None] = lambda name: None  # after every change
+        self._listeners: list[Callable[[TopicName | NamespaceName], None]] = []
         action = QuotaAction(settings.backlog_quota_policy)
         self._defaults = InForce(
             Retention(settings.retention_minutes, settings.retention_mb),
@@ -53,7 +53,15 @@ class Policies:
         )
         self._max_topics = settings.max_topics_per_namespace
         self._auto_topics = AutoTopics(settings.auto_create_topics, settings.auto_create_partitions)
-        namespaces.changed = lambda name: self.changed(name)
+        namespaces.on_change(self._changed)
+
+    def on_change(self, listener: Callable[[TopicName | NamespaceName], None]) -> None:
+        """Have `listener` called with the topic or namespace after every change of policies."""
+        self._listeners.append(listener)
+
+    def _changed(self, name: TopicName | NamespaceName) -> None:
+        for listener in self._listeners:
+            listener(name)
 
     async def load(self) -> None:
         """Read what is stored."""
@@ -64,7 +72,7 @@ class Policies:
         stay in force."""
         self._learn(key, document)
         if (name := TopicName.parse_known(key)) is not None:
-            self.changed(name)
+            self._changed(name)
 
     def _learn(self, key: str, document: bytes | None) -> None:
         name = TopicName.parse_known(key)
@@ -121,7 +129,7 @@ class Policies:
             self._own.pop(name, None)
         else:
             self._own[name] = policies
-        self.changed(name)
+        self._changed(name)
 
     async def forget(self, name: TopicName) -> None:
         """Let a topic decide nothing of its own any more."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.staging import Caller, Expected
+from penstock.broker.staging import Caller, Expected, StagedBatch
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, StagedRun, Targets
@@ -87,6 +87,10 @@ class Batch:
     def expected(self, name: str) -> Expected:
         """A stage as a commit has to name it; of one that is not there, nothing."""
         return self.stages.get(name, Stage()).counted(name)
+
+    def shown(self) -> StagedBatch:
+        """The stages as a commit has to name them."""
+        return StagedBatch(self.at, [self.expected(name) for name in self.stages])
 
     def won(self, stages: Sequence[Expected]) -> list[Share]:
         """What `stages` hold. Raises STAGE_NOT_FOUND, and STAGE_CONFLICT where one is not as it is said."""

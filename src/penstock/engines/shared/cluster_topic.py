@@ -3,28 +3,11 @@
 from collections.abc import Sized
 from typing import Protocol
 
-import msgspec
-
 from penstock.broker.subscription import Subscription
-from penstock.broker.topic import Publisher
+from penstock.broker.topic import BacklogFigures, Compaction, Publisher
 from penstock.model.policy import InForce
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
-
-
-class Backlog(msgspec.Struct, frozen=True):
-    """`broker.BacklogFigures`: the cluster measures it, or nobody does."""
-
-    bytes: int = 0
-    oldest_ms: int = 0
-    empty: bool = True
-
-
-class NoCompaction(msgspec.Struct, frozen=True):
-    """`broker.Compaction`: the cluster compacts."""
-
-    status: str = "NOT_RUN"
-    last_error: str = ""
 
 
 class _Used(Protocol):
@@ -45,7 +28,7 @@ class ClusterTopic:
     """`broker.Topic` without the log, which stands beside it. Producers and subscriptions are this server's, each entered by
     the one that makes it."""
 
-    compaction = NoCompaction()
+    compaction = Compaction()  # the cluster compacts
     epoch = -1
 
     def __init__(self, clock: Clock, policies: InForce) -> None:
@@ -66,8 +49,9 @@ class ClusterTopic:
         """Whether this server has clients of it."""
         return bool(self.producers or self.subscriptions or self.followers)
 
-    async def measure_backlog(self) -> Backlog:
-        return Backlog()
+    async def measure_backlog(self) -> BacklogFigures:
+        """Nothing: only the cluster measures it."""
+        return BacklogFigures()
 
     def last_sequence_id(self, producer: str) -> int:
         found = self.producers.get(producer)

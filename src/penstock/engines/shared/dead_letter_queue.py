@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.subscription import DeadLetterStats
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock, Timer
@@ -43,15 +44,6 @@ class EntryDeadLetters(msgspec.Struct):
     def mask(self) -> int:
         """The remaining messages, as bits."""
         return sum(1 << index for index in self.indexes)
-
-
-class DeadLetterStats:
-    """The dead letters of a subscription, over all its consumers in this process."""
-
-    def __init__(self) -> None:
-        self.waiting = 0  # messages that their topic refused, and that are retried
-        self.failed = 0  # attempts that failed, since the start
-        self.error: str | None = None  # why the last attempt failed, while messages wait
 
 
 class DeadLetterQueue:

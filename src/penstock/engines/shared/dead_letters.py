@@ -5,13 +5,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 from penstock.broker.delivery import DeliverySource
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.names import dead_letter_topic
 from penstock.broker.producer import Producer
-from penstock.broker.schemas import SchemaVersions
+from penstock.broker.schemas import Schemas
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import Message, OutMessage
 from penstock.model.names import TopicName
 from penstock.model.policy import DeadLetter, ProducerOptions
 from penstock.runtime.tasks import Locks
@@ -23,6 +22,7 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 REASON: Final = "DEAD_LETTER_REASON"
 PRODUCERS_MAX: Final = 100  # that are kept open
 
+Decode = Callable[[Entry], list[Message]]  # raises CHECKSUM, BAD_ENCODING
 # A producer of a topic, for one letter; whether that is encrypted.
 Lend = Callable[[TopicName, bool], AbstractAsyncContextManager[Producer]]
 
@@ -30,8 +30,8 @@ Lend = Callable[[TopicName, bool], AbstractAsyncContextManager[Producer]]
 class DeadLetters:
     """Publishes messages to dead-letter topics with where they came from."""
 
-    def __init__(self, encoder: EntryFormat, lend: Lend, schemas: SchemaVersions) -> None:
-        self._encoder = encoder
+    def __init__(self, decode: Decode, lend: Lend, schemas: Schemas) -> None:
+        self._decode = decode
         self._lend = lend
         self._schemas = schemas
 
@@ -40,7 +40,7 @@ class DeadLetters:
     ) -> None:
         """Publish message `index` of `entry` to the dead-letter topic; completes when durable there."""
         source = subscription.topic
-        messages = self._encoder.decode(entry)
+        messages = self._decode(entry)
         message = messages[index if len(messages) > 1 else 0]
         alone = message.index < 0
         properties = dict(message.properties)

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
@@ -21,6 +20,7 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock
+from penstock.wire import entry as wire
 
 from .requests import Request, Requests, check_size
 
@@ -136,19 +136,17 @@ class Replies:
         self,
         transport: ReplyTransport,
         clock: Clock,
-        encoder: EntryFormat,
         requests: Requests,
         addresses: ReplyAddresses | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
-        self._encoder = encoder
-        self._requests = requests
+        self.requests = requests
         self._addresses = addresses or TopicPerProcess()
 
     def reply_to(self, namespace: NamespaceName) -> str:
         """Where replies to requests of a namespace come."""
-        return self._addresses.own(self._requests.process, namespace)
+        return self._addresses.own(self.requests.process, namespace)
 
     async def listen(self, namespace: NamespaceName) -> None:
         """Have replies to requests of a namespace arrive, before the first of them is published. Raises what the cluster
@@ -158,8 +156,8 @@ class Replies:
     def ask(
         self, namespace: NamespaceName, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
     ) -> Sequence[Request | None]:
-        """As `Requesting.ask`, for messages to topics of a namespace, which has to be listened for before they are published."""
-        requests = self._requests.ask(messages, timeouts)
+        """As `broker.Producer.ask`, for messages to topics of a namespace, which has to be listened for before they are published."""
+        requests = self.requests.ask(messages, timeouts)
         for message, request in zip(messages, requests, strict=True):
             if request is not None:
                 message.properties = {**(message.properties or {}), **self.properties(namespace, request)}
@@ -172,18 +170,18 @@ class Replies:
     async def reply(self, entry: Entry, topic: TopicName, reply: Reply) -> Outcome:
         """Send the reply to a message of an entry of `topic`. Raises TOO_LARGE, and what the cluster says."""
         check_size(reply)
-        messages = self._encoder.decode(entry)
+        messages = wire.decode(entry)
         request = messages[min(max(0, reply.request_id.batch_index), len(messages) - 1)]
         address = address_of(request, topic, self._addresses)
         if address is None:
             return Outcome.NOT_A_REQUEST
         if request.publish_time + (request_timeout_ms(request.properties) or 0) < self._clock.now_ms():
-            self._requests.late += 1
+            self.requests.late += 1
             return Outcome.NOBODY_WAITS
-        if self._requests.owns(address.correlation_id):
-            if self._requests.answer(address.correlation_id, reply):
+        if self.requests.owns(address.correlation_id):
+            if self.requests.answer(address.correlation_id, reply):
                 return Outcome.DELIVERED
-            self._requests.late += 1
+            self.requests.late += 1
             return Outcome.NOBODY_WAITS
         await self._transport.send(address.reply_to, reply_message(reply, address.correlation_id))
         return Outcome.DELIVERED

@@ -164,6 +164,8 @@ class Requests:
     `correlated`: requests have correlation ids, as their replies come from other processes.
     """
 
+    _request: type[Request] = Request
+
     def __init__(self, clock: Clock, timeout_ms_max: int, *, correlated: bool = False) -> None:
         self.process = secrets.token_hex(8)
         self.waits: dict[Key, Request] = {}  # the last that began, of those with one key
@@ -229,7 +231,7 @@ class Requests:
         if due_ms != self._due_ms:
             self._due_ms, self._bucket = due_ms, {}
             self._timers.at(due_ms, self._time_over, self._bucket)
-        request = Request(self, self.waits, timeout_ms, self._bucket)
+        request = self._request(self, self.waits, timeout_ms, self._bucket)
         self._bucket[request] = None
         if self._correlated:
             # Random: who sees one request must not know the id of another, as it is all that a reply has to say.
@@ -295,7 +297,7 @@ def settle_all(requests: Sequence[AnyRequest | None], results: Sequence[Result])
 
 
 async def request_reply(producer: Producer, message: OutMessage, timeout_ms: int) -> Reply:
-    """`broker.Requesting.request`, for a producer that has the rest. Cancelling withdraws the wait."""
+    """`broker.Producer.request`, for a producer that has the rest. Cancelling withdraws the wait."""
     (request,) = producer.ask((message,), (timeout_ms,))
     assert request is not None
     try:

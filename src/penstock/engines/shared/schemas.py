@@ -38,7 +38,7 @@ class AskedVersions:
         self._versions: dict[object, int | None] = {}
 
     async def get(self, schema: SchemaInfo) -> int | None:
-        """As `broker.Publishing.schema_version`."""
+        """As `broker.Producer.schema_version`."""
         key = (schema.type, schema.data, tuple(sorted(schema.properties.items())))
         if key not in self._versions:
             version = await self._version_of(schema)

@@ -1,6 +1,6 @@
 """What consumers answer: acknowledged, negatively acknowledged, to be delivered again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from penstock.broker.delivery import Delivery
@@ -242,14 +242,16 @@ def _mask_of(entry_id: int, index: int, count: int) -> int:
     return (1 << count) - 1 if index < 0 else 1 << index
 
 
-class Excerpts:
-    """`broker.Excerpts`: which parts of a batch went out as batches of their own, with indexes from 0 on, since the server started.
+class PartialBatches:
+    """`broker.PartialBatches`: which parts of a batch went out as batches of their own, with indexes from 0 on, since the server started.
 
     An acknowledgement of part of a batch says by index what it leaves. A client may hold messages of the whole batch
     and of several such parts at a time, after a reconnect for example, and does not say which of them it counts by.
     """
 
-    def __init__(self, cursor: OffsetSet) -> None:
+    def __init__(self, cursor: OffsetSet, clients: Collection[str], learn: Callable[[str], None]) -> None:
+        self.clients = clients
+        self.learn = learn
         self._cursor = cursor
         # By entry: where it ends, and the masks of its parts.
         self._parts: dict[int, tuple[int, list[int]]] = {}

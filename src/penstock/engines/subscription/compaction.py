@@ -4,7 +4,9 @@ Nothing is rewritten: what stays is a set of offsets up to a horizon, kept besid
 `compacted` subscription reads. What was published after the horizon is read as it is.
 """
 
-from typing import Final
+from typing import Final, Self
+
+from penstock.broker import topic
 
 BLOCK: Final = 1 << 16  # offsets in one block of the set: 8 KiB
 
@@ -60,10 +62,12 @@ class Kept:
         return number * BLOCK + int.from_bytes(self.blocks[number], "little").bit_length() - 1
 
 
-class Compaction:
-    """The compaction of one topic: what is left, and how the last run went, in Pulsar's words."""
+class Compaction(topic.Compaction):
+    """The compaction of one topic: what is left, and how the last run went."""
 
-    def __init__(self, kept: Kept | None) -> None:
-        self.kept = kept
-        self.status = "NOT_RUN" if kept is None else "SUCCESS"
-        self.last_error = ""
+    kept: Kept | None = None
+
+    @classmethod
+    def of(cls, kept: Kept | None) -> Self:
+        """Of a topic that is being opened; None if it was never compacted."""
+        return cls("NOT_RUN" if kept is None else "SUCCESS", kept=kept)

@@ -1,19 +1,50 @@
 """A consumer: what it answers to the messages it was given."""
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from penstock.broker.delivery import Delivery, Outcome
+from penstock.broker.delivery import Budget, Delivery, Outcome
 from penstock.broker.producer import Reply
+from penstock.engines.shared.unsubscribing import check_sole_consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.policy import ConsumerOptions
 
 from .receiver import Receiver
 from .subscription import Subscription
 
 
 class Consumer(Receiver):
-    """`broker.Consumer`: endpoints take deliveries from its outbox and bring answers back."""
+    """`broker.Consumer`: endpoints take deliveries from its outbox and bring answers back.
+
+    `left` is called when it leaves, with the subscriptions that it had and for how long (ms) those are kept that are not
+    durable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        subscription: str,
+        options: ConsumerOptions,
+        budget: Budget | None = None,
+        connected_ms: int = 0,
+        *,
+        left: Callable[[Any, Sequence[Subscription], int], None] | None = None,
+    ) -> None:
+        super().__init__(name, subscription, options, budget, connected_ms)
+        self._left = left
+
+    async def leave(self, *, keep_ms: int = 0) -> None:
+        attached = self.attached
+        self.close()
+        if self._left is not None:
+            self._left(self, attached, keep_ms)
+
+    async def unsubscribe(self) -> None:
+        attached = self.attached
+        check_sole_consumer(attached)
+        for one in attached:
+            await one.delete()
 
     @property
     def attached(self) -> list[Subscription]:

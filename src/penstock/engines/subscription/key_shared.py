@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.model.bits import bits_of, lowest_bits
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -18,7 +17,7 @@ from penstock.model.hashing import ring_hash, sticky_hash
 
 from .pending import Pending, Slice
 from .receiver import Receiver
-from .selection import ASIDE_MAX, Give, GiveAll, Hashes, Selection, check_ranges
+from .selection import ASIDE_MAX, Give, GiveAll, Hashes, Keys, Selection, check_ranges
 
 KNOWN_MAX: Final = 20_000  # messages whose hashes are remembered: about as many as may wait
 POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints
@@ -27,8 +26,8 @@ POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedC
 class KeyShared(Selection):
     """The ring is that of Pulsar 4 (PIP-379): consumers of the same names share the same keys."""
 
-    def __init__(self, encoder: EntryFormat, partition: int) -> None:
-        super().__init__(encoder, partition)
+    def __init__(self, keys: Keys, partition: int) -> None:
+        super().__init__(keys, partition)
         self._out: dict[int, tuple[Receiver, int]] = {}  # by hash: with whom messages are, and how many
         self._aside: dict[int, list[Slice]] = {}
         self._short: dict[Receiver, dict[int, None]] = {}  # who lacks room for which hashes, oldest first
@@ -155,7 +154,7 @@ class KeyShared(Selection):
         """The hashes of an entry's keys; known as long as it may be asked for again."""
         found = self._known.get(entry.entry_id)
         if found is None:
-            hashes = [self.hash_of(key) for key in self._encoder.keys(entry)]
+            hashes = [self.hash_of(key) for key in self._keys(entry)]
             found = hashes[0] if len(set(hashes)) == 1 else hashes
             if entry.count > 1:
                 self._remember(entry, found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
-from penstock.broker.topics import TopicCatalog
+from penstock.broker.topics import Topics
 from penstock.broker.watches import Watch, Watches
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.tasks import Slices, Tasks
@@ -24,7 +24,7 @@ class LaterTopics:
 
     def __init__(
         self,
-        topics: TopicCatalog,
+        topics: Topics,
         watches: Watches,
         tasks: Tasks,
         join: Callable[[Consumer, TopicName], Coroutine[Any, Any, None]],

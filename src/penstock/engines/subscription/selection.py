@@ -7,7 +7,6 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.model.bits import lowest_bits
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -17,6 +16,9 @@ from .pending import Pending, Slice
 from .receiver import Receiver
 
 ASIDE_MAX: Final = 20_000  # messages waiting for their keys before nothing more is read; bounds memory
+
+# The bytes that Key_Shared hashes, for each message of an entry.
+Keys = Callable[[Entry], list[bytes]]
 
 # One for all messages of an entry, or one for each.
 Hashes = int | list[int]
@@ -31,11 +33,11 @@ GiveAll = Callable[[Receiver, Sequence[tuple[Entry, int, Hashes | None]]], None]
 class Selection:
     """The consumers of a subscription, and who of them gets which messages; this one is for no consumers."""
 
-    def __init__(self, encoder: EntryFormat, partition: int) -> None:
+    def __init__(self, keys: Keys, partition: int) -> None:
         self.consumers: list[Receiver] = []
         self.active: Receiver | None = None  # who gets everything, where one consumer does
         self.aside = 0  # messages that wait here
-        self._encoder = encoder
+        self._keys = keys
         self._partition = partition
 
     def add(self, consumer: Receiver) -> None:
@@ -137,7 +139,7 @@ class Exclusive(Failover):
         # judged by its first key.
         ranges = () if self.active is None else self.active.options.key_ranges
         if ranges:
-            key_hash = sticky_hash(self._encoder.keys(entry)[0])
+            key_hash = sticky_hash(self._keys(entry)[0])
             if not any(start <= key_hash <= end for start, end in ranges):
                 return 0
         return super().deal(entry, mask, give)

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Protocol
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, DeadLetterStats
+from penstock.broker.subscription import DeadLetterStats
+from penstock.engines.shared.dead_letter_queue import DeadLetterQueue
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -20,7 +20,7 @@ from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
-from .answers import Answers, Excerpts
+from .answers import Answers, PartialBatches
 from .compaction import Compaction
 from .cursors import StoredCursor
 from .delivering import Delivering
@@ -29,7 +29,7 @@ from .outstanding import Outstanding
 from .reading import ReadFailures
 from .receiver import Receiver, SubscribedLog
 from .rules import RULES
-from .selection import Selection
+from .selection import Keys, Selection
 from .store import CursorWriter
 
 
@@ -77,7 +77,7 @@ class Subscription(StoredCursor):
         *,
         cursor: OffsetSet,
         durable: bool,
-        encoder: EntryFormat,
+        keys: Keys,
         tasks: Tasks,
         cursors: CursorWriter,
         compaction: Compaction,
@@ -101,15 +101,15 @@ class Subscription(StoredCursor):
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
-        self.excerpts = Excerpts(cursor)
+        self.partial_batches = PartialBatches(cursor, self.clients_by_index, self.learn_client)
         self.dead_letters = DeadLetterStats()
         subject = f"{topic.name} {name}"
-        self._encoder = encoder
+        self._keys = keys
         self._out = Outstanding(
             topic,
             cursor,
             tasks,
-            Selection(encoder, topic.partition),
+            Selection(keys, topic.partition),
             DeadLetterQueue(self.dead_letters, subject, host.failures, topic.clock, tasks),
             ReadFailures(host.failures, f"{subject} (delayed)"),
             wake=self.wake,
@@ -164,7 +164,7 @@ class Subscription(StoredCursor):
         self.host.check(self, wanted)
         if not self.consumers:
             self.type = wanted
-            self._out.selection = RULES[wanted](self._encoder, self.topic.partition)
+            self._out.selection = RULES[wanted](self._keys, self.topic.partition)
             self.compacted = consumer.options.compacted
         before = self.active
         self._out.selection.add(consumer)

@@ -19,8 +19,8 @@ from penstock.model.message import OutMessage
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import BatchConflict
 from penstock.pipeline.http.stages import StageCount, Stages
+from penstock.wire import entry as wire
 from penstock.wire.bulk import batch_entry, pack_sections
-from penstock.wire.entry import WireFormat
 
 MESSAGES_MAX: Final = 1000
 BYTES_MAX: Final = 256 << 10
@@ -104,7 +104,7 @@ class BatchBuilder:
     def alone(self, message: OutMessage) -> Iterator[bytes]:
         """The entry of a message that shares none; what was gathered goes before it."""
         yield from self.finish()
-        entry = WireFormat().encode(
+        entry = wire.encode(
             [message],
             producer=self._producer,
             sequence_id=self._next,

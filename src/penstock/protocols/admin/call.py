@@ -4,7 +4,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from penstock.broker.administration import Administration
 from penstock.broker.broker import Broker
+from penstock.broker.capability import offered
+from penstock.broker.namespaces import Policies
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_entity, check_subscription
 from penstock.protocols.caller import Caller
@@ -29,6 +32,16 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def broker(self) -> Broker:
         return self.caller.context.broker
+
+    @property
+    def administration(self) -> Administration:
+        """Raises NOT_SUPPORTED if the cluster has its own."""
+        return offered(self.broker.administration, "administration of topics")
+
+    @property
+    def policies(self) -> Policies:
+        """Raises NOT_SUPPORTED if the cluster has its own."""
+        return offered(self.broker.policies, "policies of its own")
 
     def reached(self, url: str, advertised: bool = False) -> str:
         """An endpoint's address by the name of this host that led the client here; "" of an endpoint that is closed."""

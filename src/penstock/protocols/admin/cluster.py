@@ -11,6 +11,7 @@ from .operations import BUNDLE, Table
 table = Table()
 
 CLUSTER: Final = "standalone"  # Pulsar's name for what runs in one process
+NUMBERED: Final = "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor"  # what numbers entries, in Pulsar's words
 BUNDLES: Final = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 
 
@@ -127,6 +128,10 @@ async def runtime_configuration(call: Call) -> dict[str, str]:
         "maxConsumersPerSubscription": settings.max_consumers_per_subscription,
         "maxSubscriptionsPerTopic": settings.max_subscriptions_per_topic,
         "maxTopicsPerNamespace": settings.max_topics_per_namespace,
+        # What no setting turns off: entries are numbered for clients that ask, and messages of batches are acknowledged one by one.
+        "brokerEntryMetadataInterceptors": NUMBERED,
+        "exposingBrokerEntryMetadataToClientEnabled": True,
+        "acknowledgmentAtBatchIndexLevelEnabled": True,
     }
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()

@@ -11,6 +11,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message
 from penstock.protocols.http.answers import Answer, ExactName
+from penstock.wire import entry as wire
 from penstock.wire.contents import payload_size
 from penstock.wire.entry import whole_batch
 
@@ -91,7 +92,7 @@ async def _message(call: Call, log: Log, offset: int, missing: str) -> Answer:
 
 
 def _shown(call: Call, log: Log, entry: Entry, index: int) -> Answer:
-    messages = call.broker.encoder.decode(entry)
+    messages = wire.decode(entry)
     message = messages[min(max(0, index), len(messages) - 1)]
     return Answer(raw=message.payload, headers=_headers(log, entry.entry_id, message))
 

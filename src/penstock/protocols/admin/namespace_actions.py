@@ -44,7 +44,7 @@ async def unload(call: Call) -> None:
     call.broker.namespaces.policies(namespace)
     for log in call.broker.topics.open_topics:  # the others have no clients
         if log.name.namespace_name == namespace and not log.deleted:
-            await call.broker.administration.unload_topic(log.name)
+            await call.administration.unload_topic(log.name)
 
 
 @table.on(

@@ -79,7 +79,7 @@ async def update_tenant(call: Call) -> None:
 async def delete_tenant(call: Call) -> None:
     """Delete a tenant; with `force` also its namespaces and their topics."""
     call.caller.may_administer()
-    await call.broker.administration.delete_tenant(call.tenant, force=call.flag("force"))
+    await call.administration.delete_tenant(call.tenant, force=call.flag("force"))
 
 
 @table.on("GET", "/admin/v2/namespaces/{tenant}")
@@ -206,7 +206,7 @@ async def policies(call: Call) -> dict[str, Any]:
 @table.on("DELETE", NAMESPACE, query=("force",))
 async def delete(call: Call) -> None:
     """Delete a namespace; with `force` also its topics."""
-    await call.broker.administration.delete_namespace(call.namespace, force=call.flag("force"))
+    await call.administration.delete_namespace(call.namespace, force=call.flag("force"))
 
 
 @table.on("GET", f"{NAMESPACE}/topics", query=("mode",))

@@ -175,14 +175,14 @@ def _decided(call: Call) -> TopicPolicies | InForce:
     """The policies of what the path names, a namespace or a topic."""
     if "topic" not in call.path:
         return call.broker.namespaces.policies(call.namespace)
-    name, policies = _topic(call), call.broker.policies
+    name, policies = _topic(call), call.policies
     return policies.in_force(name) if call.flag("applied") else policies.of_topic(name)
 
 
 async def change(call: Call, field: str, value: Any) -> None:
     """Decide a policy of what the path names."""
     if "topic" in call.path:
-        name, policies = _topic(call), call.broker.policies
+        name, policies = _topic(call), call.policies
         await policies.change_topic(name, lambda now: msgspec.structs.replace(now, **{field: value}))
     else:
         namespace, namespaces = call.namespace, call.broker.namespaces
@@ -221,7 +221,7 @@ def _declare(setting: Setting, path: str, above: str) -> None:
     async def get(call: Call) -> Any:
         shown = show(setting, _decided(call))
         if shown is None and setting.field == "max_topics":
-            shown = call.broker.policies.max_topics(call.namespace)  # Java's client wants a number
+            shown = call.policies.max_topics(call.namespace)  # Java's client wants a number
         return shown
 
     async def put(call: Call) -> None:

@@ -138,7 +138,8 @@ async def _answer(context: ServerContext, exchange: Exchange, found: Found) -> A
         content = await exchange.body(context.limits.max_request_bytes)
     call = Call(caller, names, query, content, exchange.header(b"host") or "", exchange.address)
     answer = _as_answer(operation, await operation.handler(call))
-    if exchange.method not in ("GET", "HEAD"):
+    # A worker has topics created that its callers use: no administrator changed anything.
+    if exchange.method not in ("GET", "HEAD") and not caller.is_worker:
         context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)
     return answer
 

@@ -7,6 +7,7 @@ from penstock.broker.capability import Capability, require
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.policy import TopicPolicies
 from penstock.wire.contents import batch_size
 
 from .call import Call
@@ -21,19 +22,19 @@ _ORDER: Final = ("ERROR", "RUNNING", "NOT_RUN", "SUCCESS")
 @table.on("PUT", f"{TOPIC}/unload")
 async def unload(call: Call) -> None:
     """Disconnect the producers and consumers of a topic, once its cursors are saved: they come back by themselves."""
-    await call.broker.administration.unload_topic(call.topic)
+    await call.administration.unload_topic(call.topic)
 
 
 @table.on("DELETE", f"{TOPIC}/truncate")
 async def truncate(call: Call) -> None:
     """Delete every message of a topic, also those that are not acknowledged; its subscriptions stay."""
-    await call.broker.administration.truncate_topic(_kept(call))
+    await call.administration.truncate_topic(_kept(call))
 
 
 @table.on("POST", f"{TOPIC}/trim")
 async def trim(call: Call) -> None:
     """Let go of the acknowledged messages that retention does not keep, now."""
-    await call.broker.administration.trim_topic(_kept(call))
+    await call.administration.trim_topic(_kept(call))
 
 
 def _kept(call: Call) -> TopicName:
@@ -56,14 +57,14 @@ async def create_missed(call: Call) -> None:
 @table.on("DELETE", f"{TOPIC}/policies")
 async def forget_policies(call: Call) -> None:
     """Leave every policy of a topic to its namespace."""
-    await call.broker.policies.forget(_base(call))
+    await call.policies.change_topic(_base(call), lambda now: TopicPolicies())
 
 
 @table.on("PUT", f"{TOPIC}/compaction")
 async def compact(call: Call) -> None:
     """Begin to compact a topic: who reads it compacted sees each key's last value only."""
     require(call.broker, Capability.COMPACTION)
-    await call.broker.administration.compact_topic(call.topic)
+    await call.administration.compact_topic(call.topic)
 
 
 @table.on("GET", f"{TOPIC}/compaction")

@@ -67,7 +67,7 @@ async def describe(call: Call) -> dict[str, Any]:
         "subscriptions": sorted({sub for log in logs for sub in log.subscriptions}),
         "schemaType": None if latest is None else latest.schema.type.name,
         "schemaVersion": None if latest is None else latest.version,
-        "retention": shown_retention(broker.policies.in_force(name).retention),
+        "retention": shown_retention(call.policies.in_force(name).retention),
     }
 
 
@@ -92,7 +92,7 @@ async def _delete(call: Call, *, partitioned: bool) -> None:
             else f"{name} is a partitioned topic, instead of calling delete topic, "
             "please call delete-partitioned-topic: DELETE below the topic's path, of /partitions",
         )
-    await call.broker.administration.delete_topic(name, force=force, schema=schema)
+    await call.administration.delete_topic(name, force=force, schema=schema)
 
 
 # -- partitions

@@ -1,5 +1,6 @@
 """ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES, replies to requests (PIP-371)."""
 
+from penstock.broker.delivery import Outcome
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.wire.frames import Frame
@@ -32,29 +33,38 @@ def _replies(command: CommandAck) -> bool:
     return command.HasField("reply_payload") or command.HasField("reply_to_client")
 
 
+def _version_of_reply(command: CommandAck) -> int | None:
+    return command.reply_schema_version if command.HasField("reply_schema_version") else None
+
+
 def _acknowledge(handler: ConsumerHandler, data: MessageIdData) -> bool:
     """Acknowledge what is out; False when it is not."""
-    source = handler.source
-    if data.ledgerId != source.topic.ledger:
+    if data.ledgerId != handler.source.topic.ledger:
         return False
-    return source.answers.acknowledge_but(data.entryId, handler.unacked(data), handler.consumer)
+    return handler.answers.acknowledge_but(data.entryId, handler.unacked(data), handler.consumer)
 
 
 async def _ack_late(
     session: Session, handler: ConsumerHandler, command: CommandAck, ids: list[MessageIdData]
 ) -> None:
     refused: PenstockError | None = None
+    outcome: Outcome | None = None
     for data in ids:
         try:
             if _replies(command):
                 # The reply goes first, the acknowledgement after (PIP-371). Of a batch, the id names the one message.
                 replied = answers.message_id(data)
-                await handler.consumer.reply(replied, command.reply_payload, is_error=command.reply_is_error)
+                outcome = await handler.consumer.reply(
+                    replied,
+                    command.reply_payload,
+                    is_error=command.reply_is_error,
+                    schema_version=_version_of_reply(command),
+                )
             elif command.ack_type == CommandAck.Cumulative:
                 await _cumulative(handler, data)
             else:
-                source = handler.consumer.source_of(answers.message_id(data))
-                await source.answers.acknowledge_but_late(
+                handler.consumer.source_of(answers.message_id(data))  # of no other topic
+                await handler.answers.acknowledge_but_late(
                     data.entryId, handler.unacked(data), handler.consumer
                 )
         except PenstockError as error:
@@ -62,7 +72,7 @@ async def _ack_late(
     if not command.HasField("request_id"):
         return
     if refused is None:
-        handler.answer_ack(command.request_id)
+        handler.answer_ack(command.request_id, outcome)
     else:
         session.send(answers.ack_response(command.consumer_id, command.request_id, refused))
 

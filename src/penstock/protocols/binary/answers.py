@@ -1,5 +1,6 @@
 """What answers have in common: errors, receipts, and message ids as the protocol writes them."""
 
+from penstock.broker.delivery import Outcome
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.wire import pulsar_pb2 as pb
@@ -24,8 +25,13 @@ def send_error(producer_id: int, sequence_id: int, refused: PenstockError) -> pb
     )
 
 
-def ack_response(consumer_id: int, request_id: int, refused: PenstockError | None) -> pb.CommandAckResponse:
+def ack_response(
+    consumer_id: int, request_id: int, refused: PenstockError | None, outcome: Outcome | None = None
+) -> pb.CommandAckResponse:
+    """`outcome`: of the reply that came with the acknowledgement."""
     answer = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
+    if outcome is not None:
+        answer.message = outcome.value
     if refused is not None:
         answer.error = refused.kind.codes.server_error  # type: ignore[assignment]
         answer.message = refused.message

@@ -6,6 +6,7 @@ from typing import Any, Final
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import ClientInfo
+from penstock.model.worker import METHOD
 from penstock.protocols.auth.proxies import Original
 from penstock.protocols.caller import Caller
 from penstock.protocols.clients import VERSION_CHARACTERS_MAX
@@ -30,6 +31,8 @@ FEATURES: Final = pb.FeatureFlags(
 
 def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work | None:
     """Admit the client, or tell it why not and close."""
+    if session.of_worker or command.auth_method_name == METHOD:
+        return _authenticate(session, command)
     try:
         anybody = Caller.unauthenticated(session.context)
     except PenstockError as refused:
@@ -44,6 +47,10 @@ def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work
 async def _authenticate(session: Session, command: pb.CommandConnect) -> None:
     try:
         method, data = command.auth_method_name, command.auth_data
+        if session.of_worker != (method == METHOD):
+            raise PenstockError(
+                ErrorKind.UNAUTHENTICATED, "workers of this server have an address of their own"
+            )
         original = Original(
             command.original_principal, command.original_auth_method, command.original_auth_data.encode()
         )
@@ -122,6 +129,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     pb.BaseCommand.WATCH_TOPIC_LIST_CLOSE: topics.close_watch,
     pb.BaseCommand.PRODUCER: producer_commands.producer,
     pb.BaseCommand.SEND: producer_commands.send_message,
+    pb.BaseCommand.REQUEST_RECEIPT: producer_commands.withdraw_request,
     pb.BaseCommand.CLOSE_PRODUCER: _answered(producer_commands.close_producer),
     pb.BaseCommand.SUBSCRIBE: _answered(consumer_commands.subscribe),
     pb.BaseCommand.FLOW: consumer_commands.flow,

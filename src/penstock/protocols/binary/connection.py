@@ -39,11 +39,19 @@ class Connection(asyncio.Protocol):
     """One client's connection; in `opened` from its beginning to its end."""
 
     def __init__(
-        self, context: ServerContext, tasks: Tasks, opened: set["Connection"], entered: str = ""
+        self,
+        context: ServerContext,
+        tasks: Tasks,
+        opened: set["Connection"],
+        entered: str = "",
+        *,
+        of_worker: bool = False,
     ) -> None:
-        """`entered`: the address, where the connection was counted under it already."""
+        """`entered`: the address, where the connection was counted under it already. `of_worker`: only a worker of this server
+        may connect."""
         settings, limits = context.broker.settings, context.limits
         self.session = Session(context, self, tasks, HANDLERS)
+        self.session.of_worker = of_worker
         self.paused = False
         self.closed = False
         self.peer = ""
@@ -93,13 +101,15 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = str(peer)
         address = peer[0] if isinstance(peer, tuple) else ""
-        refusal = "" if self.counted else self._load.enter(address)
+        uncounted = self.counted or self.session.of_worker
+        refusal = "" if uncounted else self._load.enter(address)
         if refusal:
             # Nothing is sent: the protocol has no word before the client's own.
             log.warning("refused a connection", extra={"peer": self.peer, "reason": refusal})
             self.abort()
             return
-        self.counted = self.session.address = address
+        self.session.address = address
+        self.counted = "" if self.session.of_worker else address
         self._holding = self.session.holding = Holding(self._load, address)
         self.session.peer_address = address_of(peer)
         if self.session.context.auth is not None:

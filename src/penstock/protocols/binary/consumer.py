@@ -4,8 +4,9 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from penstock.broker.capability import offered
 from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.delivery import Delivery, Outcome
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
@@ -37,6 +38,9 @@ class ConsumerHandler:
         self.consumer = consumer
         self.epoch = epoch  # counts the client's redeliveries, so that it knows what was sent before
         (self.source,) = consumer.attached
+        what = "consumers of Pulsar's protocol"
+        self.answers = offered(self.source.answers, what)
+        self._parts = offered(self.source.partial_batches, what)
         self._peer = peer
         self._id = consumer_id
         self._opened = opened
@@ -45,7 +49,8 @@ class ConsumerHandler:
         # Clients of ours know parts of a batch. Others show it by acknowledging one: until then it is not known,
         # and most wait for the whole of it.
         self._own_client = peer.features.supports_request_reply
-        self._pending_acks: list[int] = []  # acknowledgements to be answered once they are durable
+        # Acknowledgements to be answered once they are durable, and what became of their replies.
+        self._pending_acks: list[tuple[int, Outcome | None]] = []
         self._answering: asyncio.Task[None] | None = None
         self._indexes = peer.features.supports_broker_entry_metadata
         self._task = peer.tasks.spawn(self._run(), f"deliver {self.source.topic.name}")
@@ -92,7 +97,7 @@ class ConsumerHandler:
                 ack_set = ack_set_of(mask)
             else:
                 data = part
-                self.source.excerpts.add(entry.entry_id, entry.end, mask)
+                self._parts.add(entry.entry_id, entry.end, mask)
         head = message_head(
             self._id,
             MessageId(topic.ledger, entry.entry_id, topic.name.partition),
@@ -106,7 +111,7 @@ class ConsumerHandler:
 
     @property
     def _by_index(self) -> bool:
-        return self._own_client or self._peer.client.version in self.source.clients_by_index
+        return self._own_client or self._peer.client.version in self._parts.clients
 
     def unacked(self, data: MessageIdData) -> int:
         """What an acknowledgement leaves of an entry, as bits over all its messages."""
@@ -116,8 +121,8 @@ class ConsumerHandler:
         if not left:
             return 0
         if not self._own_client:
-            self.source.learn_client(self._peer.client.version)
-        return self.source.excerpts.left(data.entryId, left)
+            self._parts.learn(self._peer.client.version)
+        return self._parts.left(data.entryId, left)
 
     def index_of_last(self, mask: int, size: int) -> tuple[int, int]:
         """The batch index of the last message in `mask` of a batch, and its size, as the client sees them."""
@@ -154,34 +159,34 @@ class ConsumerHandler:
 
     # -- acknowledgements
 
-    def answer_ack(self, request_id: int) -> None:
+    def answer_ack(self, request_id: int, outcome: Outcome | None = None) -> None:
         """Answer an acknowledgement as soon as everything acknowledged so far is durable."""
-        self._pending_acks.append(request_id)
+        self._pending_acks.append((request_id, outcome))
         if self._answering is None:
             self._answering = self._peer.tasks.spawn(self._answer_acks(), "answer acknowledgements")
 
     async def _answer_acks(self) -> None:
         while self._pending_acks:
-            request_ids, self._pending_acks = self._pending_acks, []
+            pending, self._pending_acks = self._pending_acks, []
             refused = None
             try:
                 await self.consumer.flush()
             except PenstockError as error:
                 refused = error
-            for request_id in request_ids:
-                self._peer.send(answers.ack_response(self._id, request_id, refused))
+            for request_id, outcome in pending:
+                self._peer.send(answers.ack_response(self._id, request_id, refused, outcome))
         self._answering = None
 
     # -- again
 
     def redeliver(self, entry_id: int) -> None:
         """Deliver an entry again at once; nothing happens unless this consumer has it."""
-        self.source.answers.negative(entry_id, -1, 0, by=self.consumer)
+        self.answers.negative(entry_id, -1, 0, by=self.consumer)
 
     def redeliver_all(self) -> None:
         """Deliver again everything that the consumer has."""
         self._give_back()
-        self.source.answers.redeliver_all(self.consumer)
+        self.answers.redeliver_all(self.consumer)
 
     def _give_back(self) -> None:
         """What was taken and not written cost no permits, and does not count as delivered."""
@@ -216,4 +221,4 @@ class ConsumerHandler:
         if self._active_due is not None:
             self._active_due.cancel()
         self._give_back()
-        await self._peer.broker.leave(self.consumer, keep_ms=keep_ms)
+        await self.consumer.leave(keep_ms=keep_ms)

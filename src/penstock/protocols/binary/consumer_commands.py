@@ -56,10 +56,10 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
             await consumer.seek_time(max(0, broker.clock.now_ms() - back_ms))
         session.admitted.may_consume(name, command.subscription)  # still
     except BaseException:
-        await broker.leave(consumer)
+        await consumer.leave()
         raise
     if session.closed:
-        await broker.leave(consumer)
+        await consumer.leave()
         return
     session.send(pb.CommandSuccess(request_id=command.request_id))
     session.admitted.set_owner(consumer)
@@ -81,6 +81,9 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         ranges = tuple((one.start, one.end) for one in shared.hashRanges)
         if not ranges and kind is SubscriptionType.KEY_SHARED:
             raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, "STICKY needs ranges of hashes")
+    # Other processes send clients of REST where the server's own properties say.
+    given = {pair.key: pair.value for pair in command.metadata}
+    client = session.client_of(given)
     return ConsumerOptions(
         name=command.consumer_name,
         type=kind,
@@ -95,11 +98,8 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         key_ranges=ranges,
         compacted=command.read_compacted,
         subscription_properties={pair.key: pair.value for pair in command.subscription_properties},
-        # Other processes send clients of REST where the server's own properties say.
-        properties={
-            pair.key: pair.value for pair in command.metadata if not pair.key.startswith(OWN_PROPERTIES)
-        },
-        client=session.client,
+        properties={key: value for key, value in given.items() if not key.startswith(OWN_PROPERTIES)},
+        client=client,
     )
 
 
@@ -142,7 +142,7 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
     else:
         session.consumers.pop(command.consumer_id, None)  # the client knows that it ends
         try:
-            await session.broker.subscriptions.delete_of(handler.consumer)
+            await handler.consumer.unsubscribe()
         except PenstockError:
             session.consumers[command.consumer_id] = handler
             raise

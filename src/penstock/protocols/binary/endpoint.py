@@ -44,6 +44,15 @@ class BinaryEndpoint:
         self._context.pulsar_tls_advertised = bool(advertised)
         await self.listen(bound, context, handshake_s)
 
+    async def open_for_workers(self, bound: socket.socket) -> None:
+        """Listen for workers of this server alone: their connections count for no address."""
+
+        def connected() -> Connection:
+            return Connection(self._context, self._tasks, self._connections, of_worker=True)
+
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(connected, sock=bound, backlog=BACKLOG))
+
     async def listen(
         self, bound: socket.socket, context: ssl.SSLContext | None = None, handshake_s: float = 10.0
     ) -> None:

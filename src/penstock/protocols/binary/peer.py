@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import msgspec
+
 from penstock import __version__
 from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import UNKNOWN_CLIENT
+from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
+from penstock.model.worker import CLIENT_PROPERTY
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import Holding
@@ -94,6 +97,7 @@ class Peer:
         self.allowance: Allowance | None = None  # how fast it may go
         self.pending_bytes = 0  # sent by its producers, and not stored yet
         self.closed = False
+        self.of_worker = False  # it came where only workers of this server may
 
     @property
     def broker(self) -> Broker:
@@ -107,6 +111,13 @@ class Peer:
                 "this server stands before a cluster: producers and consumers of Pulsar's protocol connect to the"
                 " cluster's brokers, which a lookup names",
             )
+
+    def client_of(self, properties: dict[str, str]) -> ClientInfo:
+        """The program that a producer or consumer of these properties is for. A worker says it; else it is the peer."""
+        if not self.of_worker:
+            return self.client
+        said = properties.pop(CLIENT_PROPERTY, None)
+        return UNKNOWN_CLIENT if said is None else msgspec.json.decode(said, type=ClientInfo)
 
     @property
     def admitted(self) -> Caller:

@@ -11,12 +11,14 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.producer import Item, Producer, ReplyOrError, Request
+from penstock.broker.producer import Item, Placement, Producer, ReplyOrError, Request
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, PlainMessages
 from penstock.model.message_id import MessageId
-from penstock.wire.entry import WireFormat, admit
+from penstock.model.worker import NUMBERED_PREFIX
+from penstock.wire import entry as wire
+from penstock.wire.entry import admit
 from penstock.wire.frames import command_of, encode, send_receipt
 from penstock.wire.pulsar_pb2 import CommandRequestReceipt, CommandSend
 
@@ -52,6 +54,7 @@ class Sending(msgspec.Struct, gc=False):
     size: int
     submitted: Item[NewEntry] | None = None
     refused: PenstockError | None = None
+    each: PlainMessages | None = None  # to be stored as an entry each
 
 
 class ProducerHandler:
@@ -79,6 +82,7 @@ class ProducerHandler:
         self._idle.set()
         self._requests: dict[Request, int] = {}  # with the sequence ids that the client knows them by
         self._takes_requests = peer.features.supports_request_reply
+        self._numbered = peer.of_worker and producer.name.startswith(NUMBERED_PREFIX)
         self._why = f"producer {producer_id} waits for the store"
         self._task = peer.tasks.spawn(self._run(), f"publish to {producer.topics[0].name}")
         producer.ousted = self._disconnect
@@ -90,17 +94,33 @@ class ProducerHandler:
         sending = Sending(command.sequence_id, command.highest_sequence_id, len(data))
         try:
             entry = admit(data)
-            if entry.producer != self.producer.name:
+            if entry.producer != self.producer.name and not self._peer.of_worker:
                 raise PenstockError(
                     ErrorKind.BAD_PARAMETER,
                     f"the message says it is from producer {entry.producer!r}, not {self.producer.name!r}",
                 )
+            if command.entry_each:
+                sending.each = self._plain(entry)
+                self._enqueue(sending)
+                return
             # Only the last chunk of a message counts for deduplication: the others know whose they are.
             chunk_of = command.sequence_id if entry.sequence_id < 0 else -1
             request = self._request(entry) if self._takes_requests else None
-            sending.submitted = Item(entry, request=request, chunk_of=chunk_of)
+            named = entry.producer if self._numbered else None
+            sending.submitted = Item(entry, named, request=request, chunk_of=chunk_of)
         except PenstockError as refused:
             sending.refused = refused
+        self._enqueue(sending)
+
+    def _plain(self, entry: NewEntry) -> PlainMessages:
+        """The messages of a batch that are to be stored as an entry each. Raises BAD_PARAMETER, also for clients that are no workers."""
+        stored = Entry(0, 0, 0, entry.count, entry.publish_time, entry.deliver_at, entry.data)
+        found = wire.plain(stored) if self._peer.of_worker else None
+        if found is None:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "these messages cannot be stored as an entry each")
+        return found
+
+    def _enqueue(self, sending: Sending) -> None:
         self._waiting.append(sending)
         self._bytes += sending.size
         self._peer.pend(sending.size)
@@ -121,6 +141,12 @@ class ProducerHandler:
         request.call_when_ended(self._replied)
         return request
 
+    def withdraw(self, sequence_id: int) -> None:
+        """The client waits no longer for the reply to a request."""
+        for request in [one for one, number in self._requests.items() if number == sequence_id]:
+            del self._requests[request]
+            request.withdraw()
+
     def _replied(self, request: Request, got: ReplyOrError) -> None:
         sequence_id = self._requests.pop(request)
         if isinstance(got, PenstockError):
@@ -132,6 +158,7 @@ class ProducerHandler:
                 reply_payload=got.content,
                 is_error=got.is_error,
                 sequence_id=sequence_id,
+                schema_version=got.schema_version,
             )
         )
 
@@ -149,9 +176,7 @@ class ProducerHandler:
         """Publish and answer. This is no part of `_run`, whose frame would have the messages while it waits for more."""
         group = self._take()
         try:
-            results = await self.producer.publish_entries(
-                [s.submitted for s in group if s.submitted is not None]
-            )
+            results = await self._publish(group)
         except PenstockError as error:
             results = [error] * len(group)
         except Exception:
@@ -167,10 +192,24 @@ class ProducerHandler:
         if self._bytes < PENDING_BYTES_MAX // 2:
             self._peer.output.release(self._why)
 
+    async def _publish(self, group: list[Sending]) -> list[MessageId | PenstockError]:
+        each = group[0].each
+        if each is None:
+            return await self.producer.publish_entries(
+                [s.submitted for s in group if s.submitted is not None]
+            )
+        placed = await self.producer.publish_plain(each.payloads, each.schema_version, batch=False)
+        if not isinstance(placed, Placement):
+            return placed[:1]
+        return [MessageId(placed.ledger, placed.entry_id, placed.topic.name.partition)]
+
     def _take(self) -> list[Sending]:
+        """What is published in one go: entries, or one batch whose messages become entries."""
         group: list[Sending] = []
         size = 0
         while self._waiting and size < GROUP_BYTES_MAX:
+            if group and (group[0].each is not None or self._waiting[0].each is not None):
+                break
             sending = self._waiting.popleft()
             size += sending.size
             group.append(sending)
@@ -181,7 +220,8 @@ class ProducerHandler:
             return  # the client got CLOSE_PRODUCER: it has to send again
         frames: list[bytes] = []
         for sending in group:
-            result = results.popleft() if sending.submitted is not None else sending.refused
+            done = sending.submitted is not None or sending.each is not None
+            result = results.popleft() if done else sending.refused
             if isinstance(result, MessageId):
                 frames.append(send_receipt(self._id, sending.sequence_id, result, sending.highest))
             elif result is not None:
@@ -230,7 +270,7 @@ def request_in(entry: NewEntry) -> tuple[int, int] | None:
     if _MARK not in entry.data:
         return None
     stored = Entry(0, 0, 0, entry.count, entry.publish_time, entry.deliver_at, entry.data)
-    for message in WireFormat().decode(stored):
+    for message in wire.decode(stored):
         text = message.properties.get(REQUEST_TIMEOUT_PROPERTY)
         if text is None:
             continue

@@ -81,6 +81,7 @@ async def _create(session: Session, command: pb.CommandProducer) -> None:
 
 def _options(session: Session, command: pb.CommandProducer) -> ProducerOptions:
     properties = {pair.key: pair.value for pair in command.metadata}
+    client = session.client_of(properties)
     return ProducerOptions(
         name=command.producer_name,
         access_mode=AccessMode(int(command.producer_access_mode)),
@@ -88,7 +89,7 @@ def _options(session: Session, command: pb.CommandProducer) -> ProducerOptions:
         returning=bool(command.producer_name) and not command.user_provided_producer_name,
         properties=properties,
         repartitions_by_key=properties.get(PARTITIONER_PROPERTY) != PARTITIONER_CLIENT,
-        client=session.client,
+        client=client,
     )
 
 
@@ -126,6 +127,13 @@ def send_message(session: Session, command: pb.CommandSend, frame: Frame) -> Non
         handler.send(command, frame.entry)
     elif command.producer_id not in session.disconnected:
         raise ProtocolViolation(f"SEND for producer {command.producer_id}, which is not open")
+
+
+def withdraw_request(session: Session, command: pb.CommandRequestReceipt, frame: Frame) -> None:
+    """Wait no longer for the reply to a request of a producer; nothing happens unless it waits."""
+    handler = session.producers.get(command.reply_to_producer_id)
+    if handler is not None:
+        handler.withdraw(command.sequence_id)
 
 
 async def close_producer(session: Session, command: pb.CommandCloseProducer) -> None:

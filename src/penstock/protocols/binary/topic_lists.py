@@ -6,6 +6,7 @@ A pattern that `Pattern` does not match is not matched here: the client gets all
 import sys
 from bisect import bisect_left, insort
 
+from penstock.broker.capability import offered
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.model.errors import PenstockError
@@ -63,7 +64,8 @@ class TopicListWatch:
         self._listing = False
         self._again = False  # permissions changed while the list was made
         self._missed: dict[TopicName, None] = {}  # changed meanwhile
-        self._watch = peer.broker.watches.add(namespace, pattern, self._changed)
+        self._watches = offered(peer.broker.watches, "watches of topics")
+        self._watch = self._watches.add(namespace, pattern, self._changed)
 
     async def begin(self) -> None:
         """List what there is."""
@@ -139,4 +141,4 @@ class TopicListWatch:
 
     def close(self) -> None:
         """Send nothing more."""
-        self._peer.broker.watches.remove(self._watch)
+        self._watches.remove(self._watch)

@@ -20,8 +20,8 @@ class Logs:
         self._blocks = blocks or Blocks()
         self._logs: dict[int, LocalPositions] = {}
         self._shared: SharedLogs | None = None
-        if broker.journals is not None:
-            self._shared = SharedLogs(broker.journals, broker.tasks, self._blocks)
+        if broker.open_journal is not None:
+            self._shared = SharedLogs(broker.open_journal, broker.tasks, self._blocks)
             return
         broker.topics.observers.append(self)
         for topic in broker.topics.open_topics:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from penstock.broker.journal import JournalLostError, Journals
+from penstock.broker.journal import JournalLostError, OpenJournal
 from penstock.broker.topic import Topic
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
@@ -28,8 +28,8 @@ CLOSE_S: Final = 2.0
 class SharedLogs:
     """The positions of each log that was asked for lately."""
 
-    def __init__(self, journals: Journals, tasks: Tasks, blocks: Blocks) -> None:
-        self._journals = journals
+    def __init__(self, open_journal: OpenJournal, tasks: Tasks, blocks: Blocks) -> None:
+        self._open_journal = open_journal
         self._tasks = tasks
         self._blocks = blocks
         self._logs: OrderedDict[TopicName, SharedPositions] = OrderedDict()
@@ -39,7 +39,7 @@ class SharedLogs:
         """The positions of a log; they are new where the topic was opened again."""
         found = self._logs.pop(topic.name, None)
         if found is None or found.topic is not topic:
-            open_journal = partial(self._journals.open, topic.name, KIND)
+            open_journal = partial(self._open_journal, topic.name, KIND)
             found = SharedPositions(topic, self._blocks, open_journal)
         self._logs[topic.name] = found
         if len(self._logs) > LOGS_MAX:

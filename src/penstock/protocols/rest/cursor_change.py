@@ -113,7 +113,8 @@ class CursorChange:
         late: set[tuple[int, int]] = set()
         for ledger, entries in masks.items():
             source = self._by_ledger.get(ledger)
-            passed = entries if source is None else source.answers.acknowledge_masks(entries)
+            answers = None if source is None else source.answers
+            passed = entries if answers is None else answers.acknowledge_masks(entries)
             late.update([(ledger, entry) for entry in passed])
         if late:
             left = set(places)
@@ -164,17 +165,17 @@ class CursorChange:
             )
         if kind == "seek":
             await source.seek(message_id)
-        elif self._by_partition:
+        elif (answers := source.answers) is None:
             await self._by_consumer(source, message_id, given, result)
         elif kind == "cumulative":
-            await source.answers.acknowledge_up_to(message_id)
+            await answers.acknowledge_up_to(message_id)
         elif kind == "negative":
-            if not source.answers.negative(message_id.entry, message_id.batch_index, self._delay(source)):
+            if not answers.negative(message_id.entry, message_id.batch_index, self._delay(source)):
                 raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is with no consumer")
         else:
             await self._reply(source, message_id, given, result)
-            if not source.answers.acknowledge(message_id.entry, message_id.batch_index):
-                await source.answers.acknowledge_late(message_id)
+            if not answers.acknowledge(message_id.entry, message_id.batch_index):
+                await answers.acknowledge_late(message_id)
 
     async def _by_consumer(
         self, source: Subscription, message_id: MessageId, given: str | Acknowledgement, result: AckResult

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from penstock.model.errors import PenstockError
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed
@@ -14,7 +15,7 @@ from penstock.protocols.http.paths import raw_path
 
 from . import consume, cursor, logs, produce, read, request, shipped
 from .operations import DOMAINS, PREFIX, SHIPPED, Paths, Target, below, declared_path
-from .services import Services
+from .services import PassOn, Services
 
 Handler = Callable[[Caller, Target, Exchange], Awaitable[None]]
 
@@ -27,14 +28,18 @@ OPERATIONS: Final[Sequence[Operation]] = [
     for operation in module.operations
 ]
 _PATHS: Final = Paths(OPERATIONS)
+_PUBLISHING: Final = frozenset(
+    below(operation) for module in (produce, shipped, request) for operation in module.operations
+)
 
 
 class RestEndpoint:
     """Serves everything below `/topics/`."""
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, pass_on: PassOn | None = None) -> None:
+        """`pass_on`: see `Services`."""
         self._context = context
-        self.services = Services(context)
+        self.services = Services(context, pass_on)
         self._learns = context.broker.cluster is not None
         self._handlers: dict[tuple[str, bool], dict[str, Handler]] = {}
         for operation in OPERATIONS:
@@ -59,6 +64,14 @@ class RestEndpoint:
         except Exception as error:
             dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
             await fail(exchange, error, self._context, dialect, declared_path(operation, shipped=shipped))
+
+    def publishes(self, exchange: Exchange) -> bool:
+        """Whether a request publishes messages, or one and waits for the reply to it."""
+        try:
+            target, _ = self._find(exchange.scope)
+        except PenstockError:
+            return False
+        return exchange.method == "POST" and target.operation in _PUBLISHING
 
     def _find(self, scope: Scope) -> tuple[Target, Mapping[str, Handler]]:
         path: bytes = scope.get("raw_path") or scope["path"].encode()

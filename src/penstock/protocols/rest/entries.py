@@ -109,7 +109,7 @@ async def publish(context: ServerContext, caller: Caller, names: Any, exchange: 
         topic.check_open()
     results: list[Appended] = []
     for topic, entries in sections:
-        done = await context.broker.staging.append(topic, entries, deduplicate=deduplicate)
+        done = await context.broker.append_entries(topic, entries, deduplicate=deduplicate)
         results.append(
             Appended(
                 topic=str(topic.name),

@@ -160,7 +160,7 @@ class Instances:
         """Let a consumer leave its subscription; what it had goes to the others."""
         self._instances.pop(instance.id, None)
         self._end_prepared(instance)
-        await self._broker.leave(instance.consumer)
+        await instance.consumer.leave()
 
     def _expire(self, id: str) -> None:
         instance = self._instances.get(id)

@@ -7,12 +7,12 @@ from typing import Final
 import msgspec
 
 from penstock.broker.capability import Capability, Capable
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.log import Log
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, PlainMessages
+from penstock.wire import entry as wire
 
 UNBOUNDED: Final = 2**63 - 1  # messages or bytes
 
@@ -101,10 +101,9 @@ class Decoding:
     """Entries to what is in them, which must not be changed: the last few batches are cached, as the consumers of a
     subscription share them, and so do pages."""
 
-    def __init__(self, encoder: EntryFormat, engine: Capable | None = None) -> None:
+    def __init__(self, engine: Capable | None = None) -> None:
         """`engine`: the one whose entries they are; None: it can do everything."""
         self._engine = engine
-        self._encoder = encoder
         self._recent: OrderedDict[tuple[int, int], tuple[Opened, int]] = OrderedDict()
         self._bytes = 0
 
@@ -138,7 +137,7 @@ class Decoding:
 
     def messages(self, entry: Entry) -> list[Message]:
         """Every message of an entry, each whole; raises CHECKSUM, BAD_ENCODING."""
-        return self._encoder.decode(entry)
+        return wire.decode(entry)
 
     def _open(self, entry: Entry) -> Opened:
         if entry.count == 1:
@@ -163,11 +162,11 @@ class Decoding:
         return opened
 
     def _decode(self, entry: Entry) -> Opened:
-        plain = self._encoder.plain(entry)
+        plain = wire.plain(entry)
         if plain is not None:
             return plain
         try:
-            return self._encoder.decode(entry)
+            return wire.decode(entry)
         except PenstockError as error:
             return error
 

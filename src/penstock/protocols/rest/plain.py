@@ -59,6 +59,8 @@ async def serve_produce(
     """Publish what a request has, and answer it."""
     caller.may_produce(target.topic)
     body = await exchange.body(rest.limits.max_request_bytes)
+    if rest.pass_on is not None and await rest.passed_on(exchange, body):
+        return
     trace = exchange.trace()
     plain = form.plain(body) if trace is None else None
     ready = None

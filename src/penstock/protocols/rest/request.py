@@ -67,6 +67,8 @@ async def request(rest: Services, caller: Caller, target: Target, exchange: Exch
     timeout_ms = _timeout_ms(exchange.scope["query_string"])
     rest.broker.requests.check(timeout_ms)  # before a topic is made for it
     body = await exchange.body(rest.limits.max_request_bytes)
+    if rest.pass_on is not None and await rest.passed_on(exchange, body):
+        return
     trace = exchange.trace()
     producer, message = _text(rest, target, body, trace) or await _any(rest, target, body, trace)
     async with LongPoll(rest.polls, exchange) as poll:

@@ -1,6 +1,7 @@
 """What the handlers of REST's operations use: one of each for the whole endpoint."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
@@ -14,19 +15,34 @@ from .parts import Decoding
 from .prepared import Preparing
 from .remote_instances import RemoteInstances
 
+# Answers a request whose body was read by what another process answers.
+PassOn = Callable[[Exchange, bytes], Awaitable[None]]
+
+# In a body that names its producer: the sequence ids of a name are the owner's to give.
+_NAMES: Final = (b"producer_name", b"producerName")
+
 
 class Services:
-    """Made by the endpoint, which closes it."""
+    """Made by the endpoint, which closes it. `pass_on` is a worker's: the process that owns the log has the producers that clients
+    name."""
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, pass_on: PassOn | None = None) -> None:
+        self.pass_on = pass_on
         self.broker = context.broker
         self.limits = context.limits
         self.polls = LongPolls(self.broker.clock)
-        self.decoding = Decoding(self.broker.encoder, self.broker)
+        self.decoding = Decoding(self.broker)
         self.producers = ProducerCache(self.broker)
         self.preparing = Preparing(self.decoding, self.broker.clock)
         self.remote_instances = RemoteInstances(context)
         self.instances = Instances(self.broker, self.limits, self.preparing, self.remote_instances)
+
+    async def passed_on(self, exchange: Exchange, body: bytes) -> bool:
+        """Pass a publish on if it may name its producer; whether it was answered so."""
+        if self.pass_on is None or not any(name in body for name in _NAMES):
+            return False
+        await self.pass_on(exchange, body)
+        return True
 
     async def close(self) -> None:
         """End every wait, and close every consumer instance."""

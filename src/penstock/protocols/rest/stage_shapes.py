@@ -140,8 +140,7 @@ class StagedBatch(Struct, kw_only=True):
 
     @classmethod
     def of(cls, number: int, held: staging.StagedBatch) -> Self:
-        expected = [held.expected(stage) for stage in held.stages]
-        return cls(batch=number, at=held.at, stages=copied(expected, list[StageCount]))
+        return cls(batch=number, at=held.at, stages=copied(held.stages, list[StageCount]))
 
 
 class CommittedTarget(Struct, kw_only=True):

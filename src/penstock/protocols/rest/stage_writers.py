@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.capability import Capability
+from penstock.broker.capability import Capability, offered
 from penstock.broker.staging import Caller as StagingCaller
+from penstock.broker.staging import Staging, WriterState
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName, check_local
 from penstock.model.stage import Writer
@@ -68,23 +69,24 @@ operations: Final = Table("stage")
     errors=(*LISTING, ErrorKind.NOT_SUPPORTED),
 )
 async def writers(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WritersAnswer:
-    staging = context.broker.staging
     params = Params(exchange.scope["query_string"], _LIST)
     most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
-    found, more = await staging.writers(staging_caller(caller, exchange), params.text("after") or "", most)
+    found, more = await staging_of(context).writers(
+        staging_caller(caller, exchange), params.text("after") or "", most
+    )
     return WritersAnswer(
         writers=[
             ListedWriter(
-                writer=writer.name,
-                owner=writer.owner,
-                at=writer.at,
-                targets=copied(targets, list[CommittedTarget]),
-                staged_batches=len(staging.batches(writer.name)),
-                staged_bytes=staging.size_of(writer.name),
+                writer=one.writer.name,
+                owner=one.writer.owner,
+                at=one.writer.at,
+                targets=copied(one.targets, list[CommittedTarget]),
+                staged_batches=len(one.batches),
+                staged_bytes=one.size_bytes,
             )
-            for writer, targets in found
+            for one in found
         ],
-        next=found[-1][0].name if more and found else None,
+        next=found[-1].writer.name if more and found else None,
     )
 
 
@@ -139,16 +141,16 @@ async def open_topics(context: ServerContext, caller: Caller, names: Names, exch
     errors=(*ALWAYS, ErrorKind.NOT_SUPPORTED),
 )
 async def status(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WriterAnswer:
-    staging, name = context.broker.staging, writer_of(names)
+    staging, name = staging_of(context), writer_of(names)
     caller.may_produce_somewhere()
     found = await staging.writer(name, staging_caller(caller, exchange))
-    writer, targets = found or (Writer(name, "", "", 0), [])
+    found = found or WriterState(Writer(name, "", "", 0), [], {}, 0)
     return WriterAnswer(
         writer=name,
-        owner=writer.owner,
-        at=writer.at,
-        targets=copied(targets, list[CommittedTarget]),
-        staged=[StagedBatch.of(batch, held) for batch, held in staging.batches(name).items()],
+        owner=found.writer.owner,
+        at=found.writer.at,
+        targets=copied(found.targets, list[CommittedTarget]),
+        staged=[StagedBatch.of(batch, held) for batch, held in found.batches.items()],
     )
 
 
@@ -167,11 +169,16 @@ async def forget(context: ServerContext, caller: Caller, names: Names, exchange:
     params = Params(exchange.scope["query_string"], _FORGET)
     given = params.texts("topics")
     topics = None if given is None else [TopicName.parse(text) for text in given if text]
-    await context.broker.staging.forget(
+    await staging_of(context).forget(
         name, staging_caller(caller, exchange), topics, force=params.flag("force")
     )
     forgotten = None if topics is None else sorted({str(topic.base) for topic in topics})
     return ForgetAnswer(forgotten=name, topics=forgotten)
+
+
+def staging_of(context: ServerContext) -> Staging:
+    """Staged publishing of the engine; raises NOT_SUPPORTED if it has none."""
+    return offered(context.broker.staging, Capability.STAGED_PUBLISH.value)
 
 
 def writer_of(names: Names) -> str:

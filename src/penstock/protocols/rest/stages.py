@@ -30,7 +30,7 @@ from .stage_shapes import (
     StageAnswer,
     copied,
 )
-from .stage_writers import ABORTING, JSON, WRITER, Names, open_topics, staging_caller, writer_of
+from .stage_writers import ABORTING, JSON, WRITER, Names, open_topics, staging_caller, staging_of, writer_of
 
 Handler = Callable[[ServerContext, Caller, Names, Exchange], Awaitable[msgspec.Struct]]
 
@@ -63,7 +63,7 @@ async def stage(context: ServerContext, caller: Caller, names: Names, exchange: 
     part = whole_number("part", names["part"])
     body = await sections_body(context, exchange)
     sections = await sections_of(context.broker, caller, body)
-    await context.broker.staging.stage(key, part, crc32c(body), sections, staging_caller(caller, exchange))
+    await staging_of(context).stage(key, part, crc32c(body), sections, staging_caller(caller, exchange))
     return StageAnswer(
         messages=sum(entry.count for _, entries in sections for entry in entries),
         size_bytes=sum(len(entry.data) for _, entries in sections for entry in entries),
@@ -101,7 +101,7 @@ async def commit(context: ServerContext, caller: Caller, names: Names, exchange:
     writer, batch = writer_of(names), _batch(names)
     caller.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
     wanted = await exchange.json(_commit_request, COMMIT_BYTES_MAX)
-    done, new = await context.broker.staging.commit(
+    done, new = await staging_of(context).commit(
         writer,
         batch,
         copied(wanted.stages, list[Expected]),
@@ -133,7 +133,7 @@ async def abort(context: ServerContext, caller: Caller, names: Names, exchange: 
     caller.may_produce_somewhere()
     one = check_local("stage", names["stage"]) if "stage" in names else None
     return AbortAnswer(
-        dropped=await context.broker.staging.abort(writer, batch, staging_caller(caller, exchange), one)
+        dropped=await staging_of(context).abort(writer, batch, staging_caller(caller, exchange), one)
     )
 
 
@@ -157,8 +157,10 @@ class StagesEndpoint:
         try:
             operation, handler, names = self._find(exchange)
             caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-            at_once = handler in (open_topics, entries.publish)
-            require(self._context.broker, Capability.ENTRIES if at_once else Capability.STAGED_PUBLISH)
+            if handler in (open_topics, entries.publish):
+                require(self._context.broker, Capability.ENTRIES)
+            else:
+                staging_of(self._context)
             await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
         except Exception as error:
             await fail(exchange, error, self._context, Dialect.REST, operation)

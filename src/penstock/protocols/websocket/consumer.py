@@ -60,7 +60,7 @@ class ConsumerHandler:
         self._consumer = consumer
         self._broker = broker
         self._meter = meter
-        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=multi)
+        self._deliverer = Deliverer(socket, consumer, meter, names_topic=multi)
         self._answers: Backlog[PendingAnswer] = Backlog(ANSWERS_MAX, ANSWER_BYTES_MAX)
         self._unsubscribed = False
 
@@ -70,7 +70,7 @@ class ConsumerHandler:
             await self._socket.run(self._read(), self._deliver(), self._answer_all())
         finally:
             self._deliverer.give_back()
-            await self._broker.leave(self._consumer)
+            await self._consumer.leave()
 
     async def _deliver(self) -> None:
         await self._deliverer.run()
@@ -187,7 +187,7 @@ class ConsumerHandler:
             case Unsubscribe():
                 self._unsubscribed = True
                 try:
-                    await self._broker.subscriptions.delete_of(consumer)
+                    await consumer.unsubscribe()
                 except PenstockError:
                     self._unsubscribed = False
                     raise
@@ -217,11 +217,10 @@ class ConsumerHandler:
 class ReaderHandler:
     """One reader's socket."""
 
-    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker, meter: Meter) -> None:
+    def __init__(self, socket: Socket, consumer: Consumer, meter: Meter) -> None:
         self._socket = socket
         self._consumer = consumer
-        self._broker = broker
-        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=False)
+        self._deliverer = Deliverer(socket, consumer, meter, names_topic=False)
         self._credited = 0
 
     async def run(self) -> None:
@@ -229,7 +228,7 @@ class ReaderHandler:
         try:
             await self._socket.run(self._read(), self._deliver())
         finally:
-            await self._broker.leave(self._consumer)
+            await self._consumer.leave()
 
     async def _deliver(self) -> None:
         await self._deliverer.run()

@@ -14,7 +14,6 @@ import msgspec
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
-from penstock.broker.entry_format import EntryFormat
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
@@ -23,6 +22,7 @@ from penstock.model.message_id import IdWriter, MessageId
 from penstock.protocols.holding import Holding
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import Allowance
+from penstock.wire import entry as wire
 
 from .messages import MessageWriter
 from .socket import Socket
@@ -70,12 +70,9 @@ def budget_of(socket: Socket) -> FrameBudget | None:
 class Deliverer:
     """Writes what a consumer is given. `names_topic`: frames say which topic (v3)."""
 
-    def __init__(
-        self, socket: Socket, consumer: Consumer, wire: EntryFormat, meter: Meter, *, names_topic: bool
-    ) -> None:
+    def __init__(self, socket: Socket, consumer: Consumer, meter: Meter, *, names_topic: bool) -> None:
         self._socket = socket
         self._consumer = consumer
-        self._wire = wire
         self._meter = meter
         self._taken: deque[Delivery] = deque()
         self._left = 0  # of the first of them: the messages not written yet; 0 for all
@@ -196,7 +193,7 @@ class Deliverer:
 
     def _decode(self, delivery: Delivery) -> list[Message]:
         try:
-            return self._wire.decode(delivery.entry)
+            return wire.decode(delivery.entry)
         except PenstockError as error:
             log.error("an entry cannot be read and is passed over", extra={"entry": str(error)})
             return []

@@ -163,9 +163,7 @@ class Endpoint:
         caller.set_owner(consumer)
         consumer.flow(parameters.window)
         socket.accept()
-        return ReaderHandler(
-            socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer)
-        )
+        return ReaderHandler(socket, consumer, self._enter(scope, socket, "reader", (topic,), consumer))
 
     async def _consumer(self, target: Target, query: Query, scope: Scope, socket: Socket) -> Handler:
         multi, broker = target.topic is None, self._context.broker
@@ -230,7 +228,7 @@ class Endpoint:
                 lambda: check(*[source.topic.name for source in consumer.attached]), socket.revoke
             )
         except PenstockError:
-            await broker.leave(consumer)
+            await consumer.leave()
             raise
         return consumer
 

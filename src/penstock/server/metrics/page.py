@@ -24,14 +24,15 @@ TOPICS_AT_ONCE = 200  # then others have their turn on the loop
 
 
 class MetricsPage:
-    """Serves `/metrics`. `counts` says how many WebSocket and binary connections there are."""
+    """Serves `/metrics`. `counts` says how many WebSocket and binary connections there are; `pipelines` are None if another
+    process shows them."""
 
     def __init__(
         self,
         context: ServerContext,
         endpoints: RequestMetrics,
         counts: Callable[[], tuple[int, int]],
-        pipelines: Pipelines,
+        pipelines: Pipelines | None,
         *,
         by_topic: bool,
     ) -> None:
@@ -93,8 +94,9 @@ class MetricsPage:
             if not number % TOPICS_AT_ONCE:
                 await asyncio.sleep(0)
         figures.write(families)
-        await self._pipelines.refresh()
-        self._pipelines.write(families)
+        if self._pipelines is not None:
+            await self._pipelines.refresh()
+            self._pipelines.write(families)
         return families.all()
 
 

@@ -9,6 +9,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.topic import Topic
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
+from penstock.wire import entry as wire
 
 from .samples import Families
 
@@ -80,7 +81,7 @@ class Pipelines:
         while entries := await topic.read(self._next_entry, ENTRIES_PER_READ):
             for entry in entries:
                 try:
-                    messages = self._broker.encoder.decode(entry)
+                    messages = wire.decode(entry)
                 except PenstockError:
                     continue
                 for message in messages:

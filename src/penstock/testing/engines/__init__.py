@@ -4,7 +4,7 @@ Subclass it where pytest finds it, and say how a broker is made; pytest and its 
 
     class TestMyEngine(EngineSuite):
         def make(self, folder: Path) -> Broker:
-            return MyBroker(folder / "data", WireFormat(), LoopClock())
+            return MyBroker(folder / "data", LoopClock())
 
 A test asks the broker's `capabilities` where not every engine has what it is about, and proves there that the
 engine refuses it with NOT_SUPPORTED. What differs by the nature of an engine is said by attributes of the class:

@@ -21,6 +21,7 @@ from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, ProducerOptions, SubscriptionType
 from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
 
 BOUND_S: Final = 60.0  # machines are busy
 LOOK_S: Final = 0.005
@@ -92,7 +93,7 @@ class Client:
         while await self.consumer.ready():
             now = self._broker.clock.now_ms()
             for delivery in self.consumer.take():
-                for at, message in enumerate(self._broker.encoder.decode(delivery.entry)):
+                for at, message in enumerate(wire.decode(delivery.entry)):
                     if delivery.mask >> at & 1:
                         place = delivery.topic.id_of(delivery.entry, message.index)
                         self.received.append(
@@ -121,7 +122,7 @@ class Client:
 
     async def leave(self) -> None:
         """Close the consumer."""
-        await self._broker.leave(self.consumer)
+        await self.consumer.leave()
 
 
 class Bench:
@@ -201,7 +202,7 @@ class Bench:
         found: list[str] = []
         at = log.first_offset
         while entries := await log.read_at(at, 100):
-            found += [one.payload.decode() for entry in entries for one in self.broker.encoder.decode(entry)]
+            found += [one.payload.decode() for entry in entries for one in wire.decode(entry)]
             at = entries[-1].end
         return found
 

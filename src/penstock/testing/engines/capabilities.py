@@ -9,13 +9,14 @@ from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.stage import StageKey
+from penstock.wire import entry as wire
 
 from .bench import Bench, EngineTests, refused, stored
 
 
 def entry(bench: Bench, text: str, sequence_id: int = 0) -> NewEntry:
     """An entry as a client makes it."""
-    return bench.broker.encoder.encode(
+    return wire.encode(
         [OutMessage(payload=text.encode())],
         producer="p",
         sequence_id=sequence_id,
@@ -65,7 +66,7 @@ class CapabilityTests(EngineTests):
 
     async def test_entries_in_bulk(self, bench: Bench) -> None:
         log = await bench.log()
-        call = bench.broker.staging.append(log, [entry(bench, "a"), entry(bench, "b")], deduplicate=False)
+        call = bench.broker.append_entries(log, [entry(bench, "a"), entry(bench, "b")], deduplicate=False)
         if not bench.can(Capability.ENTRIES):
             await refused(call)
             return
@@ -76,13 +77,11 @@ class CapabilityTests(EngineTests):
 
     async def test_staged_publishing(self, bench: Bench) -> None:
         log, staging = await bench.log(), bench.broker.staging
-        key, data = StageKey("w", 0, "s"), entry(bench, "a")
-        stage = staging.stage(key, 0, 1, [(log, [data])], Caller())
-        if not bench.can(Capability.STAGED_PUBLISH):
-            await refused(stage)
-            await refused(staging.writer("w", Caller()))
+        assert (staging is not None) is bench.can(Capability.STAGED_PUBLISH)
+        if staging is None:
             return
-        await stage
+        key, data = StageKey("w", 0, "s"), entry(bench, "a")
+        await staging.stage(key, 0, 1, [(log, [data])], Caller())
         assert await bench.contents() == []
         expected = Expected("s", 1, 1, len(data.data))
         for new in (True, False):
@@ -92,7 +91,11 @@ class CapabilityTests(EngineTests):
 
     async def test_compaction(self, bench: Bench) -> None:
         await bench.publish("a", "b", key="k")
-        call = bench.broker.administration.compact_topic(bench.topic)
+        administration = bench.broker.administration
+        if administration is None:
+            assert not bench.can(Capability.COMPACTION)
+            return
+        call = administration.compact_topic(bench.topic)
         if not bench.can(Capability.COMPACTION):
             await refused(call)
             return

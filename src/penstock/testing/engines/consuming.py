@@ -184,13 +184,13 @@ class ConsumingTests(EngineTests):
         one, other = await bench.consume(type, name="a"), await bench.consume(type, name="b")
         for client in (one, other):
             with pytest.raises(PenstockError, match="shared consumer attempting to unsubscribe") as caught:
-                await bench.broker.subscriptions.delete_of(client.consumer)
+                await client.consumer.unsubscribe()
             assert caught.value.kind is ErrorKind.SUBSCRIPTION_SHARED
         await one.leave()
         await bench.publish(*"abc")
         assert sorted(await other.come(3)) == list("abc")  # all of them: the subscription is still there
         await other.acknowledge()
 
-        await bench.broker.subscriptions.delete_of(other.consumer)
+        await other.consumer.unsubscribe()
         assert other.consumer.closed
         assert (await (await bench.consume(type)).come(3))[:1] == ["a"]  # a new one

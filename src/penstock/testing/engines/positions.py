@@ -17,10 +17,10 @@ from .bench import Bench, EngineTests
 
 def positions(bench: Bench, log: Topic) -> LogPositions:
     """The positions of a log, as a server that has just started knows them."""
-    journals = bench.broker.journals
-    if journals is None:
+    open_journal = bench.broker.open_journal
+    if open_journal is None:
         return LocalPositions(log, Blocks())
-    return SharedPositions(log, Blocks(), partial(journals.open, log.name, KIND))
+    return SharedPositions(log, Blocks(), partial(open_journal, log.name, KIND))
 
 
 def frames(*payloads: str) -> bytes:
@@ -77,11 +77,11 @@ class PositionTests(EngineTests):
         assert await again.frames(at, size) == frames(*sent)[at:]
 
     async def test_journals_are_read_in_one_order(self, bench: Bench) -> None:
-        journals = bench.broker.journals
-        if journals is None:
+        open_journal = bench.broker.open_journal
+        if open_journal is None:
             return  # byte positions are kept otherwise, or not at all
         log = bench.topic.sibling(f"{bench.topic.local}-partition-3")
-        one, other = journals.open(log, "test"), journals.open(log, "test")
+        one, other = open_journal(log, "test"), open_journal(log, "test")
         assert list(await one.read_on()) == []
         records = [uuid4().bytes for _ in range(4)]
         await one.append(records[0])
@@ -92,8 +92,8 @@ class PositionTests(EngineTests):
         assert list(await one.read_on()) == records[1:]
         assert list(await other.read_on()) == records
         assert list(await one.read_on()) == list(await other.read_on()) == []
-        assert list(await journals.open(log, "other").read_on()) == []
-        assert list(await journals.open(bench.topic, "test").read_on()) == []
+        assert list(await open_journal(log, "other").read_on()) == []
+        assert list(await open_journal(bench.topic, "test").read_on()) == []
         await bench.restart()
-        assert bench.broker.journals is not None
-        assert list(await bench.broker.journals.open(log, "test").read_on()) == records
+        assert bench.broker.open_journal is not None
+        assert list(await bench.broker.open_journal(log, "test").read_on()) == records

@@ -10,6 +10,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
+from penstock.wire import entry as wire
 
 from .bench import Bench, EngineTests
 
@@ -51,7 +52,7 @@ class ReadingTests(EngineTests):
         at = log.first_offset
         while found := await log.read_at(at, 4):
             assert len(found) <= 4
-            seen += [one.payload.decode() for entry in found for one in bench.broker.encoder.decode(entry)]
+            seen += [one.payload.decode() for entry in found for one in wire.decode(entry)]
             at = found[-1].end
 
         assert seen == sent
@@ -144,5 +145,5 @@ class ReadingTests(EngineTests):
 
 def payloads(bench: Bench, entries: list[Entry]) -> list[str]:
     """The payloads of each entry, together."""
-    decode = bench.broker.encoder.decode
+    decode = wire.decode
     return [b"".join(one.payload for one in decode(entry)).decode() for entry in entries]

@@ -36,7 +36,7 @@ class Entries:
 class Part:
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.entries = Entries()
+        self.link = Entries()
         self.out = Outstanding(counts_here=False)
         self.unread = 0  # came, and is not delivered yet
         self.given: list[Delivery] = []
@@ -44,7 +44,7 @@ class Part:
 
     @property
     def due(self) -> int:
-        return self.entries.permits + self.unread
+        return self.link.permits + self.unread
 
     def handed_on(self, deliveries: list[Delivery]) -> None:
         self.handed += deliveries
@@ -65,7 +65,7 @@ class Stage:
         to = self.parts[part]
         entry = Entry(part, number, 0, count, 0, 0, bytes(size))
         _, mask = to.out.arrived(entry, (1 << count) - 1, 0)
-        to.entries.permits -= count
+        to.link.permits -= count
         self.receiver.deliver([Delivery(to.source, entry, mask, 0)])  # type: ignore[arg-type]
 
     @property
@@ -74,7 +74,7 @@ class Stage:
 
     @property
     def permits(self) -> list[int]:
-        return [part.entries.permits for part in self.parts]
+        return [part.link.permits for part in self.parts]
 
 
 def test_the_window_is_shared_by_the_topics() -> None:
@@ -86,7 +86,7 @@ def test_what_came_and_is_not_delivered_yet_has_its_permit() -> None:
     stage = Stage(window=None, flow=True)
     stage.receiver.flow(2)
     stage.arrive(0)
-    stage.parts[0].entries.permits -= 1
+    stage.parts[0].link.permits -= 1
     stage.parts[0].unread = 1
     stage.receiver.take()
     assert stage.permits == [0]

@@ -13,7 +13,7 @@ from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.testing.clock import ManualClock, settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 TOPIC = TopicName.parse("t")
 
@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, settings: BrokerSettings | None = None, store: MemoryStore | None = None) -> None:
         self.clock = ManualClock()
         self.store = store or MemoryStore()
-        self.broker = Broker(self.store, MemoryStore(), WireFormat(), self.clock, settings)
+        self.broker = Broker(self.store, MemoryStore(), wire, self.clock, settings)
 
     async def publish(
         self, *payloads: bytes, topic: TopicName = TOPIC, batch: bool = True
@@ -51,7 +51,7 @@ class Bench:
         await settle()
         found = []
         for delivery in consumer.take():
-            for at, message in enumerate(self.broker.encoder.decode(delivery.entry)):
+            for at, message in enumerate(wire.decode(delivery.entry)):
                 if delivery.mask >> at & 1:
                     message_id = delivery.topic.id_of(delivery.entry, message.index)
                     found.append((message_id, message, delivery))

@@ -10,7 +10,6 @@ from penstock.engines.kafka.broker import KafkaBroker
 from penstock.engines.kafka.driver.compacted import Row
 from penstock.model.names import NamespaceName
 from penstock.runtime.clock import LoopClock
-from penstock.wire.entry import WireFormat
 
 CHANGED: list[Row] = [("namespace\0acme/sales", b"{}"), ("tenant\0acme", b'{"admin_roles":["boss"]}')]
 
@@ -19,9 +18,7 @@ CHANGED: list[Row] = [("namespace\0acme/sales", b"{}"), ("tenant\0acme", b'{"adm
 async def test_a_document_that_changes_during_the_start_is_learned(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = KafkaBroker(
-        ClusterSettings(url="kafka://127.0.0.1:1"), BrokerSettings(), WireFormat(), LoopClock()
-    )
+    broker = KafkaBroker(ClusterSettings(url="kafka://127.0.0.1:1"), BrokerSettings(), LoopClock())
 
     async def changes() -> dict[str, str]:
         broker.documents._changed(CHANGED)

@@ -15,7 +15,8 @@ from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, pair
 from penstock.model.message import Message, OutMessage
 from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat, admit
+from penstock.wire import entry as wire
+from penstock.wire.entry import admit
 from penstock.wire.plain import read_plain
 
 TOPIC = TopicName.parse("t")
@@ -29,7 +30,7 @@ def framing(clock: ManualClock | None = None) -> Framing:
 
 def read(by: Framing, *records: NewRecord) -> list[Message]:
     entries = entries_of([Read(n, 7, one) for n, one in enumerate(records)], 0, 1, by)
-    return [message for entry in entries for message in WireFormat().decode(entry)]
+    return [message for entry in entries for message in wire.decode(entry)]
 
 
 def test_a_version_is_framed_by_its_id() -> None:
@@ -61,7 +62,7 @@ def test_what_is_published_is_read(
 def test_entries_of_clients_are_framed() -> None:
     messages = [OutMessage(payload=b"x"), OutMessage(payload=b"y", key="k")]
     for some in (messages[:1], messages):
-        entry = WireFormat().encode(some, producer="p", sequence_id=1, publish_time=5, schema_version=3)
+        entry = wire.encode(some, producer="p", sequence_id=1, publish_time=5, schema_version=3)
         found = [one.value for one in records_of(entry, numbered=False, framing=framing())]
         assert found == [b"\0\0\0\1\2" + one.payload for one in some]
 

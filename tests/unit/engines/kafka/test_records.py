@@ -13,13 +13,13 @@ from penstock.engines.kafka.records import entries_of, record_of, records_of
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Encryption, EncryptionKey, Message, OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.contents import compressed
-from penstock.wire.entry import WireFormat, admit
+from penstock.wire.entry import admit
 from penstock.wire.plain import read_plain
 from penstock.wire.pulsar_pb2 import LZ4
 
 LEDGER = 77
-FORMAT = WireFormat()
 
 times = st.integers(1, 2**62)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -66,7 +66,7 @@ def entry_of(record: NewRecord, time: int = 5, offset: int = 9) -> Entry:
 
 def message_of(record: NewRecord, time: int = 5, offset: int = 9) -> Message:
     """Of one record."""
-    (message,) = FORMAT.decode(entry_of(record, time, offset))
+    (message,) = wire.decode(entry_of(record, time, offset))
     return message
 
 
@@ -193,10 +193,10 @@ def test_entries_of_clients_become_records_of_their_messages(
         out.replicate_to = None
         if len(outs) > 1:
             out.deliver_at = 0
-    entry = FORMAT.encode(outs, producer="p", sequence_id=0, publish_time=50, schema_version=3)
+    entry = wire.encode(outs, producer="p", sequence_id=0, publish_time=50, schema_version=3)
     if compress:
         entry = admit(compressed(entry.data, LZ4))
-    given_messages = FORMAT.decode(Entry(0, 0, 0, entry.count, 50, 0, entry.data))
+    given_messages = wire.decode(Entry(0, 0, 0, entry.count, 50, 0, entry.data))
     records = records_of(entry, numbered=numbered)
     assert [record.timestamp for record in records] == [50] * len(outs)
     for offset, (record, before) in enumerate(zip(records, given_messages, strict=True)):
@@ -212,7 +212,7 @@ def test_an_entry_that_only_its_receiver_can_open_comes_back_as_it_is() -> None:
     message = OutMessage(
         payload=b"secret", encryption=encryption, key="k", properties={"a": "b"}, deliver_at=99
     )
-    entry = FORMAT.encode([message], producer="p", sequence_id=1, publish_time=5, schema_version=2)
+    entry = wire.encode([message], producer="p", sequence_id=1, publish_time=5, schema_version=2)
     (record,) = records_of(entry, numbered=False)
     assert (record.value, record.key) == (b"secret", b"k")
     back = entry_of(record)
@@ -251,5 +251,5 @@ def test_the_fast_ways_write_what_the_entry_format_writes(
         None if key is None else key.encode(),
         [(name, text.encode()) for name, text in properties.items()] or None,
     )
-    entry = FORMAT.encode([message], producer="", sequence_id=offset, publish_time=7, schema_version=None)
+    entry = wire.encode([message], producer="", sequence_id=offset, publish_time=7, schema_version=None)
     assert entry_of(record, 7, offset).data == entry.data

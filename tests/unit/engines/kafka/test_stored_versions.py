@@ -38,7 +38,7 @@ from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 from penstock.wire.payloads import LazyEntry
 
 SALES = NamespaceName("acme", "sales")
@@ -334,7 +334,7 @@ async def test_a_writer_of_a_newer_version_is_not_touched() -> None:
 def test_messages_of_every_version_are_read(version: int) -> None:
     stored: Any = records(version, "messages")
     one, sealed = entries_of(stored, 0, 1)
-    (message,) = WireFormat().decode(one)
+    (message,) = wire.decode(one)
     assert (message.payload, message.key, message.key_is_base64) == (b"text", "aw==", True)
     assert message.properties["penstock-b"] == "2"
     assert (message.event_time, message.sequence_id) == (1_700_000_000_000, 7)
@@ -352,7 +352,7 @@ def test_a_message_of_a_newer_version_is_delivered_as_a_plain_record(
         for _ in range(3):
             entries = entries_of(stored, 0, 1)
     assert [one.message for one in caplog.records] == ["messages are delivered as plain records"]
-    one, sealed = (WireFormat().decode(entry)[0] for entry in entries)
+    one, sealed = (wire.decode(entry)[0] for entry in entries)
     assert (one.payload, one.key, one.sequence_id, one.schema_version) == (b"text", "k", 0, None)
     assert (entries[0].deliver_at, one.event_time) == (0, 0)
     assert one.properties[VERSION] == "2"

@@ -69,6 +69,7 @@ def test_what_is_cached_for_a_caller_is_that_of_its_token() -> None:
     assert len(keys) == 6
     assert not any("one" in key for key in keys)
     assert Acting("a").key == "a"
+    assert Acting("a", proxy="p").key not in {"a", "p"}
 
 
 def test_without_a_token_of_its_own_a_caller_is_refused() -> None:
@@ -132,6 +133,7 @@ class StubServer:
 
     def __init__(self, act_for: str = "token") -> None:
         self.broker: Any = StubBroker(act_for)
+        self.workers = None
         settings = ISSUER.settings(proxy_roles=("proxy",), anonymous_role="guest")
         self.auth = authenticator(settings, self.broker)
 
@@ -156,6 +158,8 @@ async def test_a_request_acts_with_the_token_that_it_shows() -> None:
 
 async def test_the_token_of_a_proxy_is_not_that_of_whom_it_acts_for() -> None:
     authorization, named = f"Bearer {ISSUER.token('proxy')}", ((b"x-original-principal", b"app"),)
-    assert await acting_of(StubServer(), authorization, headers=named) == Acting("app")
-    assert await acting_of(StubServer("principal"), authorization, headers=named) == Acting("app")
+    assert await acting_of(StubServer(), authorization, headers=named) == Acting("app", proxy="proxy")
+    assert await acting_of(StubServer("principal"), authorization, headers=named) == Acting(
+        "app", proxy="proxy"
+    )
     assert await acting_of(StubServer("principal"), f"Bearer {ISSUER.token('app')}") == Acting("app")

@@ -14,10 +14,9 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.target import Target
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 LOG = TopicName.parse("public/default/foo-partition-3")
-FORMAT = WireFormat()
 
 
 class Cluster:
@@ -73,14 +72,14 @@ class Cluster:
     async def publish(self, messages: Sequence[OutMessage]) -> list[MessageId | PenstockError]:
         if self.refusal is not None:
             return [self.refusal]
-        entry = FORMAT.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
+        entry = wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
         self.entries.append(Entry(1, self.next_offset, self.next_offset, 1, 1, 0, entry.data))
         self.next_offset += 1
         return [MessageId(1, self.next_offset - 1)]
 
     def journal(self) -> PulsarJournal:
         given: Any = self
-        return PulsarJournals(given, given, FORMAT, given.open).open(LOG, "test")
+        return PulsarJournals(given, given, given.open).open(LOG, "test")
 
 
 async def test_a_journal_is_a_topic_of_its_own_in_a_namespace_that_keeps_everything() -> None:

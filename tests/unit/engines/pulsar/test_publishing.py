@@ -18,9 +18,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import UNKNOWN_ID, MessageId
 from penstock.model.names import TopicName
-from penstock.wire.entry import WireFormat
-
-FORMAT = WireFormat()
+from penstock.wire import entry as wire
 
 
 class Entries:
@@ -86,7 +84,7 @@ def numbered(*ids: int | None, **more: Any) -> list[OutMessage]:
 def ids_of(entries: Entries) -> list[list[int]]:
     """The sequence ids in each entry."""
     return [
-        [one.sequence_id for one in FORMAT.decode(Entry(1, 0, 0, entry.count, 0, 0, entry.data))]
+        [one.sequence_id for one in wire.decode(Entry(1, 0, 0, entry.count, 0, 0, entry.data))]
         for entry in entries.sent
     ]
 

@@ -8,11 +8,10 @@ from penstock.engines.pulsar.staging.splitting import check_splits, split_batch
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
+from penstock.wire import entry as wire
 from penstock.wire.contents import compressed, join, parse
-from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import LZ4, NONE, ZSTD, EncryptionKeys, MessageMetadata
 
-FORMAT = WireFormat()
 MESSAGES = st.builds(
     OutMessage,
     payload=st.binary(max_size=30) | st.just(bytes(5000)),
@@ -26,7 +25,7 @@ MESSAGES = st.builds(
 
 
 def decoded(data: bytes) -> list[Message]:
-    return FORMAT.decode(Entry(0, 0, 0, 1, 0, 0, data))
+    return wire.decode(Entry(0, 0, 0, 1, 0, 0, data))
 
 
 @given(
@@ -38,10 +37,10 @@ def test_each_message_stays_what_it_is(messages: list[OutMessage], kind: int, ve
     for message in messages:
         if message.null_value:
             message.payload = b""
-    batch = FORMAT.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=version).data
+    batch = wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=version).data
     if kind != NONE:
         batch = compressed(batch, kind)
-    expected = FORMAT.decode(Entry(0, 0, 0, len(messages), 0, 0, batch))
+    expected = wire.decode(Entry(0, 0, 0, len(messages), 0, 0, batch))
     split = split_batch(batch, 77)
     assert len(split) == len(messages)
     for data, before in zip(split, expected, strict=True):

@@ -20,7 +20,7 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 
 class Reader:
@@ -94,7 +94,7 @@ def test_logs_of_writers_of_every_version_are_read(version: int) -> None:
 
 def test_records_of_a_writer_name_their_version() -> None:
     data = packed(Opened(), producer="p", sequence_id=1, at=1)
-    (message,) = WireFormat().decode(Entry(1, 0, 0, 1, 1, 0, data))
+    (message,) = wire.decode(Entry(1, 0, 0, 1, 1, 0, data))
     assert message.properties == {VERSION: "1"}
 
 

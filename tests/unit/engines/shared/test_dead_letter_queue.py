@@ -5,12 +5,12 @@ from collections import deque
 
 import pytest
 
+from penstock.broker.subscription import DeadLetterStats
 from penstock.engines.shared.dead_letter_queue import (
     FAILED_MAX,
     RETRY_MAX_MS,
     WAITING_MAX,
     DeadLetterQueue,
-    DeadLetterStats,
     EntryDeadLetters,
 )
 from penstock.model.entry import Entry

@@ -22,12 +22,11 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 TOPIC = TopicName.parse("orders")
 ADDRESSES = TopicPerProcess()
 REQUEST_ID = MessageId(3, 4)
-FORMAT = WireFormat()
 
 
 class Network:
@@ -47,8 +46,8 @@ class Network:
         (found,) = [
             one for one in self.requests if ADDRESSES.own(one.process, TOPIC.namespace_name) == reply_to
         ]
-        data = FORMAT.encode((message,), producer="r", sequence_id=0, publish_time=0, schema_version=None)
-        (arrived,) = FORMAT.decode(Entry(1, 1, 0, 1, 0, 0, data.data))
+        data = wire.encode((message,), producer="r", sequence_id=0, publish_time=0, schema_version=None)
+        (arrived,) = wire.decode(Entry(1, 1, 0, 1, 0, 0, data.data))
         receive(found, arrived.properties, arrived.payload)
 
     async def close(self) -> None:
@@ -61,7 +60,7 @@ class Process:
     def __init__(self, network: Network, clock: ManualClock) -> None:
         self._clock = clock
         self.requests = Requests(clock, 300_000, correlated=True)
-        self.replies = Replies(network, clock, FORMAT, self.requests)
+        self.replies = Replies(network, clock, self.requests)
         network.requests.append(self.requests)
 
     async def ask(self, timeout_ms: int | None = 1000) -> tuple[Request | None, Entry]:
@@ -70,7 +69,7 @@ class Process:
         message = OutMessage(payload=b"?", sequence_id=0)
         (request,) = self.replies.ask(TOPIC.namespace_name, (message,), (timeout_ms,))
         now = self._clock.now_ms()
-        made = FORMAT.encode((message,), producer="p", sequence_id=0, publish_time=now, schema_version=None)
+        made = wire.encode((message,), producer="p", sequence_id=0, publish_time=now, schema_version=None)
         if request is not None:
             request.placed(REQUEST_ID)
         return request, Entry(3, 4, 0, 1, now, 0, made.data)

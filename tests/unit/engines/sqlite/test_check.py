@@ -16,15 +16,14 @@ from penstock.engines.sqlite.store import FILE_NAME, SqliteStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.stage import Commit, StageKey, StageRun, Writer
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 A, B = "persistent://public/default/a", "persistent://public/default/b-partition-0"
 SECOND = "public/default/a\0" + "0" * 9 + "1"  # of the versions of a schema
-FORMATS = WireFormat()
 
 
 def report_of(folder: Path) -> Report:
-    return check(folder, lambda entry: decode(FORMATS, entry))
+    return check(folder, decode)
 
 
 async def fill(folder: Path) -> None:
@@ -41,7 +40,7 @@ async def fill(folder: Path) -> None:
     for topic in (A, B):
         log = await store.open(topic)
         for number in range(10):
-            entry = FORMATS.encode(
+            entry = wire.encode(
                 [OutMessage(payload=b"x" * 100), OutMessage(payload=b"y")],
                 producer="p",
                 sequence_id=2 * number,
@@ -86,7 +85,7 @@ async def fill_run(folder: Path) -> None:
     await store.save_meta([("topic", A, b"{}")])
     log = await store.open(A)
     messages = [OutMessage(payload=b"%d" % number, sequence_id=number) for number in range(20)]
-    await store.append(log.ledger, FORMATS.encode_each(messages, producer="p", publish_time=1))
+    await store.append(log.ledger, wire.encode_each(messages, producer="p", publish_time=1))
     await store.trim(log.ledger, 5)
     await store.close()
 
@@ -246,7 +245,7 @@ async def stage(folder: Path) -> None:
     await store.start()
     log = await store.open(A)
     for batch in (1, 2):
-        entry = FORMATS.encode_plain(
+        entry = wire.encode_plain(
             [b"staged"], producer="w", sequence_id=batch, publish_time=1, schema_version=None
         )
         await store.stage(StageKey("w", batch, "s"), 0, 0, 1, [StageRun(log.ledger, A, [entry])])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.skipping_log import LEDGER, WIRE, Host, SkippingLog
+from tests.support.skipping_log import LEDGER, Host, SkippingLog
 
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.compaction import Compaction
@@ -17,6 +17,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
+from penstock.wire import entry as wire
 
 
 class Saved:
@@ -41,10 +42,10 @@ class Story:
             "s",
             cursor=self.cursor,
             durable=True,
-            encoder=WIRE,
+            keys=wire.keys,
             tasks=Tasks(),
             cursors=Saved(),
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=host,
         )
         options = ConsumerOptions(type=kind, nack_delay_ms=0, window=3)

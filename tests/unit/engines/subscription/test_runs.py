@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from penstock.engines.subscription.selection import Exclusive, Failover, Hashes,
 from penstock.model.entry import Entry
 from penstock.model.message import OutMessage
 from penstock.model.policy import ConsumerOptions, SubscriptionType
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 TYPES = {
     Exclusive: SubscriptionType.EXCLUSIVE,
@@ -29,7 +28,7 @@ SOURCE: Any = SimpleNamespace(name="s")
 
 def stored(keys: Sequence[Sequence[str]]) -> list[Entry]:
     """An entry for each list of keys."""
-    wire, found, offset = WireFormat(), [], 0
+    found, offset = [], 0
     for number, some in enumerate(keys):
         messages = [OutMessage(payload=b"x" * 10, key=key) for key in some]
         made = wire.encode(messages, producer="p", sequence_id=offset, publish_time=1, schema_version=None)
@@ -42,7 +41,7 @@ class Given:
     """A selection with its consumers, and what each of them got of which entries."""
 
     def __init__(self, rules: type[Selection], consumers: Sequence[dict[str, Any]]) -> None:
-        self.selection = rules(WireFormat(), 0)
+        self.selection = rules(wire.keys, 0)
         self.parts: list[Pending] = []
         for number, options in enumerate(consumers):
             permits = options["permits"]
@@ -117,18 +116,20 @@ def test_a_run_is_dealt_as_its_entries_are(
 
 
 def test_who_names_ranges_gets_no_runs() -> None:
-    selection = Exclusive(WireFormat(), 0)
+    selection = Exclusive(wire.keys, 0)
     options = ConsumerOptions(type=SubscriptionType.EXCLUSIVE, key_ranges=((0, 10),))
     selection.add(Consumer("a", "s", options))
     assert selection.deal_run(stored(["a"]), lambda consumer, run: None) == 0
 
 
-def test_keys_are_decoded_once_while_messages_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = WireFormat()
+def test_keys_are_decoded_once_while_messages_wait() -> None:
     decoded: list[int] = []
-    keys = wire.keys
-    monkeypatch.setattr(wire, "keys", lambda entry: decoded.append(entry.entry_id) or keys(entry))
-    selection = KeyShared(wire, 0)
+
+    def keys(entry: Entry) -> list[bytes]:
+        decoded.append(entry.entry_id)
+        return wire.keys(entry)
+
+    selection = KeyShared(keys, 0)
     consumer = Consumer("a", "s", ConsumerOptions(type=SubscriptionType.KEY_SHARED, flow=True))
     selection.add(consumer)
     consumer.flow(1)
@@ -153,7 +154,7 @@ def test_keys_are_decoded_once_while_messages_wait(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_known_of_keys_has_a_bound() -> None:
-    selection = KeyShared(WireFormat(), 0)
+    selection = KeyShared(wire.keys, 0)
     selection.add(Consumer("a", "s", ConsumerOptions(type=SubscriptionType.KEY_SHARED)))
     entry = stored([[str(n) for n in range(1000)]])[0]
     for number in range(3 * KNOWN_MAX // 1000):

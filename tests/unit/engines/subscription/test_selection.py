@@ -11,7 +11,7 @@ from penstock.model.entry import Entry
 from penstock.model.hashing import sticky_hash
 from penstock.model.message import OutMessage
 from penstock.model.policy import ConsumerOptions, SubscriptionType
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 # Told by a Pulsar 4.0.8 with its defaults: which of the consumers a, b, a and c, subscribed in this order, got the
 # keys key-0 to key-59.
@@ -28,7 +28,7 @@ def owners(selection: KeyShared, consumers: list[Consumer]) -> str:
 
 
 def test_the_keys_are_shared_as_in_pulsar() -> None:
-    selection = KeyShared(WireFormat(), 0)
+    selection = KeyShared(wire.keys, 0)
     consumers = [consumer(name) for name in "abac"]
     for each in consumers:
         selection.add(each)
@@ -36,7 +36,7 @@ def test_the_keys_are_shared_as_in_pulsar() -> None:
 
 
 def test_who_leaves_gives_its_keys_to_the_others_and_takes_none_of_theirs() -> None:
-    selection = KeyShared(WireFormat(), 0)
+    selection = KeyShared(wire.keys, 0)
     consumers = [consumer(name) for name in "abac"]
     for each in consumers:
         selection.add(each)
@@ -53,11 +53,10 @@ def test_who_leaves_gives_its_keys_to_the_others_and_takes_none_of_theirs() -> N
 
 def test_hashes_of_one_kind_are_not_taken_for_those_of_the_other() -> None:
     """A ring and ranges hash otherwise: what is remembered of a batch ends with the consumers it was dealt to."""
-    wire = WireFormat()
     messages = [OutMessage(payload=b"x", key=key) for key in "abcdefgh"]
     made = wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
     entry = Entry(1, 0, 0, made.count, 1, 0, made.data)
-    selection = KeyShared(wire, 0)
+    selection = KeyShared(wire.keys, 0)
     on_ring = consumer("a")
     on_ring.flow(3)
     selection.add(on_ring)

@@ -16,7 +16,7 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import STRING_SCHEMA
 from penstock.runtime.failures import FailureKind
 from penstock.testing.clock import settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
 FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
@@ -40,7 +40,7 @@ async def test_a_second_exclusive_a_wrong_type_and_a_taken_name_are_refused() ->
 
 async def test_an_idle_subscription_takes_another_type() -> None:
     async with bench() as b:
-        await b.broker.leave(await b.consumer(EXCLUSIVE))
+        await (await b.consumer(EXCLUSIVE)).leave()
         assert (await b.consumer(SHARED)).attached
 
 
@@ -185,7 +185,7 @@ async def test_a_delayed_message_waits_also_over_a_restart() -> None:
         producer = await b.broker.producer(TOPIC)
         at = b.clock.now_ms() + 10_000
         await producer.publish([OutMessage(payload=b"later", deliver_at=at), OutMessage(payload=b"now")])
-        broker = Broker(b.store, MemoryStore(), WireFormat(), b.clock)
+        broker = Broker(b.store, MemoryStore(), wire, b.clock)
         await broker.start()
         b.broker = broker
         consumer = await b.consumer(SHARED)
@@ -253,7 +253,7 @@ async def test_failover_goes_by_priority_then_name_and_loses_nothing() -> None:
         assert await b.payloads(first) == [b"1", b"2"]
         await b.publish(b"3")
         assert await b.payloads(later) == []
-        await b.broker.leave(first)
+        await first.leave()
         assert await b.payloads(later) == [b"1", b"2", b"3"]
 
 
@@ -360,7 +360,7 @@ async def test_acknowledging_every_second_of_a_large_backlog_restarts() -> None:
                     await consumer.acknowledge(message_id)
                     every_second += 1
         await consumer.flush()
-        broker = Broker(b.store, MemoryStore(), WireFormat(), b.clock)
+        broker = Broker(b.store, MemoryStore(), wire, b.clock)
         await broker.start()
         b.broker = broker
         again = await b.consumer(SHARED, window=50_000)
@@ -440,7 +440,7 @@ async def test_deduplication_stores_once_and_answers_with_the_first_id() -> None
         assert await once(b, 3) == MessageId(-1, -1)
         topic = await b.broker.topics.get(TOPIC)
         assert topic.next_offset == 2
-        restarted = Broker(b.store, MemoryStore(), WireFormat(), b.clock, BrokerSettings(deduplication=True))
+        restarted = Broker(b.store, MemoryStore(), wire, b.clock, BrokerSettings(deduplication=True))
         await restarted.start()
         b.broker = restarted
         assert await once(b, 5) == MessageId(-1, -1)
@@ -515,7 +515,7 @@ async def test_what_was_read_ahead_goes_with_the_last_consumer(durable: bool) ->
         assert reading.held(0) is not None
         assert budget.size > 100_000
         budget.call()
-        await b.broker.leave(consumer)
+        await consumer.leave()
         await settle()
         assert reading.held(0) is None
         assert budget.size == 0

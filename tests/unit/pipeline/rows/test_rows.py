@@ -16,8 +16,8 @@ from penstock.pipeline.rows import columns, rows
 from penstock.pipeline.rows.entries import Frame
 from penstock.pipeline.rows.place import Place
 from penstock.pipeline.rows.rows import decode
+from penstock.wire import entry as wire
 from penstock.wire import pulsar_pb2 as pb
-from penstock.wire.entry import WireFormat
 
 PLACE = Place("persistent://public/default/t", 3, 9)
 INCLUDE = tuple(columns.INCLUDABLE)
@@ -75,7 +75,7 @@ def check(frames: list[Frame]) -> None:
     wanted = []
     for frame in frames:
         entry = Entry(9, frame.entry_id, frame.offset, frame.count, TIME, 0, frame.data)
-        wanted += [expected(frame, message) for message in WireFormat().decode(entry)]
+        wanted += [expected(frame, message) for message in wire.decode(entry)]
     found = table(frames)
     for row in found:
         row["properties"] = dict(row["properties"])
@@ -107,7 +107,7 @@ messages = st.builds(
 def test_as_the_wire_decoder_says(entries: list[tuple[list[OutMessage], int]]) -> None:
     encoded = []
     for several, sequence_id in entries:
-        entry = WireFormat().encode(
+        entry = wire.encode(
             several,
             producer="p",
             sequence_id=sequence_id,
@@ -121,7 +121,7 @@ def test_as_the_wire_decoder_says(entries: list[tuple[list[OutMessage], int]]) -
 def test_properties_where_only_some_messages_have_a_key() -> None:
     """What was found in one step stays when the next step moves some messages only."""
     several = [OutMessage(payload=b"", properties={"a": "b"}, key=key) for key in (None, "k", None, "")]
-    entry = WireFormat().encode(several, producer="p", sequence_id=0, publish_time=TIME, schema_version=None)
+    entry = wire.encode(several, producer="p", sequence_id=0, publish_time=TIME, schema_version=None)
     check(frames_of([(entry.data, entry.count)]))
 
 
@@ -156,7 +156,7 @@ def test_keys_that_are_not_there() -> None:
 
 def test_a_property_named_twice_counts_once() -> None:
     data = lone(b"", properties={"a": "1"})
-    again = WireFormat().decode(Entry(0, 0, 0, 1, TIME, 0, data))
+    again = wire.decode(Entry(0, 0, 0, 1, TIME, 0, data))
     assert again[0].properties == {"a": "1"}
     assert table(frames_of([(data, 1)]))[0]["properties"] == [("a", "1")]
 
@@ -200,15 +200,13 @@ def test_a_batch_that_is_not_what_its_frame_says() -> None:
 @given(st.data())
 def test_broken_batches_are_refused_or_read_but_never_crash(data: st.DataObject) -> None:
     whole = bytearray(
-        WireFormat()
-        .encode(
+        wire.encode(
             [OutMessage(payload=b"abc", key="k", properties={"a": "b"}, event_time=5)] * 3,
             producer="p",
             sequence_id=0,
             publish_time=TIME,
             schema_version=None,
-        )
-        .data[-75:]
+        ).data[-75:]
     )
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))

@@ -19,8 +19,9 @@ from penstock.pipeline.http.stages import OpenedTopic
 from penstock.pipeline.sink.entries import BYTES_MAX, MESSAGES_MAX, BatchBuilder
 from penstock.pipeline.sink.messages import columns_of, payloads
 from penstock.pipeline.sink.target import Target
+from penstock.wire import entry as wire
 from penstock.wire.bulk import COMPRESSIONS
-from penstock.wire.entry import WireFormat, admit
+from penstock.wire.entry import admit
 from penstock.wire.metadata import integer
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
@@ -63,7 +64,7 @@ def read(entries: list[bytes]) -> list[Message]:
     found: list[Message] = []
     for data in entries:
         count = admit(data).count
-        found += WireFormat().decode(Entry(0, 0, len(found), count, 0, 0, data))
+        found += wire.decode(Entry(0, 0, len(found), count, 0, 0, data))
     return found
 
 

@@ -15,7 +15,7 @@ from penstock.protocols.binary.session import Session
 from penstock.protocols.context import ServerContext
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 from penstock.wire.frames import FIELD, Frame, FrameDecoder
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandConnect, FeatureFlags
 
@@ -120,7 +120,7 @@ TYPES = _types()
 def entry(*payloads: bytes, producer: str = "p", sequence_id: int = 0, **fields: Any) -> bytes:
     """An entry as a client sends it."""
     messages = [OutMessage(payload=payload, **fields) for payload in payloads]
-    made = WireFormat().encode(
+    made = wire.encode(
         messages,
         producer=producer,
         sequence_id=sequence_id,

@@ -10,7 +10,7 @@ from tests.unit.protocols.binary.test_session import producer, subscribe
 from penstock.model.entry import Entry
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.testing.clock import settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 from penstock.wire.frames import ack_set_of
 from penstock.wire.pulsar_pb2 import (
     CommandAck,
@@ -184,7 +184,7 @@ async def check_payloads(one: ClientSession, wanted: list[bytes]) -> None:
     (frame,) = one.output.frames
     one.output.frames = []
     stored = Entry(0, 0, 0, len(wanted), 0, 0, frame.entry)
-    assert [m.payload for m in WireFormat().decode(stored)] == wanted
+    assert [m.payload for m in wire.decode(stored)] == wanted
 
 
 async def test_cumulative_acknowledgements() -> None:

@@ -14,5 +14,5 @@ def test_a_client_does_not_set_the_properties_of_processes() -> None:
     command = pb.CommandSubscribe(
         topic="t", subscription="s", subType=pb.CommandSubscribe.Shared, metadata=metadata
     )
-    session = cast(Any, SimpleNamespace(client=UNKNOWN_CLIENT))
+    session = cast(Any, SimpleNamespace(client_of=lambda properties: UNKNOWN_CLIENT))
     assert _options(session, command).properties == {"a": "b"}

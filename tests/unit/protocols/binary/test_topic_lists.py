@@ -120,7 +120,7 @@ async def test_consumers_of_a_pattern_match_the_changed_name_only(monkeypatch: p
         await one.heard()
         assert all(len(consumer.attached) == 3 for consumer in consumers)
         for consumer in consumers:
-            await broker.leave(consumer)
+            await consumer.leave()
         counted.names.clear()
         await broker.topics.create(name("wanted-2"), 0)
         await one.heard()

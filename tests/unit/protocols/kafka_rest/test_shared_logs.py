@@ -46,7 +46,7 @@ def topic(number: int = 0) -> Any:
 
 async def test_what_was_counted_is_kept_at_the_end() -> None:
     journals, tasks = AllJournals(), Tasks()
-    logs = SharedLogs(journals, tasks, Blocks())
+    logs = SharedLogs(journals.open, tasks, Blocks())
     one = topic()
     assert await logs.of(one).extend() == 3 * FRAME
     assert logs.of(one) is logs.of(one)
@@ -60,7 +60,7 @@ async def test_what_was_counted_is_kept_at_the_end() -> None:
 
 async def test_a_topic_that_was_opened_again_is_looked_at_again() -> None:
     tasks = Tasks()
-    logs = SharedLogs(AllJournals(), tasks, Blocks())
+    logs = SharedLogs(AllJournals().open, tasks, Blocks())
     assert logs.of(topic()) is not logs.of(topic())
     await tasks.close()
 
@@ -68,7 +68,7 @@ async def test_a_topic_that_was_opened_again_is_looked_at_again() -> None:
 async def test_the_least_recently_used_is_kept_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_logs, "LOGS_MAX", 2)
     journals, tasks = AllJournals(), Tasks()
-    logs = SharedLogs(journals, tasks, Blocks())
+    logs = SharedLogs(journals.open, tasks, Blocks())
     topics = [topic(number) for number in (1, 2, 3)]
     found = [logs.of(one) for one in topics[:2]]
     await found[0].extend()
@@ -85,7 +85,7 @@ async def test_the_least_recently_used_is_kept_and_let_go(monkeypatch: pytest.Mo
 
 async def test_a_log_that_cannot_be_kept_does_not_hinder_others(caplog: pytest.LogCaptureFixture) -> None:
     journals, tasks = AllJournals(), Tasks()
-    logs = SharedLogs(journals, tasks, Blocks())
+    logs = SharedLogs(journals.open, tasks, Blocks())
     topics = [topic(1), topic(2)]
     for one in topics:
         await logs.of(one).extend()

@@ -22,7 +22,7 @@ from penstock.protocols.rest.encoding import Encoding, id_in
 from penstock.protocols.rest.messages import ReadMessage, show, show_closed
 from penstock.protocols.rest.parts import Decoding, Part
 from penstock.protocols.values import Form, Values
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 JSON = SchemaInfo(SchemaType.JSON)
 AVRO = SchemaInfo(SchemaType.AVRO, b'{"type":"record","name":"r","fields":[{"name":"s","type":"string"}]}')
@@ -74,7 +74,7 @@ class FakeLog:
 @st.composite
 def entries(draw: st.DrawFn) -> list[Entry]:
     """Entries in a row: plain ones alone and in batches, any others, and broken ones."""
-    producer, wire = draw(TEXT), WireFormat()
+    producer = draw(TEXT)
     entry_id, offset = draw(st.integers(0, 2**40)), draw(SEQUENCE)
     found: list[Entry] = []
     ledger = 1
@@ -109,7 +109,7 @@ def one_by_one(values: Values, log: FakeLog, part: Part, mask: int, *, numbered:
     entry, count = part.entry, part.entry.count
     places = [place for place in range(count) if mask >> place & 1]
     try:
-        messages = WireFormat().decode(entry)
+        messages = wire.decode(entry)
     except PenstockError as error:
         return [
             show_closed(
@@ -152,7 +152,7 @@ def test_columns_write_what_each_message_is(
     log = FakeLog(1, partition)
     numbered = data.draw(st.booleans())
     engine = Engine(frozenset(Capability) if numbered else frozenset())
-    decoding = Decoding(WireFormat(), engine)
+    decoding = Decoding(engine)
     values = Values(cast(Schemas, Known()), log.name, form=form)
     expected: list[ReadMessage] = []
     parts: list[Part] = []
@@ -173,8 +173,8 @@ def test_columns_write_what_each_message_is(
 
 def test_messages_alone_of_one_producer_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One look at the schema, and one call of the JSON encoder, for all of them."""
-    wire, log = WireFormat(), FakeLog(1, -1)
-    decoding = Decoding(wire)
+    log = FakeLog(1, -1)
+    decoding = Decoding()
     values = Values(cast(Schemas, Known()), log.name)
     calls: list[int] = []
     decode = values.decode_plain
@@ -191,8 +191,7 @@ def test_messages_alone_of_one_producer_are_written_together(monkeypatch: pytest
 
 
 def test_what_was_decoded_is_not_decoded_again() -> None:
-    wire = WireFormat()
     made = wire.encode_plain([b"a", b"b"], producer="p", sequence_id=0, publish_time=1, schema_version=None)
     entry = Entry(1, 0, 0, 2, 1, 0, made.data)
-    decoding, log = Decoding(wire), cast(Log, FakeLog(1, -1))
+    decoding, log = Decoding(), cast(Log, FakeLog(1, -1))
     assert decoding.part(log, entry, 1).opened is decoding.part(log, entry, 2).opened

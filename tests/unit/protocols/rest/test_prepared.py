@@ -19,13 +19,13 @@ from penstock.protocols.rest.parts import Bounds, Decoding, Part
 from penstock.protocols.rest.prepared import TEXT_MESSAGES, Prepared, Preparing, write_all
 from penstock.protocols.values import Values
 from penstock.testing.clock import ManualClock, settle
-from penstock.wire.entry import WireFormat
+from penstock.wire import entry as wire
 
 LOGS = [FakeLog(1, -1), FakeLog(2, 3)]
 
 
 def entries(log: FakeLog, counts: list[int]) -> list[Entry]:
-    wire, found, offset = WireFormat(), [], 0
+    found, offset = [], 0
     for number, count in enumerate(counts):
         made = wire.encode_plain(
             [b"%d" % n for n in range(count)],
@@ -61,7 +61,7 @@ def test_a_fetch_of_anything_is_written_right(
     data: st.DataObject, first: list[int], second: list[int], most: int
 ) -> None:
     sources = [(log, entries(log, counts)) for log, counts in zip(LOGS, (first, second), strict=True)]
-    decoding = Decoding(WireFormat())
+    decoding = Decoding()
     encoding = Encoding(decoding, Values(cast(Schemas, Known()), LOGS[0].name))
     prepared = Prepared("json", Bounds(most, None))
 
@@ -85,7 +85,7 @@ def test_a_fetch_of_anything_is_written_right(
 
 async def test_what_is_prepared_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = entries(LOGS[0], [50] * 8)
-    decoding = Decoding(WireFormat())
+    decoding = Decoding()
     encoding = Encoding(decoding, Values(cast(Schemas, Known()), LOGS[0].name))
     prepared = Prepared("json", Bounds(300, None))
     Preparing(decoding, ManualClock()).begin(prepared, cast(Consumer, Upcoming((LOGS[0], stored))), encoding)
@@ -103,7 +103,7 @@ async def test_all_that_is_prepared_has_a_bound(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "PREPARED_BYTES_MAX", 1)
     clock = ManualClock()
     stored = entries(LOGS[0], [TEXT_MESSAGES] * 3)
-    decoding = Decoding(WireFormat())
+    decoding = Decoding()
     encoding = Encoding(decoding, Values(cast(Schemas, Known()), LOGS[0].name))
     preparing = Preparing(decoding, clock)
 

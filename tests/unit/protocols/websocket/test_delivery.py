@@ -40,9 +40,7 @@ class WrittenSocket:
 
 
 async def delivered(b: Bench, consumer: Consumer, socket: WrittenSocket) -> Deliverer:
-    deliverer = Deliverer(
-        cast(Socket, socket), cast(Any, consumer), b.broker.encoder, Meter(b.clock), names_topic=False
-    )
+    deliverer = Deliverer(cast(Socket, socket), cast(Any, consumer), Meter(b.clock), names_topic=False)
     async with asyncio.TaskGroup() as group:
         group.create_task(deliverer.run())
         for _ in range(20):
@@ -76,7 +74,7 @@ async def test_a_group_that_was_not_written_goes_back_with_what_was_taken(batch:
         second = await b.consumer()
         for message_id in ids[:GROUP_MAX]:
             await first.acknowledge(message_id)
-        await b.broker.leave(first)
+        await first.leave()
         got = await b.taken(second)
         assert [m.payload for _, m, _ in got] == [b"%03d" % n for n in range(GROUP_MAX, 150)]
         assert {d.redeliveries for _, _, d in got} == {0}
@@ -95,9 +93,7 @@ async def test_a_rate_ends_a_group() -> None:
         await b.publish(*[b"x" * 300] * 10, batch=False)
         consumer, socket = await b.consumer(), WrittenSocket()
         socket.allowance = Allowance(b.clock, "somebody", 0, 1000)
-        deliverer = Deliverer(
-            cast(Socket, socket), cast(Any, consumer), b.broker.encoder, Meter(b.clock), names_topic=False
-        )
+        deliverer = Deliverer(cast(Socket, socket), cast(Any, consumer), Meter(b.clock), names_topic=False)
         async with asyncio.TaskGroup() as group:
             group.create_task(deliverer.run())
             await settle()

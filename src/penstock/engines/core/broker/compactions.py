@@ -3,8 +3,7 @@
 import asyncio
 from typing import Final
 
-from penstock.broker.entry_format import EntryFormat
-from penstock.engines.core.ports import MetaStore
+from penstock.engines.core.ports import Batches, MetaStore
 from penstock.engines.core.topic import Topic
 from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.subscription.compaction import Compaction, Kept
@@ -20,9 +19,9 @@ _HORIZON: Final = "horizon"
 class Compactions:
     """The compaction of every topic, durable with the topics."""
 
-    def __init__(self, store: MetaStore, encoder: EntryFormat, tasks: Tasks, reader: DocumentReader) -> None:
+    def __init__(self, store: MetaStore, batches: Batches, tasks: Tasks, reader: DocumentReader) -> None:
         self._store = store
-        self._encoder = encoder
+        self._batches = batches
         self._tasks = tasks
         self._reader = reader
         self._kept: dict[str, Kept] = {}
@@ -43,7 +42,7 @@ class Compactions:
 
     def of(self, name: TopicName) -> Compaction:
         """What is known of a topic that is being opened."""
-        return Compaction(self._kept.get(str(name)))
+        return Compaction.of(self._kept.get(str(name)))
 
     def start(self, topic: Topic) -> None:
         """Compact what is there now, in the background; raises ALREADY_EXISTS while a run is under way."""
@@ -76,7 +75,7 @@ class Compactions:
             for entry in entries:
                 if entry.entry_id >= end:
                     break
-                _apply(self._encoder.changes(entry), entry.offset, entry.count, last, kept)
+                _apply(self._batches.changes(entry), entry.offset, entry.count, last, kept)
                 await asyncio.sleep(0)
             next_entry = entries[-1].entry_id + 1
         for offset in last.values():

@@ -1,13 +1,11 @@
 """The consumers of a broker: attached to the topics they name, also to those that come later."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
-from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
 from penstock.engines.core.topic.topic import Topic
 from penstock.engines.shared.watches import Watches
-from penstock.engines.subscription import Consumer
+from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_subscription
@@ -37,7 +35,7 @@ class Consumers:
         self._clock = clock
         self._new_name = new_name
         self._later = LaterTopics(topics, watches, tasks, self._join)
-        self.appeared = self._later.appeared
+        topics.listeners.add(self._topic_changed)
 
     async def subscribe(
         self,
@@ -52,7 +50,7 @@ class Consumers:
         check_subscription(subscription)
         self._check_letters(options)
         called = options.name or self._new_name("consumer")
-        consumer = Consumer(called, subscription, options, budget, self._clock.now_ms())
+        consumer = Consumer(called, subscription, options, budget, self._clock.now_ms(), left=self._left)
         try:
             for name in names:
                 topics = await self._topics.all_of(name)
@@ -70,7 +68,7 @@ class Consumers:
                     from_start = known or (bool(named) and topic.ledger not in named)
                     await self._attach(consumer, topic, unique_name=unique_name, from_start=from_start)
         except BaseException:
-            await self.leave(consumer)
+            await consumer.leave()
             raise
         if any(self._topics.exists(name) and self._topics.partitions(name) for name in names):
             self._later.add(consumer, names)  # partitions may be added
@@ -102,6 +100,10 @@ class Consumers:
             lambda names: self.subscribe(names, subscription, options, budget=budget),
             allowed=lambda name: allowed(name) and self._topics.exists(name),
         )
+
+    def _topic_changed(self, name: TopicName) -> None:
+        if self._topics.exists(name):
+            self._later.appeared(name)
 
     async def _attach(
         self, consumer: Consumer, topic: Topic, *, unique_name: bool = False, from_start: bool = False
@@ -136,10 +138,6 @@ class Consumers:
 
     # -- going
 
-    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
-        """As `Broker.leave`."""
-        consumer = cast(Consumer, consumer)
-        attached = consumer.attached
-        consumer.close()
+    def _left(self, consumer: Consumer, attached: Sequence[Subscription], keep_ms: int) -> None:
         self._later.forget(consumer)
         drop_unused(attached, keep_ms, self._clock.call_later)

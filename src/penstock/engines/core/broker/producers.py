@@ -1,21 +1,28 @@
 """The producers of a broker: admitted by their topics, and given new partitions."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Final, cast
 from weakref import WeakValueDictionary
 
-from penstock.broker.entry_format import EntryFormat
+from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic import Topic as AnyTopic
 from penstock.broker.topic import producer_key
+from penstock.engines.core.ports import Batches
 from penstock.engines.core.topic.producer import Producer
+from penstock.engines.core.topic.publish import publish_bulk
+from penstock.engines.core.topic.topic import Topic
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.sequence_ids import Numbers
+from penstock.model.entry import NewEntry
+from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
 
 from .topics import Topics
 
@@ -31,8 +38,9 @@ class Producers:
         schemas: Schemas,
         requests: Requests,
         storage: StorageHealth,
-        encoder: EntryFormat,
+        batches: Batches,
         clock: Clock,
+        tasks: Tasks,
         *,
         message_bytes_max: int,
         new_name: Callable[[str], str],
@@ -41,13 +49,15 @@ class Producers:
         self._schemas = schemas
         self._requests = requests
         self._storage = storage
-        self._encoder = encoder
+        self._batches = batches
         self._clock = clock
         self._message_bytes_max = message_bytes_max
         self._new_name = new_name
         # Sequence ids of requests have to differ: replies are found by them.
         self._numbers: WeakValueDictionary[tuple[TopicName, str], Numbers] = WeakValueDictionary()
         self._growing: dict[TopicName, set[Producer]] = {}  # by the partitioned topic they publish to
+        self._tasks = tasks
+        topics.listeners.add(self._topic_changed)
 
     async def open(
         self,
@@ -71,7 +81,7 @@ class Producers:
             own_name,
             topics,
             options,
-            encoder=self._encoder,
+            batches=self._batches,
             clock=self._clock,
             version_of=lambda schema: self._schemas.get_or_create(name, schema),
             deduplicate=lambda: topics[0].policies.deduplication,
@@ -100,11 +110,11 @@ class Producers:
         finally:
             producer.close()
 
-    def grows_with(self, name: TopicName) -> bool:
-        """Whether a producer publishes to all partitions of a topic."""
-        return bool(self._growing.get(name))
+    def _topic_changed(self, name: TopicName) -> None:
+        if self._growing.get(name) and self._topics.exists(name):
+            self._tasks.spawn(self._grow(name), f"grow {name}")
 
-    async def grow(self, name: TopicName) -> None:
+    async def _grow(self, name: TopicName) -> None:
         """Let the producers of a partitioned topic know its new partitions."""
         topics = await self._topics.all_of(name, create=False)
         for producer in self._growing.get(name, set()):
@@ -121,3 +131,16 @@ class Producers:
                 del self._growing[base]
         for topic in producer.topics:
             topic.access.leave(producer)
+
+    async def append_entries(
+        self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> Published:
+        """As `Broker.append_entries`."""
+        placed, repeats = await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
+        done = Published(repeats=repeats)
+        if placed is not None:
+            done.first = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
+            done.offset = placed.offset
+        if deduplicate and entries:
+            done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
+        return done

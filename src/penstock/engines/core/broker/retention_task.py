@@ -6,7 +6,6 @@ look foretold. A topic that nothing happens to, or whose policies keep everythin
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.settings import BrokerSettings
@@ -21,6 +20,9 @@ from penstock.model.policy import QuotaAction
 from penstock.runtime.clock import Clock, Timer, Timers
 from penstock.runtime.tasks import Tasks
 
+from .compactions import Compactions
+from .topics import Topics
+
 log = logging.getLogger(__name__)
 
 OPENED_MAX: Final = 100  # unused topics are opened so many at a time, to see what they hold
@@ -29,28 +31,23 @@ PRODUCERS_EVERY_MS: Final = 600_000  # inactive producers are looked for
 
 
 class RetentionTask:
-    """Looks after every topic whose policies do not keep everything. `topics` are those there are, open or not."""
+    """Looks after every topic whose policies do not keep everything."""
 
     def __init__(
         self,
         policies: Policies,
+        topics: Topics,
+        compactions: Compactions,
         settings: BrokerSettings,
         clock: Clock,
         tasks: Tasks,
-        *,
-        names: Callable[[], list[TopicName]],
-        opened: Callable[[], list[Topic]],
-        open: Callable[[TopicName], Awaitable[object]],
-        compact: Callable[[Topic], None],
     ) -> None:
         self._policies = policies
         self._settings = settings
         self._clock = clock
         self._tasks = tasks
-        self._names = names
-        self._opened = opened
-        self._open = open
-        self._compact = compact
+        self._topics = topics
+        self._compactions = compactions
         self._marked: dict[Topic, None] = {}
         self._looks: dict[Topic, Look] = {}  # of each topic that is looked after, the last
         self._unopened: deque[TopicName] = deque()
@@ -62,11 +59,11 @@ class RetentionTask:
         self._running = False
         self._soon = False
         self._closed = False
-        policies.changed = self._changed
+        policies.on_change(self._changed)
 
     def start(self) -> None:
         """Begin with the topics that are stored."""
-        self._walk([name for name in self._names() if not self._policies.in_force(name).keeps_all])
+        self._walk([name for name in self._topics.all_names() if not self._policies.in_force(name).keeps_all])
         if self._settings.producer_memory_minutes:
             self._producers = self._clock.call_later(PRODUCERS_EVERY_MS, self._forget_producers)
 
@@ -80,7 +77,7 @@ class RetentionTask:
 
     # -- what the broker reports
 
-    def opened(self, topic: Topic) -> None:
+    async def opened(self, topic: Topic) -> None:
         """A topic is open, with its subscriptions."""
         topic.apply(self._policies.in_force(topic.name))
         self._look_after(topic)
@@ -92,7 +89,7 @@ class RetentionTask:
         else:
             self._looks.pop(topic, None)
 
-    def deleted(self, topic: Topic) -> None:
+    async def deleted(self, topic: Topic) -> None:
         """A topic was deleted."""
         self._looks.pop(topic, None)
         self._marked.pop(topic, None)
@@ -124,12 +121,12 @@ class RetentionTask:
     def _changed(self, name: TopicName | NamespaceName) -> None:
         """Other policies hold for a topic, or for those of a namespace."""
         if isinstance(name, NamespaceName):
-            names = [other for other in self._names() if other.namespace_name == name]
-            topics = [topic for topic in self._opened() if topic.name.namespace_name == name]
+            names = [other for other in self._topics.all_names() if other.namespace_name == name]
+            topics = [topic for topic in self._topics.open_topics if topic.name.namespace_name == name]
         else:
             names, topics = (
                 [name],
-                [topic for topic in self._opened() if name in (topic.name, topic.name.base)],
+                [topic for topic in self._topics.open_topics if name in (topic.name, topic.name.base)],
             )
         for topic in topics:
             policies = self._policies.in_force(topic.name)
@@ -185,7 +182,7 @@ class RetentionTask:
 
     def _begin_compaction(self, topic: Topic, found: Look) -> None:
         if found.compact and topic.compaction.status != "RUNNING" and not topic.deleted:
-            self._compact(topic)
+            self._compactions.start(topic)
 
     async def _look(self, topic: Topic) -> None:
         try:
@@ -238,7 +235,7 @@ class RetentionTask:
         for _ in range(min(OPENED_MAX, len(self._unopened))):
             name = self._unopened.popleft()
             try:
-                await self._open(name)
+                await self._topics.all_of(name, create=False)
             except PenstockError as error:
                 log.debug("%s was not opened: %s", name, error.message)  # deleted meanwhile
         self._opening = None
@@ -252,7 +249,7 @@ class RetentionTask:
 
     async def _forget_silent(self) -> None:
         before = self._clock.monotonic_ms() - 60_000 * self._settings.producer_memory_minutes
-        for topic in self._opened():
+        for topic in self._topics.open_topics:
             attached = {producer.name for producer in topic.producers.values()}
             names = [name for name in topic.sequences.silent_since(before) if name not in attached]
             if names and not topic.deleted:

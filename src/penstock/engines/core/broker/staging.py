@@ -5,16 +5,15 @@ is staged costs room in the store and a few numbers here; it goes with a commit,
 `stage_timeout_ms` without a further part.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import msgspec
 
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.staging import Caller, Expected, WriterState
 from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.core.ports import Store
-from penstock.engines.core.topic.publish import publish_bulk
 from penstock.engines.core.topic.topic import Topic
 from penstock.engines.shared.batches import (
     Batch,
@@ -30,7 +29,6 @@ from penstock.engines.shared.batches import (
 from penstock.engines.shared.staged import repeated, still_staging, to_abort
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
 from penstock.runtime.clock import Clock, Timer
@@ -80,34 +78,23 @@ class Staging:
 
     # -- what there is
 
-    def batches(self, writer: str) -> Mapping[int, Batch]:
-        return dict(sorted(self._batches.of(writer).items()))
-
     @property
     def size_bytes(self) -> int:
         """How much is staged, by all writers."""
         return self._batches.size_bytes
 
-    def size_of(self, writer: str) -> int:
-        return self._batches.size_of(writer)
+    async def writers(self, caller: Caller, after: str, writers_max: int) -> tuple[list[WriterState], bool]:
+        found, more = await self._writers.page(caller, after, writers_max)
+        return [self._state(*one) for one in found], more
 
-    async def writers(
-        self, caller: Caller, after: str, writers_max: int
-    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
-        return await self._writers.page(caller, after, writers_max)
+    async def writer(self, name: str, caller: Caller) -> WriterState | None:
+        found = await self._writers.find(name, caller)
+        return None if found is None else self._state(*found)
 
-    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
-        return await self._writers.find(name, caller)
-
-    async def append(self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        placed, repeats = await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
-        done = Published(repeats=repeats)
-        if placed is not None:
-            done.first = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
-            done.offset = placed.offset
-        if deduplicate and entries:
-            done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
-        return done
+    def _state(self, writer: Writer, targets: list[Target]) -> WriterState:
+        held = sorted(self._batches.of(writer.name).items())
+        batches = {number: batch.shown() for number, batch in held}
+        return WriterState(writer, targets, batches, self._batches.size_of(writer.name))
 
     # -- staging
 
@@ -241,7 +228,7 @@ class Staging:
             if await self._writers.find(writer, caller) is not None:
                 held = self._batches.of(writer)
                 if self._writers.is_staging(writer) or (held and not force):
-                    raise still_staging(writer, len(held), self.size_of(writer))
+                    raise still_staging(writer, len(held), self._batches.size_of(writer))
                 await self._drop([StageKey(writer, n, name) for n, b in held.items() for name in b.stages])
             await self._writers.forget(writer, None, caller)
 

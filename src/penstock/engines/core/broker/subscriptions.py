@@ -6,12 +6,10 @@ from typing import cast
 
 import msgspec
 
-from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.core.ports import CursorChange
 from penstock.engines.core.topic.topic import Topic
-from penstock.engines.shared.unsubscribing import check_sole_consumer
-from penstock.engines.subscription import Consumer, Subscription
+from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -147,10 +145,4 @@ class Subscriptions:
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
             )
         for one in found:
-            await one.delete()
-
-    async def delete_of(self, consumer: AnyConsumer) -> None:
-        attached = cast(Consumer, consumer).attached
-        check_sole_consumer(attached)
-        for one in attached:
             await one.delete()

@@ -9,10 +9,12 @@ import msgspec
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
-from penstock.broker.topics import TopicDocument, TopicObserver
+from penstock.broker.topics import TopicDocument
 from penstock.engines.core.ports import Store
+from penstock.engines.core.topic.access import Access, Epochs
 from penstock.engines.core.topic.topic import Topic, TopicParts
 from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.registry.policies import Policies
 from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.shared.tail import TailCache
 from penstock.model.errors import ErrorKind, PenstockError
@@ -20,6 +22,9 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
+
+from .compactions import Compactions
+from .events import TopicEvents
 
 log = logging.getLogger(__name__)
 
@@ -32,23 +37,19 @@ def _logs(document: TopicDocument) -> int:
 
 
 class Topics:
-    """`broker.Topics`: the topics of all namespaces. Logs are opened when first used.
-
-    `parts` are what a topic is opened with. `appeared` is called when one was created or grew.
-    """
+    """`broker.Topics`: the topics of all namespaces. Logs are opened when first used."""
 
     def __init__(
         self,
         store: Store,
         transient: Store,
         namespaces: Namespaces,
+        policies: Policies,
+        epochs: Epochs,
+        compactions: Compactions,
+        events: TopicEvents,
         settings: BrokerSettings,
         clock: Clock,
-        *,
-        parts: Callable[[TopicName, TopicDocument | None], TopicParts],
-        appeared: Callable[[TopicName], None],
-        logs_max: Callable[[NamespaceName], int],
-        auto: Callable[[NamespaceName], AutoTopics],
         reader: DocumentReader,
     ) -> None:
         self._store = store
@@ -57,26 +58,22 @@ class Topics:
         self._namespaces = namespaces
         self._settings = settings
         self._clock = clock
-        self._parts = parts
-        self._told_appeared = appeared
-        self._logs_max = logs_max
-        self._auto = auto
+        self._policies = policies
+        self._epochs = epochs
+        self._compactions = compactions
+        self._events = events
         self._reader = reader
         self._unread: set[TopicName] = set()  # topics whose stored documents cannot be read
         self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
         )  # called with every topic that is created, grows or is deleted
-        self.observers: list[TopicObserver] = []
+        self.observers = events.observers
         self._tails = TailCache(settings.tail_bytes)
         self._documents: dict[TopicName, TopicDocument] = {}
         self._open: dict[TopicName, Topic] = {}
         # By the base name: a topic and its partitions are opened, changed and deleted one after the other.
         self._locks: Locks[TopicName] = Locks()
-
-    def _appeared(self, name: TopicName) -> None:
-        self._told_appeared(name)
-        self._changed(name)
 
     def _changed(self, name: TopicName) -> None:
         for listener in list(self.listeners):
@@ -148,7 +145,7 @@ class Topics:
     def auto(self, name: TopicName) -> AutoTopics:
         if name.partition >= 0 or not self.has_namespace(name):
             return NO_TOPICS
-        return self._auto(name.namespace_name)
+        return self._policies.auto_topics(name.namespace_name)
 
     def logs(self, name: TopicName) -> list[TopicName]:
         count = self.partitions(name)
@@ -185,10 +182,22 @@ class Topics:
     async def _open_log(self, name: TopicName) -> Topic:
         store = self._store if name.persistent else self._transient
         state = await store.open(str(name))
-        topic = Topic(name, state, store, self._tails, self._clock, self._parts(name, self.document(name)))
+        topic = Topic(name, state, store, self._tails, self._clock, self._parts(name))
         await topic.listener.opened(topic)
         self._open[name] = topic
         return topic
+
+    def _parts(self, name: TopicName) -> TopicParts:
+        document = self.document(name)
+        return TopicParts(
+            access=Access(name, self._epochs),
+            compaction=self._compactions.of(name),
+            policies=self._policies.in_force(name),
+            listener=self._events,
+            hold_ms=self._settings.quota_hold_ms,
+            terminated=document is not None and document.terminated,
+            bytes_max=None if name.persistent else self._settings.transient_topic_bytes,
+        )
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> list[Topic]:
         topic = self._open.get(name)
@@ -214,11 +223,11 @@ class Topics:
         if not allowed or name.partition >= 0:
             raise self.missing(name)
         self._check_readable(name)
-        document = TopicDocument(partitions=self._auto(name.namespace_name).partitions)
+        document = TopicDocument(partitions=self._policies.auto_topics(name.namespace_name).partitions)
         self._check_room(name, _logs(document))
         await self._namespaces.ensure(name.namespace_name)
         await self._keep(name, document)
-        self._appeared(name)
+        self._changed(name)
 
     def _check_readable(self, name: TopicName) -> None:
         """Raise UNAVAILABLE if the topic's document cannot be read: the topic exists and must not be created again."""
@@ -239,7 +248,7 @@ class Topics:
         """Raise unless the namespace may have so many logs more (TOO_MANY_TOPICS) and the storage takes them."""
         self._storage.check(name)
         namespace = name.namespace_name
-        most = self._logs_max(namespace)
+        most = self._policies.max_topics(namespace)
         if 0 < most < self._logs[namespace] + logs:
             raise PenstockError(
                 ErrorKind.TOO_MANY_TOPICS,
@@ -266,7 +275,7 @@ class Topics:
             self._check_room(name, _logs(document))
             await self._namespaces.ensure(name.namespace_name)
             await self._keep(name, document)
-        self._appeared(name)
+        self._changed(name)
 
     async def set_partitions(self, name: TopicName, partitions: int) -> None:
         """Let a partitioned topic grow; raises FEWER_PARTITIONS, and BAD_PARAMETER for a topic without partitions."""
@@ -282,7 +291,7 @@ class Topics:
             self._check_room(name, partitions - have)
             document = msgspec.structs.replace(self._documents[name], partitions=partitions)
             await self._keep(name, document)
-        self._appeared(name)
+        self._changed(name)
 
     def _check_partitions(self, partitions: int) -> None:
         if not 0 <= partitions <= self._settings.max_partitions:

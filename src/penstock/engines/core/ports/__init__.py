@@ -6,11 +6,13 @@ Everything here is called on the event loop's thread only, and every awaitable c
 from penstock.broker.topic import MetaStore
 from penstock.engines.subscription.store import CursorChange
 
+from .batches import Batches
 from .log import Log, LogSearch, LogState
 from .stages import CommitStore, StageStore, WriterStore
 from .store import CursorStore, Store
 
 __all__ = [
+    "Batches",
     "CommitStore",
     "CursorChange",
     "CursorStore",

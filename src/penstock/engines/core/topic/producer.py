@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
+from penstock.engines.core.ports import Batches
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.routing import Router
@@ -37,7 +37,7 @@ class Producer:
         topics: Sequence[Topic],
         options: ProducerOptions,
         *,
-        encoder: EntryFormat,
+        batches: Batches,
         clock: Clock,
         version_of: Callable[[SchemaInfo], Awaitable[int | None]],
         deduplicate: Callable[[], bool],
@@ -58,7 +58,7 @@ class Producer:
         self.close_reason: PenstockError | None = None
         self.ousted: Callable[[PenstockError], None] | None = None  # called when it is closed by others
         self.deduplicate = deduplicate
-        self._encoder = encoder
+        self._batches = batches
         self._clock = clock
         self._bytes_max = message_bytes_max
         self._detach = detach
@@ -90,7 +90,7 @@ class Producer:
         numbers = self._numbers
         first = numbers.next
         numbers.next = first + len(payloads)
-        encode = self._encoder.encode_plain if batch else self._encoder.encode_plain_each
+        encode = self._batches.encode_plain if batch else self._batches.encode_plain_each
         entry = encode(
             payloads,
             producer=self.name,
@@ -186,7 +186,7 @@ class Producer:
 
     def _pack_each(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
         messages = [item.content for item in new]
-        entries = self._encoder.encode_each(messages, producer=self.name, publish_time=now)
+        entries = self._batches.encode_each(messages, producer=self.name, publish_time=now)
         tracked = [item for item in new if item.producer is not None]
         if not tracked and not [entry for entry in entries if entry.deliver_at]:
             return Packed(NewRun([entry.data for entry in entries], now))
@@ -201,7 +201,7 @@ class Producer:
 
     def _encode(self, run: Sequence[Item[OutMessage]], now: int) -> NewEntry:
         first = run[0]
-        entry = self._encoder.encode(
+        entry = self._batches.encode(
             [item.content for item in run],
             producer=self.name,
             sequence_id=first.sequence_id,
@@ -217,16 +217,16 @@ class Producer:
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """Store entries that the client made and counted in the one topic; a result each, in order.
 
-        Repeats are recognised by the highest sequence id in an entry. Raises why the producer was closed by others.
+        Repeats are recognised by the highest sequence id in an entry, of this producer or of the one that its item names. Raises why the producer was closed by others.
         """
         self.check()
         (topic,) = self.topics
         tracked = self.deduplicate()
         for item in items:
             if not tracked:
-                item.content.producer = ""
+                item.content.producer, item.producer = "", None
             elif item.chunk_of < 0:
-                item.producer, item.sequence_id = self.name, item.content.sequence_id
+                item.producer, item.sequence_id = item.producer or self.name, item.content.sequence_id
             elif item.chunk_of <= topic.sequences.last(self.name):
                 item.settle(UNKNOWN_ID)
         done = await publish(topic, [item for item in items if item.result is None], whole)
@@ -256,7 +256,7 @@ class Producer:
         sequence_id = self._numbers.give(message)
         request.enter((self._topic, self.name, sequence_id))
         try:
-            entry = self._encoder.encode(
+            entry = self._batches.encode(
                 (message,),
                 producer=self.name,
                 sequence_id=sequence_id,

@@ -3,14 +3,14 @@
 A reply may come before the requester's own receipt: until the message's id is known, a wait is found by producer and sequence id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.engines.shared.requests import REPLY_BYTES_MAX, Requests, check_size, id_key
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.receiver import Receiver
+from penstock.model.entry import Entry
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message
 from penstock.model.message_id import MessageId
 
@@ -18,9 +18,9 @@ from penstock.model.message_id import MessageId
 class Replies:
     """Gives the replies of consumers to the requests that wait for them."""
 
-    def __init__(self, requests: Requests, encoder: EntryFormat) -> None:
+    def __init__(self, requests: Requests, decode: Callable[[Entry], list[Message]]) -> None:
         self._requests = requests
-        self._encoder = encoder
+        self._decode = decode
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to the clients that wait for it. The caller acknowledges the message afterwards.
@@ -66,5 +66,5 @@ class Replies:
 
     async def _message(self, source: Subscription, message_id: MessageId) -> Message:
         entry = await source.topic.entry(message_id.entry)
-        messages = self._encoder.decode(entry)
+        messages = self._decode(entry)
         return messages[min(max(0, message_id.batch_index), len(messages) - 1)]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.broker.topic import Publisher, producer_key
+from penstock.broker.topic import BacklogFigures, Publisher, producer_key
 from penstock.engines.core.log.sequences import Sequences
 from penstock.engines.core.log.transient import Kept
 from penstock.engines.core.ports import LogState, Store
@@ -83,12 +83,15 @@ class Topic(TopicLog):
         self.rate_in = Rate(clock)
         evict = partial(parts.listener.over_quota, self)
         self.backlog = Backlog(self, self.subscriptions, self.rate_in, parts.policies, evict, parts.hold_ms)
-        self.measure_backlog = self.backlog.measure
         self.last_publish_ms = 0
         self.write_latency: Histogram | None = None  # ms until durable, once something was appended
         self._kept = None if parts.bytes_max is None else Kept(parts.bytes_max)
         self._rates = TopicRates(clock, parts.hold_ms)
         self.apply(parts.policies)
+
+    async def measure_backlog(self) -> BacklogFigures:
+        found = await self.backlog.measure()
+        return BacklogFigures(found.bytes, found.oldest_ms, found.empty)
 
     def check_shared(self) -> None:
         access = self.access

@@ -4,7 +4,6 @@ from penstock.broker.settings import BrokerSettings
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.transactions import Transactions
-from penstock.engines.kafka.entries import EntryPublishing, Open
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.runtime.clock import Clock
@@ -20,7 +19,6 @@ def open_staging(
     publishing: Publishing,
     fetcher: Fetcher,
     topics: KafkaTopics,
-    open_producer: Open,
     clock: Clock,
     tasks: Tasks,
 ) -> Staging:
@@ -33,8 +31,5 @@ def open_staging(
         message_bytes_max=own.max_message_bytes,
         timeout_s=cluster.timeout_s,
     )
-    entries = EntryPublishing(open_producer)
     records = publishing.records
-    return Staging(
-        space, transactions, records, fetcher, topics, publishing, entries, clock, tasks, timeout_ms
-    )
+    return Staging(space, transactions, records, fetcher, topics, publishing, clock, tasks, timeout_ms)

@@ -6,15 +6,14 @@ what was committed: the row is seen if the messages are, whatever ends when.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.staging import Caller, Expected, WriterState
 from penstock.broker.topic import Topic
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.transactions import Transaction, Transactions
-from penstock.engines.kafka.entries import EntryPublishing
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.shared.batches import declared, names_of, no_commit
@@ -27,7 +26,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks, outcome
 
 from .committing import Committing
-from .parts import Parts, Staged
+from .parts import Parts
 from .space import Space
 from .writers import Writers, expired
 
@@ -50,14 +49,12 @@ class Staging:
         fetcher: Fetcher,
         topics: KafkaTopics,
         publishing: Publishing,
-        entries: EntryPublishing,
         clock: Clock,
         tasks: Tasks,
         timeout_ms: int,
     ) -> None:
         self._space = space
         self._transactions = transactions
-        self._entries = entries
         self._clock = clock
         self._tasks = tasks
         self._timeout_ms = timeout_ms
@@ -110,18 +107,9 @@ class Staging:
         except PenstockError as error:
             log.warning("what is staged could not be swept: %s", error.message)
 
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        return await self._entries.append(topic, entries, deduplicate=deduplicate)
-
     # -- what there is
 
-    def batches(self, writer: str) -> Mapping[int, Staged]:
-        return self._parts.batches(writer)
-
-    def size_of(self, writer: str) -> int:
-        return self._parts.size_of(writer)
-
-    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
+    async def writer(self, name: str, caller: Caller) -> WriterState | None:
         await self._catch_up()
         self._writers.check(name)
         self._parts.check(name)
@@ -129,15 +117,19 @@ class Staging:
         if known is None:
             return None
         caller.check_own(known.writer)
-        return known.writer, known.targets
+        return self._state(known.writer, known.targets)
 
-    async def writers(
-        self, caller: Caller, after: str, writers_max: int
-    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
+    def _state(self, writer: Writer, targets: Sequence[Target]) -> WriterState:
+        batches = {
+            number: staged.batch.shown() for number, staged in self._parts.batches(writer.name).items()
+        }
+        return WriterState(writer, targets, batches, self._parts.size_of(writer.name))
+
+    async def writers(self, caller: Caller, after: str, writers_max: int) -> tuple[list[WriterState], bool]:
         await self._catch_up()
         for newer in self._writers.newer:
             self._writers.check(newer)
-        found: list[tuple[Writer, list[Target]]] = []
+        found: list[WriterState] = []
         for name in self._writers.names:
             known = self._writers.known(name)
             if name <= after or known is None:
@@ -146,7 +138,7 @@ class Staging:
                 continue
             if len(found) == writers_max:
                 return found, True
-            found.append((known.writer, known.targets))
+            found.append(self._state(known.writer, known.targets))
         return found, False
 
     async def _catch_up(self) -> None:

@@ -29,8 +29,8 @@ from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
 from penstock.model.stage import StagedRun
 from penstock.runtime.clock import Clock
+from penstock.wire import entry as wire
 
-from .records import FORMAT
 from .space import READ_S, StagingSpace
 
 _PIECE: Final = "piece"  # the property
@@ -132,7 +132,7 @@ class PartWriter:
         number, self._sequence_id = self._sequence_id, self._sequence_id + 1
         properties = {_PIECE: msgspec.json.encode(piece).decode(), **PARTS.properties()}
         message = OutMessage(payload=data, properties=properties)
-        entry = FORMAT.encode(
+        entry = wire.encode(
             [message],
             producer=self._producer.name,
             sequence_id=number,
@@ -164,7 +164,7 @@ async def read_batch(space: StagingSpace, writer: str, batch: int) -> Staged:
 
 
 async def pieces_of(space: StagingSpace, topic: TopicName) -> AsyncGenerator[tuple[Piece, Entry, bytes]]:
-    """The messages in a batch's topic, with the entries in them. Raises NEWER_FORMAT."""
+    """The messages in a batch's topic, with the entries in them. Raises NEWER_wire."""
     reader = Reader(space.cluster.context, topic, EARLIEST, inclusive=True, numbered=False)
     try:
         await reader.open()
@@ -182,7 +182,7 @@ async def pieces_of(space: StagingSpace, topic: TopicName) -> AsyncGenerator[tup
             if entry is None:
                 continue
             place = entry.ledger, entry.entry_id
-            message = FORMAT.decode(entry)[0]
+            message = wire.decode(entry)[0]
             PARTS.check(message.properties.get(VERSION), topic.local)
             yield _pieces.decode(message.properties[_PIECE]), entry, message.payload
     finally:

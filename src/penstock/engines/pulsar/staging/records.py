@@ -10,9 +10,7 @@ from penstock.model.entry import Entry
 from penstock.model.formats import VERSION, WRITERS
 from penstock.model.message import OutMessage
 from penstock.model.stage import Commit, Targets
-from penstock.wire.entry import WireFormat
-
-FORMAT: Final = WireFormat()
+from penstock.wire import entry as wire
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -46,7 +44,7 @@ _decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
 def packed(record: Record, *, producer: str, sequence_id: int, at: int) -> bytes:
     """The entry of a record."""
     message = OutMessage(payload=msgspec.json.encode(record), properties=WRITERS.properties())
-    entry = FORMAT.encode(
+    entry = wire.encode(
         [message], producer=producer, sequence_id=sequence_id, publish_time=at, schema_version=None
     )
     return entry.data
@@ -54,7 +52,7 @@ def packed(record: Record, *, producer: str, sequence_id: int, at: int) -> bytes
 
 def record_of(entry: Entry, writer: str) -> Record:
     """The record in an entry of a writer's log. Raises NEWER_FORMAT."""
-    message = FORMAT.decode(entry)[0]
+    message = wire.decode(entry)[0]
     WRITERS.check(message.properties.get(VERSION), writer)
     return _decoder.decode(message.payload)
 

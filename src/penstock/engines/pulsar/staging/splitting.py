@@ -8,13 +8,12 @@ from typing import Final
 
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.wire import entry as wire
 from penstock.wire.contents import compressed, is_sealed, parse, parse_head
-from penstock.wire.entry import WireFormat
 from penstock.wire.messages import read_messages
 from penstock.wire.pulsar_pb2 import NONE
 
 COMPRESSED_BYTES_MIN: Final = 1024  # of a message that was in a compressed batch, to be worth it alone
-_FORMAT: Final = WireFormat()
 
 
 def check_splits(entry: NewEntry) -> None:
@@ -30,7 +29,7 @@ def split_batch(data: bytes, publish_time: int) -> list[bytes]:
     """An entry of each message of a batch."""
     messages = read_messages(data, 0)
     outgoing = [message.again() for message in messages]
-    made = _FORMAT.encode_each(outgoing, producer=messages[0].producer_name, publish_time=publish_time)
+    made = wire.encode_each(outgoing, producer=messages[0].producer_name, publish_time=publish_time)
     kind = parse(data)[0].compression
     if kind == NONE:
         return [entry.data for entry in made]

@@ -5,23 +5,22 @@ in the log of the writer: so the record says whether the batch is there, whateve
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
-from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.staging import Caller, Expected, StagedBatch, WriterState
 from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
-from penstock.engines.pulsar.entries import EntryPublishing
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.engines.shared.batches import declared, names_of, no_commit
 from penstock.engines.shared.staged import no_writer, runs_of, still_staging, to_abort
 from penstock.model.entry import NewEntry
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
+from penstock.model.stage import Commit, StageKey, Targets
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks, outcome
 
@@ -36,8 +35,6 @@ from .writers import Writers
 
 T = TypeVar("T")
 
-SEEN_MAX: Final = 1000  # writers whose batches are remembered for an answer
-
 
 class Staging:
     """`broker.Staging`. `publishing` appends without a stage; `context` has the connections for the caller that is served."""
@@ -47,21 +44,18 @@ class Staging:
         space: StagingSpace,
         topics: PulsarTopics,
         schemas: Schemas,
-        publishing: EntryPublishing,
         context: Callable[[], Context],
         clock: Clock,
         tasks: Tasks,
     ) -> None:
         transactions = Transactions(space.cluster.context)
         self._space = space
-        self._publishing = publishing
         self._tasks = tasks
         self._writers = Writers(space, transactions, clock)
         self._parts = PartWriters(space, clock)
         self._committing = Committing(
             space, transactions, self._writers, self._parts, topics, schemas, context, clock
         )
-        self._seen: dict[str, tuple[Mapping[int, Staged], int]] = {}
 
     async def sweep(self) -> None:
         """Leave topics that are not in use."""
@@ -72,32 +66,22 @@ class Staging:
         """Leave all topics; what is staged stays."""
         await asyncio.gather(self._parts.close(), self._writers.close())
 
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        return await self._publishing.append(topic, entries, deduplicate=deduplicate)
+    # -- what there is
 
-    # -- what there is: asked of the cluster by `writer` and `writers`, and remembered for what follows
-
-    def batches(self, writer: str) -> Mapping[int, Staged]:
-        return self._seen.get(writer, ({}, 0))[0]
-
-    def size_of(self, writer: str) -> int:
-        return self._seen.get(writer, ({}, 0))[1]
-
-    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
-        self._seen.pop(name, None)
+    async def writer(self, name: str, caller: Caller) -> WriterState | None:
         state = await self._asked(self._writers.state(name))
         if state is None:
             return None
         caller.check_own(state.writer)
         found = {batch: await self._read(name, batch) for batch in await self._space.batches(name)}
-        found = {batch: staged for batch, staged in found.items() if staged.stages}
-        self._see(name, found, sum(staged.batch.size_bytes for staged in found.values()))
-        return state.writer, state.targets
+        held = {number: staged.batch for number, staged in found.items() if staged.stages}
+        batches = {number: batch.shown() for number, batch in held.items()}
+        return WriterState(
+            state.writer, state.targets, batches, sum(batch.size_bytes for batch in held.values())
+        )
 
-    async def writers(
-        self, caller: Caller, after: str, writers_max: int
-    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
-        found: list[tuple[Writer, list[Target]]] = []
+    async def writers(self, caller: Caller, after: str, writers_max: int) -> tuple[list[WriterState], bool]:
+        found: list[WriterState] = []
         for name in await self._space.writers():
             if name <= after:
                 continue
@@ -106,16 +90,11 @@ class Staging:
                 continue
             if len(found) == writers_max:
                 return found, True
-            found.append((state.writer, state.targets))
             batches = await self._space.batches(name)
             sizes = [await self._space.size_of(self._space.batch_of(name, batch)) for batch in batches]
-            self._see(name, {batch: Staged((name, batch)) for batch in batches}, sum(sizes))
+            staged = {batch: StagedBatch(0, ()) for batch in batches}  # their parts are not read for a list
+            found.append(WriterState(state.writer, state.targets, staged, sum(sizes)))
         return found, False
-
-    def _see(self, writer: str, batches: Mapping[int, Staged], size: int) -> None:
-        self._seen[writer] = batches, size
-        if len(self._seen) > SEEN_MAX:
-            del self._seen[next(iter(self._seen))]
 
     async def _read(self, writer: str, batch: int) -> Staged:
         return await self._asked(read_batch(self._space, writer, batch))

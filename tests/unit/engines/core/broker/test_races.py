@@ -85,7 +85,7 @@ async def test_a_consumer_that_went_is_not_attached_to_what_appears() -> None:
         store.open_gate.clear()
         await b.publish(b"a")
         await settle()
-        await b.broker.leave(gone)
+        await gone.leave()
         store.open_gate.set()
         await settle()
         assert await b.payloads(await b.consumer(SubscriptionType.EXCLUSIVE)) == [b"a"]

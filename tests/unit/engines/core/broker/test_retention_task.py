@@ -23,6 +23,7 @@ from penstock.model.policy import (
     TopicPolicies,
 )
 from penstock.testing.clock import settle
+from penstock.wire import entry as wire
 
 pytestmark = pytest.mark.anyio
 
@@ -279,7 +280,7 @@ async def test_publishing_waits_for_room_in_turn() -> None:
         await acknowledge(b, 1)
         await asyncio.gather(*held)
         assert [e.offset for e in await topic.read(0, 10)] == [0, 1, 2, 3, 4]
-        payloads = [b.broker.encoder.decode(e)[0].payload for e in await topic.read(2, 10)]
+        payloads = [wire.decode(e)[0].payload for e in await topic.read(2, 10)]
         assert payloads == [b"0", b"1", b"2"]
         await b.broker.producer(TOPIC)
 

@@ -41,7 +41,7 @@ async def test_others_have_their_turn_meanwhile(monkeypatch: pytest.MonkeyPatch)
         )
         working.cancel()
         assert turns >= TOPICS // 2
-        await made.broker.leave(consumer)
+        await consumer.leave()
 
 
 async def test_short_work_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

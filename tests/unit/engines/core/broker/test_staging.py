@@ -17,6 +17,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.stage import Commit, StageKey
 from penstock.testing.clock import settle
+from penstock.wire import entry as wire
 
 pytestmark = pytest.mark.anyio
 HOUR_MS = 3_600_000
@@ -30,9 +31,7 @@ def anyio_backend() -> str:
 
 def entry(bench: Bench, *payloads: bytes) -> NewEntry:
     messages = [OutMessage(payload=payload) for payload in payloads]
-    return bench.broker.encoder.encode(
-        messages, producer="p", sequence_id=0, publish_time=1, schema_version=None
-    )
+    return wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
 
 
 async def stage(
@@ -201,11 +200,11 @@ async def test_what_was_left_behind_goes_after_a_time() -> None:
         await commit(bench, writer="once", keep=False)
         await bench.clock.advance(HOUR_MS // 2 + 1)
         await settle()
-        assert list(staging.batches("w")) == [1]
+        assert list(staging._batches.of("w")) == [1]
         assert await bench.store.find_commit("once", ()) is not None
         await bench.clock.advance(HOUR_MS)
         await settle()
-        assert list(staging.batches("w")) == []
+        assert list(staging._batches.of("w")) == []
         assert await bench.store.find_commit("once", ()) is None
         assert await bench.store.load_stages() == ([], [])
 

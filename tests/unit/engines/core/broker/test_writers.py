@@ -13,6 +13,7 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey
 from penstock.testing.clock import settle
+from penstock.wire import entry as wire
 
 pytestmark = pytest.mark.anyio
 MINUTE_MS = 60_000
@@ -28,7 +29,7 @@ def anyio_backend() -> str:
 
 async def stage(bench: Bench, writer: str, batch: int = 0, caller: Caller = ANYBODY) -> Expected:
     log = await bench.broker.topics.get(TOPIC)
-    entry = bench.broker.encoder.encode(
+    entry = wire.encode(
         [OutMessage(payload=b"x")], producer="p", sequence_id=0, publish_time=1, schema_version=None
     )
     await bench.broker.staging.stage(StageKey(writer, batch, "s"), 0, 1, [(log, [entry])], caller)
@@ -188,7 +189,7 @@ async def test_a_page_of_writers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         seen, after, more, pages = [], "", True, 0
         while more:
             found, more = await bench.broker.staging.writers(ANYBODY, after, 5)
-            seen += [writer.name for writer, _ in found]
+            seen += [one.writer.name for one in found]
             after, pages = seen[-1], pages + 1
         assert seen == [f"w-{number}" for number in range(6)]
         assert pages == 2

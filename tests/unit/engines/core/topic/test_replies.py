@@ -110,7 +110,7 @@ async def test_a_consumer_that_dies_before_its_reply_leaves_the_request_to_anoth
         first = await b.consumer()
         task, _ = await ask(b)
         assert len(await b.taken(first)) == 1
-        await b.broker.leave(first)
+        await first.leave()
         second = await b.consumer()
         ((message_id, _, delivery),) = await b.taken(second)
         assert delivery.redeliveries == 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.support.cursor_journal import Log, Process
-from tests.support.skipping_log import LEDGER, WIRE, Host, SkippingLog
+from tests.support.skipping_log import LEDGER, Host, SkippingLog
 
 from penstock.engines.kafka.ownership.ports import Replaced
 from penstock.engines.kafka.ownership.records import CursorKey, slot_of
@@ -15,6 +15,7 @@ from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.message_id import MessageId
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.testing.clock import ManualClock, settle
+from penstock.wire import entry as wire
 
 KEY = CursorKey("t", 0, "s")
 SLOT = slot_of("t", 0, 2)
@@ -42,10 +43,10 @@ class Owner:
             "s",
             cursor=cursor,
             durable=True,
-            encoder=WIRE,
+            keys=wire.keys,
             tasks=self.process.tasks,
             cursors=self.writer,
-            compaction=Compaction(None),
+            compaction=Compaction(),
             host=host,
         )
         self.consumer = Consumer("c", "s", ConsumerOptions(type=SubscriptionType.SHARED, window=100))

@@ -1,0 +1,264 @@
+"""A link to a subscription that runs in this process: entries, permits and answers without sockets or encoding."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Consumer
+from penstock.broker.delivery import Delivery
+from penstock.broker.subscription import Answers, Subscription
+from penstock.client.entries.arrived import Arrived, Place
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.policy import SubscriptionType
+from penstock.runtime.tasks import Tasks
+
+from .link import Attachment, LinkSink, Moved
+
+TAKEN_AT_ONCE: Final = 64  # deliveries
+LATE_MAX: Final = 10_000  # acknowledgements that wait to be looked up in the log
+
+
+class LocalLink:
+    """A `Link` to the broker of this process, which it serves as the binary endpoint serves a connection.
+
+    The link ends with the reason that the broker closes the consumer for. If there is no reason, or if connecting again can help,
+    the link ends with `Moved`.
+    """
+
+    def __init__(self, broker: Broker, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
+        self.permits = 0
+        self._broker = broker
+        self._wanted = wanted
+        self._sink = sink
+        self._tasks = tasks
+        self._consumer: Consumer | None = None
+        self._source: Subscription
+        self._answers: Answers
+        self._task: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._end_due = False
+        # Acknowledgements that have to look into the log, and what was asked for after them.
+        self._late: deque[Callable[[], Awaitable[None]]] = deque()
+        self._working: asyncio.Task[None] | None = None
+        self._failed: PenstockError | None = None  # why one of them failed, for the next `flush`
+
+    # -- coming and going
+
+    async def start(self) -> None:
+        wanted = self._wanted
+        options = msgspec.structs.replace(
+            wanted.options,
+            name=wanted.consumer,
+            start=wanted.start,
+            window=None,
+            flow=True,
+            whole_entries=True,
+            redirected=True,
+            auto_ack=False,
+            ack_timeout_ms=0,
+            dead_letter=None,
+        )
+        consumer = await self._broker.subscribe([wanted.topic], wanted.subscription, options)
+        self._consumer, (self._source,) = consumer, consumer.attached
+        assert self._source.answers is not None  # the log has one ledger
+        self._answers = self._source.answers
+        consumer.end_reached = self._end_reached
+        if options.type is SubscriptionType.FAILOVER:
+            consumer.active_changed = self._active_changed
+            self._sink.active(self._source.active is consumer)
+        if self.permits > 0:
+            consumer.flow(self.permits)
+        self._task = self._tasks.spawn(self._run(consumer), f"deliver {wanted.topic}")
+
+    async def _run(self, consumer: Consumer) -> None:
+        while await consumer.ready():
+            self._hand_on(consumer.take(TAKEN_AT_ONCE))
+            self._send_end()
+            await asyncio.sleep(0)  # other tasks share the loop
+        if not self._leaving:
+            self._leaving = True
+            reason = consumer.close_reason
+            if reason is None or reason.retriable:
+                reason = Moved(self._wanted.topic)
+            self._sink.ended(reason)
+
+    async def close(self) -> None:
+        self._leaving = True
+        if self._task is not None:
+            self._task.cancel()
+        await self._worked()
+        if self._consumer is not None:
+            await self._consumer.leave()
+
+    # -- in
+
+    @property
+    def due(self) -> int:
+        return self.permits
+
+    def flow(self, permits: int) -> None:
+        self.permits += permits
+        if self._consumer is not None:
+            self._consumer.flow(permits)
+
+    def restart(self) -> None:
+        """Deliveries in the outbox keep their permits; nothing comes again."""
+        if self._consumer is not None and self._consumer.permits > 0:
+            self.permits -= self._consumer.permits
+            self._consumer.stop_flow()
+
+    def _hand_on(self, deliveries: list[Delivery]) -> None:
+        arrived = [_arrived(delivery) for delivery in deliveries]
+        self.permits -= sum([one.mask.bit_count() for one in arrived])
+        self._sink.arrived(arrived)
+
+    def _active_changed(self, subscription: object, active: bool) -> None:
+        self._sink.active(active)
+
+    def _end_reached(self) -> None:
+        self._end_due = True
+        self._send_end()
+
+    def _send_end(self) -> None:
+        """Report the end of the topic after the last message."""
+        if self._end_due and self._consumer is not None and not self._consumer.outbox:
+            self._end_due = False
+            self._sink.end_reached()
+
+    # -- answers
+
+    def _open_consumer(self) -> Consumer:
+        if self._consumer is None or self._consumer.closed:
+            raise Moved(self._wanted.topic)
+        return self._consumer
+
+    def acknowledge(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self.acknowledge_part(place, 0)
+
+    def acknowledge_part(self, place: Place, open_bits: int) -> None:
+        consumer, answers = self._consumer, self._answers
+        if consumer is None or place[0] != self._source.topic.ledger:
+            return
+        if not answers.acknowledge_but(place[1], open_bits, consumer):
+            self._later(lambda: answers.acknowledge_but_late(place[1], open_bits, consumer))
+
+    def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
+        ledger, entry = place
+        index = (open_bits & -open_bits).bit_length() - 2  # the message before the first open one
+        if open_bits and index < 0:
+            entry -= 1
+        if entry >= 0:
+            target = MessageId(ledger, entry, self._wanted.topic.partition, index if open_bits else -1)
+            self._later(lambda: self._answers.acknowledge_up_to(target))
+
+    def redeliver(self, places: Iterable[Place]) -> None:
+        answers, consumer = self._answers, self._consumer
+        entries = [entry for _, entry in places]
+
+        def ask() -> None:
+            for entry in entries:
+                answers.negative(entry, -1, 0, by=consumer)
+
+        self._in_order(ask)
+
+    def redeliver_all(self) -> None:
+        consumer = self._consumer
+        if consumer is not None:
+            self._in_order(lambda: self._answers.redeliver_all(consumer))
+
+    def _in_order(self, call: Callable[[], None]) -> None:
+        """Call after the acknowledgements that were made before."""
+
+        async def later() -> None:
+            call()
+
+        if self._working is None:
+            call()
+        else:
+            self._later(later)
+
+    def _later(self, call: Callable[[], Awaitable[None]]) -> None:
+        if len(self._late) >= LATE_MAX:
+            self._failed = PenstockError(
+                ErrorKind.TOO_MANY_REQUESTS,
+                f"{LATE_MAX} acknowledgements wait for the log, which is the limit",
+            )
+            return
+        self._late.append(call)
+        if self._working is None:
+            self._working = self._tasks.spawn(self._work(), f"acknowledge on {self._wanted.topic}")
+
+    async def _worked(self) -> None:
+        """Wait until the acknowledgements made before have been looked up."""
+        while self._working is not None:
+            await asyncio.wait([self._working])
+
+    async def _work(self) -> None:
+        try:
+            while self._late:
+                try:
+                    await self._late.popleft()()
+                except PenstockError as error:
+                    self._failed = error
+        finally:
+            self._working = None
+
+    async def reply(
+        self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
+    ) -> str:
+        outcome = await self._open_consumer().reply(
+            message_id, content, is_error=is_error, schema_version=schema_version
+        )
+        return outcome.value
+
+    async def flush(self) -> None:
+        consumer = self._open_consumer()
+        await self._worked()
+        await consumer.flush()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    # -- the subscription
+
+    async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
+        self._open_consumer()
+        await self._worked()
+        topic = self._source.topic
+        if isinstance(to, MessageId):
+            offset = await topic.offset_after(to, inclusive=inclusive)
+        else:
+            offset = await topic.offset_at_time(to)
+        self._open_consumer()
+        self._sink.reset()  # in one step with the move, which forgets what is in the outbox
+        await self._source.move(offset)
+
+    async def unsubscribe(self) -> None:
+        consumer, self._leaving = self._open_consumer(), True
+        try:
+            await consumer.unsubscribe()
+        except BaseException:
+            self._leaving = False
+            raise
+
+
+def _arrived(delivery: Delivery) -> Arrived:
+    entry = delivery.entry
+    return Arrived(
+        delivery.topic.ledger,
+        entry.entry_id,
+        entry.count,
+        delivery.mask,
+        entry.publish_time,
+        entry.deliver_at,
+        entry.data,
+        entry.end - 1,
+        delivery.redeliveries,
+        None,  # the broker of this process knows the schemas of its entries
+    )

@@ -1,0 +1,232 @@
+"""A link that stays with its partition: it is opened again at the next owner."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from penstock.client.aio.tasks import STABLE_S, Backoff
+from penstock.client.entries.arrived import Arrived, Place
+from penstock.client.errors import PulsarException
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.runtime.tasks import Tasks
+
+from .link import Attachment, Link, LinkSink, LinkTo, Moved
+
+log = logging.getLogger(__name__)
+
+MOVED_MAX_S: Final = 5.0  # the longest pause between two attempts to reach the owner of a partition
+START_S: Final = 10.0  # for a partition that moves while a consumer subscribes
+
+# The old owner may still have the consumer that left it.
+_PASSING: Final = (ErrorKind.SUBSCRIPTION_BUSY, ErrorKind.CONSUMER_BUSY)
+
+
+class MovingLink:
+    """A `Link` over the links that `link_to` opens, and their sink.
+
+    After a link has ended with `Moved`, `link_to` is asked again, with pauses, until a link is open or an error says that
+    trying again cannot help. The permits carry over. The sink is reset; a consumer that is not durable is not, but goes on
+    after the last entry that arrived, or where its last seek led. `flush` refuses acknowledgements that the old link may not
+    have stored, and those made while there is no link: their messages may be delivered again.
+    """
+
+    def __init__(self, link_to: LinkTo, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
+        self._link_to = link_to
+        self._wanted = wanted
+        self._sink = sink
+        self._tasks = tasks
+        self._link: Link | None = None
+        self._permits = 0  # that no link has yet
+        self._given = self._confirmed = 0  # acknowledgements, and those that `flush` has confirmed
+        self._refused = False  # some of them are lost
+        self._lost = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        # Entries of a non-persistent topic all have the same place.
+        self._goes_on = not wanted.options.durable and wanted.topic.persistent
+        self._sought: tuple[MessageId | int, bool] | None = None  # the last seek, until an entry arrives
+
+    # -- coming and going
+
+    async def start(self) -> None:
+        backoff, loop = Backoff(max_s=MOVED_MAX_S), asyncio.get_running_loop()
+        until = loop.time() + START_S
+        while True:
+            try:
+                await self._open()
+                break
+            except Moved:
+                wait_s = backoff.next_s()
+                if loop.time() + wait_s > until:
+                    raise
+                await asyncio.sleep(wait_s)
+        self._keeping = self._tasks.spawn(self._keep(), f"keep the link to {self._wanted.topic}")
+
+    async def _open(self) -> None:
+        link = await self._link_to(self._wanted, self)
+        self._link = link
+        try:
+            await link.start()
+            if self._sought is not None:
+                target, inclusive = self._sought
+                await link.seek(target, inclusive=inclusive)
+        except BaseException:
+            self._drop(link)
+            raise
+        if self._link is link and self._permits > 0:  # else it has ended again, or has them
+            permits, self._permits = self._permits, 0
+            link.flow(permits)
+
+    def _drop(self, link: Link | None) -> None:
+        """A link has ended; its open permits are for the next one."""
+        if link is not None and self._link is link:
+            self._link = None
+            self._permits += max(0, link.permits)
+
+    async def _keep(self) -> None:
+        backoff, loop = Backoff(max_s=MOVED_MAX_S), asyncio.get_running_loop()
+        while True:
+            since = loop.time()
+            await self._lost.wait()
+            if loop.time() - since >= STABLE_S:
+                backoff.reset()
+            while self._lost.is_set():
+                await asyncio.sleep(backoff.next_s())
+                self._lost.clear()
+                try:
+                    await self._open()
+                except PenstockError as error:
+                    passing = isinstance(error, PulsarException) and error.passing
+                    if not (error.retriable or passing or error.kind in _PASSING):
+                        self._sink.ended(error)
+                        return
+                    log.info("%s has no owner that can be reached now: %s", self._wanted.topic, error)
+                    self._lost.set()
+
+    def _current(self) -> Link:
+        if self._link is None:
+            raise Moved(self._wanted.topic)
+        return self._link
+
+    async def close(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    # -- in
+
+    def arrived(self, entries: list[Arrived]) -> None:
+        if self._goes_on:
+            self._sought = None
+            last = entries[-1]
+            start = MessageId(last.ledger, last.entry_id, self._wanted.topic.partition)
+            options = msgspec.structs.replace(self._wanted.options, start=start, start_inclusive=False)
+            self._wanted = msgspec.structs.replace(self._wanted, options=options, start=start)
+        self._sink.arrived(entries)
+
+    def reset(self) -> None:
+        self._sink.reset()
+
+    def active(self, active: bool) -> None:
+        self._sink.active(active)
+
+    def end_reached(self) -> None:
+        self._sink.end_reached()
+
+    def ended(self, error: PenstockError) -> None:
+        if not isinstance(error, Moved):
+            self._sink.ended(error)
+            return
+        self._drop(self._link)
+        self._refused = self._refused or self._given > self._confirmed
+        self._confirmed = self._given
+        if self._wanted.options.durable:
+            self._sink.reset()
+        self._lost.set()
+
+    # -- permits
+
+    @property
+    def permits(self) -> int:
+        return self._permits + (0 if self._link is None else self._link.permits)
+
+    @property
+    def due(self) -> int:
+        return self._permits + (0 if self._link is None else self._link.due)
+
+    def flow(self, permits: int) -> None:
+        if self._link is None:
+            self._permits += permits
+        else:
+            self._link.flow(permits)
+
+    def restart(self) -> None:
+        self._permits = 0
+        if self._link is not None:
+            self._link.restart()
+
+    # -- answers
+
+    def _acknowledging(self) -> Link | None:
+        """The link that an acknowledgement goes to; without one it is lost."""
+        if self._link is None:
+            self._refused = True
+        else:
+            self._given += 1
+        return self._link
+
+    def acknowledge(self, places: Iterable[Place]) -> None:
+        link = self._acknowledging()
+        if link is not None:
+            link.acknowledge(places)
+
+    def acknowledge_part(self, place: Place, open_bits: int) -> None:
+        link = self._acknowledging()
+        if link is not None:
+            link.acknowledge_part(place, open_bits)
+
+    def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
+        link = self._acknowledging()
+        if link is not None:
+            link.acknowledge_up_to(place, open_bits)
+
+    async def reply(
+        self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
+    ) -> str:
+        return await self._current().reply(
+            message_id, content, is_error=is_error, schema_version=schema_version
+        )
+
+    async def flush(self) -> None:
+        if self._refused:
+            self._refused = False
+            raise Moved(self._wanted.topic)
+        link, given = self._link, self._given
+        if link is not None:
+            try:
+                await link.flush()
+            except Moved:
+                self._refused = False  # with this error
+                raise
+            self._confirmed = max(self._confirmed, given)
+
+    def redeliver(self, places: Iterable[Place]) -> None:
+        if self._link is not None:  # else all of them come again
+            self._link.redeliver(places)
+
+    def redeliver_all(self) -> None:
+        if self._link is not None:
+            self._link.redeliver_all()
+
+    async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
+        await self._current().seek(to, inclusive=inclusive)
+        if self._goes_on:
+            self._sought = to, inclusive
+
+    async def unsubscribe(self) -> None:
+        await self._current().unsubscribe()

@@ -1,0 +1,130 @@
+"""A producer of a worker."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from penstock.broker.producer import Placement, Reply, Result
+from penstock.broker.producer import Request as AnyRequest
+from penstock.client.entries.producer import EntryProducer
+from penstock.engines.pulsar.acting import ActingCluster
+from penstock.engines.pulsar.cluster import PulsarCluster
+from penstock.engines.pulsar.producer import Producer
+from penstock.engines.pulsar.schemas import Schemas
+from penstock.engines.pulsar.topics import PulsarTopics
+from penstock.engines.shared.requests import id_key
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage, Payloads
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
+from penstock.model.policy import ProducerOptions
+from penstock.wire.pulsar_pb2 import CommandRequestReceipt
+
+from .requests import OwnerReplies, WorkerRequest
+
+ASKED_MIN: Final = 256  # requests that are remembered before those that ended are dropped
+
+
+class WorkerProducer(Producer):
+    """`broker.Producer`. What has no receipt when the owner goes is not sent again: the client decides, as when it loses its own
+    connection to a lone process."""
+
+    def __init__(
+        self,
+        cluster: PulsarCluster | ActingCluster,
+        topics: PulsarTopics,
+        schemas: Schemas,
+        name: TopicName,
+        options: ProducerOptions,
+        replies: OwnerReplies,
+    ) -> None:
+        self._requests = replies.requests
+        self._sending: dict[
+            WorkerRequest, OutMessage
+        ] = {}  # requests, until the ids of their messages are known
+        self._asked: set[WorkerRequest] = set()  # all that wait, and some that do not
+        self._prune_at = ASKED_MIN
+        new_entries: Callable[..., EntryProducer] = partial(
+            EntryProducer, on_reply=self._replied, on_lost=self._lost, resend=False
+        )
+        super().__init__(cluster, topics, schemas, name, options, replies, new_entries)
+
+    async def publish(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        batch: bool = True,
+        requests: Sequence[AnyRequest | None] = (),
+    ) -> list[Result]:
+        """As `broker.Publishing.publish`. A request has an entry of its own: the owner looks for one in each entry."""
+        asked = {
+            request: message
+            for request, message in zip(requests, messages, strict=False)
+            if isinstance(request, WorkerRequest)
+        }
+        self._remember(asked)
+        for request, message in asked.items():
+            request.on_withdraw = partial(self._withdraw, message)
+        self._sending |= asked
+        try:
+            return await super().publish(messages, batch=batch and not asked, requests=requests)
+        finally:
+            for request in asked:
+                del self._sending[request]
+
+    def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
+        """Also as entries of their own: the owner makes them of a batch, one after the other."""
+        each = count > 1 and not batch
+        return super().takes_plain(count, size_bytes, partition) and not (each and self.options.shared_name)
+
+    async def publish_plain(
+        self,
+        payloads: Payloads,
+        schema_version: int | None,
+        partition: int | None = None,
+        *,
+        batch: bool = True,
+    ) -> Placement:
+        if batch or len(payloads) == 1:
+            return await super().publish_plain(payloads, schema_version, partition)
+        partitions = await self._attached()
+        number = 0 if partition is None else self._partitions.router.choose(None, partition)
+        ledger, entry = await partitions[number].post_plain(payloads, schema_version, each=True)
+        self.published += len(payloads)
+        return Placement(self.topics[number], ledger, entry, -1, len(payloads), batched=False)
+
+    def _withdraw(self, message: OutMessage) -> None:
+        """The owner need not wait for the reply to a message."""
+        if message.sequence_id is not None:
+            for entries in self._partitions.entries:
+                entries.withdraw(message.sequence_id)
+
+    def _remember(self, asked: Iterable[WorkerRequest]) -> None:
+        self._asked.update(asked)
+        if len(self._asked) >= self._prune_at:
+            self._asked = {request for request in self._asked if request.waiting}
+            self._prune_at = max(ASKED_MIN, 2 * len(self._asked))
+
+    def _replied(self, receipt: CommandRequestReceipt) -> None:
+        """A reply came, perhaps before the receipt of its request: then the request is found by its sequence id."""
+        request_id = MessageId.from_bytes(receipt.request_message_id.SerializeToString())
+        version = receipt.schema_version if receipt.HasField("schema_version") else None
+        reply = Reply(request_id, receipt.reply_payload, receipt.is_error, version)
+        if self._requests.answer(id_key(request_id), reply):
+            return
+        for request, message in self._sending.items():
+            if message.sequence_id == receipt.sequence_id and request.waiting:
+                request.answer(reply)
+                return
+        self._requests.late += 1
+
+    def _lost(self) -> None:
+        """The owner has forgotten who waits for replies."""
+        asked, self._asked = self._asked, set()
+        for request in asked:
+            request.fail(
+                PenstockError(
+                    ErrorKind.UNAVAILABLE,
+                    "the process that owns the log cannot be reached; if the request is stored, nobody waits for its reply",
+                )
+            )

@@ -1,0 +1,92 @@
+"""What a worker does not serve itself: the process that owns the log answers, and the worker passes it on.
+
+Publishing and WebSockets are a worker's own. Everything else is the owner's: it has the consumer instances, the administration
+and the console, and the readers of logs get its bytes as they are.
+"""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from penstock.broker.fleet import Process, ProcessGoneError
+from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.worker import WorkerAccess
+from penstock.protocols.admin.forwarding import OWN
+from penstock.protocols.context import ServerContext
+from penstock.protocols.forwarding import forward
+from penstock.protocols.http.answers import error_body
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.rest.endpoint import RestEndpoint
+
+from .dispatch import Endpoint
+
+WAIT_S: Final = 3600.0  # for the owner's answer to begin: the owner bounds each wait
+_JSON: Final = (b"content-type", b"application/json")
+
+
+class LogOwner:
+    """The process that owns the log, as its workers reach it."""
+
+    def __init__(self, access: WorkerAccess) -> None:
+        """Raises BAD_PARAMETER for a secret that is too short."""
+        self.fleet = ProcessFleet(access.secret)
+        self._process = Process(id=access.id, url=f"http://{access.http}")
+        self.fleet.learn(self._process)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Have the owner answer a request."""
+        await self.answer(exchange, None)
+
+    async def answer(self, exchange: Exchange, body: bytes | None) -> None:
+        """The same, where its body was read. Raises UNAVAILABLE while the owner cannot be reached."""
+        try:
+            await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
+        except ProcessGoneError as error:
+            raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
+
+
+def publishing(rest: RestEndpoint, owner: LogOwner) -> Endpoint:
+    """Serves `/topics`: publishes here, everything else by the owner."""
+
+    async def serve(exchange: Exchange) -> None:
+        await (rest if rest.publishes(exchange) else owner)(exchange)
+
+    return serve
+
+
+def own_statistics(admin: Endpoint, owner: LogOwner) -> Endpoint:
+    """Serves `/admin`: the statistics of this process's WebSockets here, everything else by the owner."""
+
+    async def serve(exchange: Exchange) -> None:
+        path: str = exchange.scope["path"]
+        await (admin if path == OWN or path.startswith(f"{OWN}/") else owner)(exchange)
+
+    return serve
+
+
+def own_metrics(context: ServerContext, metrics: Endpoint, owner: LogOwner) -> Endpoint:
+    """Serves `/metrics`: this process's where it alone is reached, the owner's at the address of all."""
+
+    async def serve(exchange: Exchange) -> None:
+        reached = exchange.scope.get("server") or ("", None)
+        own = urlsplit(context.own_url).port
+        await (metrics if reached[1] == own else owner)(exchange)
+
+    return serve
+
+
+def pages(context: ServerContext, owner: LogOwner) -> Endpoint:
+    """Serves what is no endpoint: whether this process lives here, everything else by the owner. A worker is ready if the owner is,
+    and it does not stop."""
+
+    async def serve(exchange: Exchange) -> None:
+        path: str = exchange.scope["path"]
+        if path == "/health/live" and exchange.method in ("GET", "HEAD"):
+            await exchange.whole(200, [_JSON], b'{"status":"ok"}')
+        elif path == "/health/ready" and context.draining:
+            body = error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
+            await exchange.whole(503, [_JSON], body)
+        else:
+            await owner(exchange)
+
+    return serve

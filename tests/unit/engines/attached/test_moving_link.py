@@ -1,0 +1,272 @@
+"""A link that is opened again at the next owner of its partition."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+from tests.support.attached_broker import AttachedBroker
+from tests.support.waiting import until_async
+from tests.unit.engines.core.brokers import TOPIC, Bench
+
+from penstock.client.entries.arrived import Arrived, Place
+from penstock.engines.attached import moving_link
+from penstock.engines.attached.link import Attachment, LinkSink, Moved
+from penstock.engines.attached.moving_link import MovingLink
+from penstock.engines.memory import MemoryStore
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.runtime.tasks import Tasks
+from penstock.testing.clock import settle
+
+GONE = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, "the subscription was deleted")
+
+
+class NoWaits:
+    """A back-off of no time."""
+
+    def __init__(self, max_s: float) -> None:
+        pass
+
+    def next_s(self) -> float:
+        return 0
+
+    def reset(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving_link, "Backoff", NoWaits)
+
+
+class FakeLink:
+    """A link to one owner. `begin` is called as it starts."""
+
+    def __init__(
+        self, wanted: Attachment, sink: LinkSink, begin: Callable[["FakeLink"], Awaitable[None]]
+    ) -> None:
+        self.wanted = wanted
+        self.sink = sink
+        self.permits = 0
+        self.acknowledged: list[Place] = []
+        self.sought: list[tuple[MessageId | int, bool]] = []
+        self.flushed = asyncio.Event()
+        self.closed = False
+        self._begin = begin
+
+    @property
+    def due(self) -> int:
+        return self.permits
+
+    async def start(self) -> None:
+        await self._begin(self)
+
+    def flow(self, permits: int) -> None:
+        self.permits += permits
+
+    async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
+        self.sought.append((to, inclusive))
+
+    def acknowledge(self, places: Iterable[Place]) -> None:
+        self.acknowledged += places
+
+    async def flush(self) -> None:
+        await self.flushed.wait()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Owners:
+    """Owners of a partition, one after the other, and the sink of the link."""
+
+    def __init__(self, **options: Any) -> None:
+        self.tasks = Tasks()
+        self.links: list[FakeLink] = []
+        self.events: list[object] = []
+        self.refusals: list[PenstockError] = []
+        self.begin: Callable[[FakeLink], Awaitable[None]] = self._begin
+        wanted = Attachment(TOPIC, "s", "a", ConsumerOptions(**options), LATEST)
+        self.link = MovingLink(self._link_to, wanted, self, self.tasks)
+
+    async def _begin(self, link: FakeLink) -> None:
+        pass
+
+    async def _link_to(self, wanted: Attachment, sink: LinkSink) -> FakeLink:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.links.append(FakeLink(wanted, sink, self.begin))
+        return self.links[-1]
+
+    def move(self) -> None:
+        self.links[-1].sink.ended(Moved(TOPIC))
+
+    def arrived(self, entries: list[Arrived]) -> None:
+        self.events += entries
+
+    def reset(self) -> None:
+        self.events.append("reset")
+
+    def active(self, active: bool) -> None:
+        self.events.append(active)
+
+    def end_reached(self) -> None:
+        self.events.append("end")
+
+    def ended(self, error: PenstockError) -> None:
+        self.events.append(error)
+
+
+def entry(number: int) -> Arrived:
+    return Arrived(3, number, 1, 1, 0, 0, b"", None, 0, None)
+
+
+async def test_the_next_owner_is_asked_for_until_there_is_one() -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.link.flow(10)
+    owners.links[0].permits = 4
+    owners.refusals = [Moved(TOPIC), PenstockError(ErrorKind.SUBSCRIPTION_BUSY, "the old one is still there")]
+    owners.move()
+    assert (owners.link.permits, owners.events) == (4, ["reset"])
+    owners.link.flow(3)
+    assert owners.link.due == 7
+    await settle()
+    assert (len(owners.links), owners.links[1].permits, owners.link.due) == (2, 7, 7)
+    assert owners.events == ["reset"]
+    await owners.link.close()
+    assert owners.links[1].closed
+    await owners.tasks.close()
+
+
+async def test_a_partition_may_move_while_a_consumer_subscribes(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = Owners()
+    owners.refusals = [Moved(TOPIC), Moved(TOPIC)]
+    await owners.link.start()
+    assert len(owners.links) == 1
+    monkeypatch.setattr(moving_link, "START_S", -1)
+    late = Owners()
+    late.refusals = [Moved(TOPIC)]
+    with pytest.raises(Moved):
+        await late.link.start()
+    await owners.tasks.close()
+
+
+async def test_acknowledgements_on_their_way_are_refused() -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.link.acknowledge([(1, 1)])
+    owners.links[0].flushed.set()
+    await owners.link.flush()
+    owners.move()
+    await owners.link.flush()  # nothing is on its way
+    owners.link.acknowledge([(1, 2)])
+    with pytest.raises(Moved):
+        await owners.link.flush()
+    with pytest.raises(Moved):
+        await owners.link.seek(EARLIEST)
+    await settle()
+    owners.link.acknowledge([(1, 3)])
+    owners.move()
+    with pytest.raises(Moved) as caught:
+        await owners.link.flush()
+    assert caught.value.retriable
+    await settle()
+    assert [link.acknowledged for link in owners.links] == [[(1, 1)], [(1, 3)], []]
+    await owners.tasks.close()
+
+
+async def test_one_flush_does_not_answer_for_another() -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.link.acknowledge([(1, 1)])
+    flushes = [owners.tasks.spawn(owners.link.flush(), "flush") for _ in range(2)]
+    await settle()
+    assert not any(one.done() for one in flushes)
+    owners.links[0].flushed.set()
+    await asyncio.gather(*flushes)
+    await owners.tasks.close()
+
+
+async def test_one_that_is_not_durable_goes_on_after_the_last_entry() -> None:
+    owners = Owners(durable=False, start_inclusive=True)
+    await owners.link.start()
+    owners.links[0].sink.arrived([entry(4), entry(5)])
+    owners.move()
+    await settle()
+    wanted = owners.links[1].wanted
+    assert (wanted.start, wanted.options.start_inclusive) == (MessageId(3, 5), False)
+    assert owners.events == [entry(4), entry(5)]
+    await owners.link.seek(1000)
+    owners.move()
+    await settle()
+    owners.links[2].sink.arrived([entry(2)])
+    owners.move()
+    await settle()
+    assert [link.sought for link in owners.links[1:]] == [[(1000, False)], [(1000, False)], []]
+    assert owners.links[3].wanted.start == MessageId(3, 2)
+    await owners.tasks.close()
+
+
+async def test_an_owner_that_is_lost_at_once_is_replaced() -> None:
+    owners = Owners()
+    await owners.link.start()
+
+    async def lost(link: FakeLink) -> None:
+        owners.begin = owners._begin
+        link.sink.ended(Moved(TOPIC))
+
+    owners.link.flow(5)
+    owners.begin = lost
+    owners.move()
+    await settle()
+    assert [link.permits for link in owners.links] == [5, 0, 5]
+    await owners.tasks.close()
+
+
+async def test_other_ends_are_passed_on() -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.links[0].sink.ended(GONE)
+    await settle()
+    assert (owners.events, len(owners.links)) == ([GONE], 1)
+    owners.refusals = [GONE]
+    owners.move()
+    await settle()
+    assert (owners.events, len(owners.links)) == ([GONE, "reset", GONE], 1)
+    await owners.tasks.close()
+
+
+@pytest.mark.parametrize("type", list(SubscriptionType))
+async def test_a_consumer_sees_a_move_as_a_pause(type: SubscriptionType) -> None:
+    store = MemoryStore()
+    first, second = Bench(store=store), Bench(store=store)
+    await first.broker.start()
+    attached = AttachedBroker(first.broker)
+    options = ConsumerOptions(type=type, start=EARLIEST, window=10)
+    consumer = await attached.subscribe([TOPIC], "s", options)
+    ids = await first.publish(b"a", b"b", b"c", batch=False)
+    await settle()
+    given = [delivery.entry.data for delivery in consumer.take(2)]
+    await consumer.acknowledge(ids[0])
+    await consumer.flush()
+
+    attached.owner.broker = None
+    await first.broker.close()
+    await settle()
+    assert attached.owner.asked > 1
+    assert not consumer.closed
+    await second.broker.start()
+    attached.core = attached.owner.broker = second.broker
+    more = await second.publish(b"d", batch=False)
+    await until_async(lambda: len(consumer.outbox) == 2)
+    given += [delivery.entry.data for delivery in consumer.take()]  # "c" came again: it was not taken
+    assert len(set(given)) == 4
+    assert consumer.unacked == 3
+    assert await consumer.acknowledge_all([*ids[1:], *more]) == 3
+    await consumer.flush()
+    (source,) = await second.broker.subscriptions.of(TOPIC, "s")
+    assert (source.backlog, source.unacked, consumer.unacked) == (0, 0, 0)
+    await attached.close()
