@@ -20,7 +20,7 @@ from penstock.engines.kafka.driver.clients import Clients
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.followed import LOOK_MS
 from penstock.engines.kafka.log import KafkaLog
-from penstock.engines.kafka.naming import Place, ledger_of
+from penstock.engines.kafka.naming import Place
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -57,7 +57,7 @@ class Kafka:
         found = await self.fetcher.topic_id(topic)
         assert found is not None
         name = TopicName.of("persistent", "public", "default", topic)
-        place = Place(topic, partition, ledger_of(found, partition))
+        place = Place(topic, partition, found)
         return KafkaLog(name, place, self.fetcher, LoopClock())
 
     def producer(self, **own: object) -> Producer:

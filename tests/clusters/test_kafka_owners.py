@@ -251,6 +251,9 @@ class Listener:
     async def confirm(self) -> None:
         """Nothing to do."""
 
+    def confirmed(self) -> None:
+        """Nothing to do."""
+
     def refused(self, error: PenstockError) -> None:
         raise AssertionError(error)
 

@@ -106,6 +106,9 @@ class Service:
             self.served.pop(slot, None)
         say("closed", slots)
 
+    def confirmed(self) -> None:
+        """`save_on` asks the owner each time."""
+
     def refused(self, error: PenstockError) -> None:
         say("refused", error.message)
 

@@ -15,7 +15,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
 from .elsewhere import ShownConsumers
-from .hosting import Hosting, check_type
+from .hosting import Hosting
 from .subscription import GroupSubscription
 from .subscriptions import KafkaSubscriptions
 from .topic import KafkaTopic
@@ -122,7 +122,7 @@ class Consumers:
         named = {topic.ledger for topic in topics} & {options.start.ledger}
         marks: dict[KafkaTopic, int] = {}
         for topic in topics:
-            check_type(topic, options.type)
+            topic.check_type(options.type)
             await topic.refresh()
             start = EARLIEST if later or (named and topic.ledger not in named) else options.start
             marks[topic] = await topic.offset_after(start, inclusive=options.start_inclusive)

@@ -36,7 +36,7 @@ class _Host:
         self.reply_all = hosting.reply_all
 
     def check(self, subscription: Subscription, wanted: SubscriptionType) -> None:
-        check_type(self._topic, wanted)
+        self._topic.check_type(wanted)
         policies, own = self._topic.policies, len(subscription.consumers)
         _check_room(policies.max_consumers_per_subscription, own, f"subscription {subscription.name}")
         every = sum(len(one.consumers) for one in self._topic.subscriptions.values())
@@ -145,17 +145,6 @@ class TransientSubscription(Subscription):
     def close(self) -> None:
         self.topic.followers.discard(self.wake)
         super().close()
-
-
-def check_type(topic: KafkaTopic, wanted: SubscriptionType) -> None:
-    """Raise BAD_PARAMETER where policies do not enable a type of subscription."""
-    enabled = topic.policies.subscription_types
-    if enabled and wanted not in enabled:
-        names = ", ".join(one.value for one in enabled)
-        raise PenstockError(
-            ErrorKind.BAD_PARAMETER,
-            f"topic {topic.name} enables subscriptions of the types {names}, not {wanted.value}",
-        )
 
 
 def _check_room(most: int, count: int, what: str) -> None:

@@ -17,11 +17,16 @@ _TOPIC_BITS: Final = 37  # with the partition's below 2^53: JSON carries it ever
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One partition of Kafka's, and the ledger that message ids name it by."""
+    """One partition of Kafka's; `topic_id` is another one if a topic of the same name is made again."""
 
     topic: str
     partition: int
-    ledger: int
+    topic_id: str
+
+    @property
+    def ledger(self) -> int:
+        """The ledger that message ids name it by."""
+        return ledger_of(self.topic_id, self.partition)
 
 
 def ledger_of(topic_id: str, partition: int) -> int:

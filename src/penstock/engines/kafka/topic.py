@@ -7,7 +7,7 @@ from penstock.engines.shared.topic_rates import TopicRates
 from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import InForce
+from penstock.model.policy import InForce, SubscriptionType
 from penstock.runtime.clock import Clock
 
 from .documents import Documents
@@ -18,7 +18,11 @@ from .naming import Place
 
 
 class KafkaTopic(KafkaLog, ClusterTopic):
-    """`broker.Topic`. Producers and subscriptions are this server's, each entered by the one that makes it."""
+    """`broker.Topic`. Producers and subscriptions are this server's, each entered by the one that makes it.
+
+    `served` are the subscriptions that run in this process: durable ones while it owns the partition's slot, and those of its
+    readers.
+    """
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         super().__init__(name, place, fetcher, clock, framings)
         ClusterTopic.__init__(self, clock, policies)
         self.documents = documents
+        self.served: dict[str, Subscription] = {}
         self.rates = TopicRates(clock, hold_ms)  # in this process
         self.apply(policies)
 
@@ -41,7 +46,7 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         """Have these policies bound the topic from now on."""
         self.policies = policies
         self.rates.apply(policies)
-        for subscription in self.subscriptions.values():
+        for subscription in (*self.served.values(), *self.subscriptions.values()):
             self.bound(cast(Subscription, subscription))
 
     def bound(self, subscription: Subscription) -> None:
@@ -50,6 +55,16 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         self.rates.bound(self.policies, subscription)
         for consumer in subscription.consumers:
             consumer.bound_unacked()
+
+    def check_type(self, wanted: SubscriptionType) -> None:
+        """Raise BAD_PARAMETER if policies do not enable a type of subscription."""
+        enabled = self.policies.subscription_types
+        if enabled and wanted not in enabled:
+            names = ", ".join(one.value for one in enabled)
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"topic {self.name} enables subscriptions of the types {names}, not {wanted.value}",
+            )
 
     @property
     def in_use(self) -> bool:

@@ -20,7 +20,7 @@ from .driver.admin import Described
 from .driver.fetcher import Fetcher
 from .framing import Framings
 from .known import KnownTopics
-from .naming import Naming, Place, ledger_of
+from .naming import Naming, Place
 from .policies import KafkaNamespaces
 from .properties import TopicProperties
 from .topic import KafkaTopic
@@ -122,7 +122,7 @@ class KafkaTopics(KnownTopics):
         if found is None:
             raise self.missing(name)
         partition = max(0, name.partition) if of != name else 0
-        place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
+        place = Place(self.naming.kafka_name(of), partition, found.id)
         policies, hold_ms = self._in_force(name), self._settings.quota_hold_ms
         topic = KafkaTopic(
             name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry

@@ -30,7 +30,7 @@ async def test_a_time_after_this_servers_clock_is_asked_for_too(
     time_ms: int, asked: int, offset: int
 ) -> None:
     fetcher: Any = Fetcher()
-    log = KafkaLog(TopicName.parse("a"), Place("a", 0, 1), fetcher, ManualClock(1_000))
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, ManualClock(1_000))
     log.next_offset = 4
     assert await log.offset_at_time(time_ms) == offset
     assert fetcher.asked == [asked]

@@ -72,6 +72,9 @@ class LeaseListener(Protocol):
         """The process was stopped for so long that others may have the slots. Returns once it is known which ones it still
         has; called again if it raises PenstockError."""
 
+    def confirmed(self) -> None:
+        """After `confirm`: the lease holds the slots again that this process still has."""
+
     def refused(self, error: PenstockError) -> None:
         """The cluster does not let this process take part."""
 
@@ -249,3 +252,4 @@ class Lease:
                 await asyncio.sleep(RETRY_S)
             else:
                 self._confirmed = gaps
+        self._listener.confirmed()

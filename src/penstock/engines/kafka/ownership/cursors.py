@@ -179,6 +179,10 @@ class Cursors(JournalReader):
             raise PenstockError(found.unknown.kind, found.unknown.message)
         return found.cursors
 
+    def known(self, topic: str, partition: int) -> Mapping[str, StoredCursor]:
+        """The cursors of any partition by subscription, as far as the journal was read."""
+        return self._state.cursors_of(topic, partition)
+
     async def open(
         self, key: CursorKey, topic_id: str, begin: int, end: int
     ) -> tuple[OffsetSet, bytes | None] | None:

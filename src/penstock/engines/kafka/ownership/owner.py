@@ -28,6 +28,9 @@ class SlotHost(Protocol):
     def closed(self, slots: Sequence[int]) -> None:
         """These slots are not this process's any more: end their subscriptions; saves fail."""
 
+    def confirmed(self) -> None:
+        """Slots that were in doubt are this process's: go on delivering."""
+
     def refused(self, error: PenstockError) -> None:
         """This process can own no slots: the cluster does not allow it, or the settings do not fit."""
 
@@ -85,6 +88,9 @@ class SlotOwner:
 
     async def confirm(self) -> None:
         await self.cursors.confirm()
+
+    def confirmed(self) -> None:
+        self._host.confirmed()
 
     def refused(self, error: PenstockError) -> None:
         self._host.refused(error)

@@ -154,6 +154,15 @@ class JournalState:
                 kept = cursors[key] = StoredCursor(change.topic_id, change.mark, {})
                 kept.apply(change)
 
+    def cursors_of(self, topic: str, partition: int) -> dict[str, StoredCursor]:
+        """The cursors of a partition, by subscription."""
+        cursors = self.slots[slot_of(topic, partition, len(self.slots))].cursors
+        return {
+            key.subscription: stored
+            for key, stored in cursors.items()
+            if key.topic == topic and key.partition == partition
+        }
+
     def superseded(self) -> int | None:
         """The offset before which no record of any slot is needed; None as long as a slot needs all of them."""
         begins = [slot.begin for slot in self.slots]

@@ -50,6 +50,9 @@ class Member:
         assert not any(self.owner.owns(slot) for slot in slots)
         self.said.append(("closed", *slots))
 
+    def confirmed(self) -> None:
+        self.said.append("confirmed")
+
     def refused(self, error: PenstockError) -> None:
         self.said.append(error.kind)
 

@@ -1,0 +1,89 @@
+"""Subscriptions of one partition that run in this process."""
+
+from collections.abc import Callable
+
+from penstock.engines.attached.link import Moved
+from penstock.engines.kafka.topic import KafkaTopic
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.compaction import Compaction
+from penstock.engines.subscription.offsets import OffsetSet
+from penstock.engines.subscription.receiver import Receiver
+from penstock.engines.subscription.store import CursorWriter
+from penstock.engines.subscription.subscription import Host
+from penstock.runtime.tasks import Tasks
+from penstock.wire import entry as wire
+
+
+class ServedSubscription(Subscription):
+    """`broker.Subscription`. The log is followed while it has consumers.
+
+    Nothing is delivered unless `owns` is true. After `end` nothing is delivered, and answers are refused; after `drop` another
+    process may serve the subscription, and nothing is saved here either.
+    """
+
+    topic: KafkaTopic
+
+    def __init__(
+        self,
+        topic: KafkaTopic,
+        name: str,
+        *,
+        cursor: OffsetSet,
+        durable: bool,
+        tasks: Tasks,
+        cursors: CursorWriter,
+        host: Host,
+        owns: Callable[[], bool],
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            topic,
+            name,
+            cursor=cursor,
+            durable=durable,
+            keys=wire.keys,
+            tasks=tasks,
+            cursors=cursors,
+            compaction=Compaction(),
+            host=host,
+            properties=properties,
+        )
+        self.ended = False
+        self._owns = owns
+
+    @property
+    def halted(self) -> bool:
+        return self.ended or not self._owns()
+
+    def check_held(self) -> None:
+        """Raise `Moved` after the end."""
+        if self.ended:
+            raise Moved(self.topic.name)
+
+    async def _save(self, properties: bytes | None = None) -> None:
+        self.check_held()
+        await super()._save(properties)
+        if self.ended and self.deleted:  # it gave up
+            self.check_held()
+
+    def add(self, consumer: Receiver, *, unique_name: bool = False) -> None:
+        """As `Subscription.add`; raises `Moved` after the end."""
+        self.check_held()
+        super().add(consumer, unique_name=unique_name)
+        self.topic.followers.add(self.wake)
+
+    def remove(self, consumer: Receiver) -> None:
+        super().remove(consumer)
+        if not self.consumers:
+            self.topic.followers.discard(self.wake)
+
+    def end(self) -> None:
+        """Disconnect the consumers, which connect to the next owner. The flusher saves what they acknowledged before."""
+        self.ended = True
+        self.close()
+
+    def drop(self) -> None:
+        """`end`, and save nothing more: the cursor may be that of an earlier holding of the slot."""
+        if not self.ended:
+            self.end()
+        self.deleted = True

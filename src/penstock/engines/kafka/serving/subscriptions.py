@@ -1,0 +1,228 @@
+"""The subscriptions that this process serves: durable ones of the slots that it owns, and those of its readers."""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.engines.attached.link import Moved
+from penstock.engines.kafka.ownership.cursors import Cursors
+from penstock.engines.kafka.ownership.owner import SlotOwner
+from penstock.engines.kafka.ownership.ports import Replaced
+from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord
+from penstock.engines.kafka.ownership.writer import JournalWriter
+from penstock.engines.kafka.topic import KafkaTopic
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.offsets import OffsetSet
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Locks, Tasks
+
+from .host import Means, TopicHost
+from .subscription import ServedSubscription
+
+log = logging.getLogger(__name__)
+
+
+class ServedSubscriptions:
+    """`SlotHost`. A durable subscription is opened when it is first used, and is open until its slot, or its topic, is closed.
+
+    `use` is called before slots come.
+    """
+
+    cursors: Cursors
+    _owner: SlotOwner
+
+    def __init__(self, means: Means, tasks: Tasks) -> None:
+        self.refusal: PenstockError | None = None  # why this process can own no slots
+        self._means = means
+        self._tasks = tasks
+        self._by_slot: defaultdict[int, set[ServedSubscription]] = defaultdict(set)
+        self._closings: Counter[int] = Counter()  # how often each slot was closed
+        self._locks: Locks[tuple[int, str]] = Locks()
+
+    def use(self, owner: SlotOwner, cursors: Cursors) -> None:
+        """The owner of slots, whose host this is, and its cursors."""
+        self._owner = owner
+        self.cursors = cursors
+        self._writer = JournalWriter(cursors)
+
+    # -- subscriptions
+
+    def slot(self, topic: KafkaTopic) -> int:
+        """The slot of a topic or partition."""
+        return self.cursors.slot(topic.place.topic, topic.place.partition)
+
+    def owns(self, topic: KafkaTopic) -> bool:
+        """Whether durable subscriptions of a topic are served here now."""
+        return self._owner.owns(self.slot(topic))
+
+    async def find(self, topic: KafkaTopic, name: str) -> ServedSubscription | None:
+        """A durable subscription, if it exists. Raises `Moved` if another process owns the slot, SUBSCRIPTION_BUSY if readers have
+        a subscription of this name, UNAVAILABLE, and NEWER_FORMAT if its cursor cannot be read."""
+        async with self._locks.hold((topic.ledger, name)):
+            return await self._find(topic, name)
+
+    async def create(
+        self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str] | None = None
+    ) -> tuple[ServedSubscription, bool]:
+        """A durable subscription, and whether it is new: then everything below `mark` counts as acknowledged, durably. Raises as
+        `find`."""
+        async with self._locks.hold((topic.ledger, name)):
+            found = await self._find(topic, name)
+            if found is not None:
+                return found, False
+            self._check_room(topic)
+            slot, given = self.slot(topic), dict(properties or {})
+            closings, place = self._closings[slot], topic.place
+            document = msgspec.json.encode(given) if given else None
+            record = CursorRecord(
+                place.topic, place.partition, name, place.topic_id, mark, properties=document
+            )
+            try:
+                await self.cursors.save((record,))
+            except Replaced:
+                raise Moved(topic.name) from None
+            return self._serve(topic, name, OffsetSet(mark), given, closings), True
+
+    def _check_room(self, topic: KafkaTopic) -> None:
+        most, place = topic.policies.max_subscriptions, topic.place
+        if 0 < most <= len(self.cursors.known(place.topic, place.partition)):
+            raise PenstockError(
+                ErrorKind.TOO_MANY_SUBSCRIPTIONS,
+                f"topic {topic.name} has {most} subscriptions: no more are allowed",
+            )
+
+    async def _find(self, topic: KafkaTopic, name: str) -> ServedSubscription | None:
+        slot, place = self.slot(topic), topic.place
+        if self.refusal is not None:
+            raise PenstockError(self.refusal.kind, self.refusal.message)
+        if not self._owner.owns(slot):
+            raise Moved(topic.name)
+        found = topic.served.get(name)
+        if isinstance(found, ServedSubscription):
+            if not found.durable:
+                raise PenstockError(
+                    ErrorKind.SUBSCRIPTION_BUSY, f"subscription {name} has consumers that are not durable"
+                )
+            return found
+        closings, key = self._closings[slot], CursorKey(place.topic, place.partition, name)
+        try:
+            if key not in self.cursors.load(slot):
+                return None
+            await topic.refresh()
+            opened = await self.cursors.open(key, place.topic_id, topic.first_offset, topic.next_offset)
+        except Replaced:
+            raise Moved(topic.name) from None
+        if opened is None:
+            return None
+        cursor, document = opened
+        properties = {} if document is None else msgspec.json.decode(document, type=dict[str, str])
+        return self._serve(topic, name, cursor, properties, closings)
+
+    def _serve(
+        self, topic: KafkaTopic, name: str, cursor: OffsetSet, properties: dict[str, str], closings: int
+    ) -> ServedSubscription:
+        """Begin with a cursor that was read when the slot had been closed `closings` times."""
+        slot, place = self.slot(topic), topic.place
+        if self._closings[slot] != closings or not self._owner.owns(slot):
+            raise Moved(topic.name)
+        self._writer.bind(topic.ledger, place.topic, place.partition, place.topic_id)
+        made = self._open(topic, name, cursor, lambda: self._owner.owns(slot), properties)
+        self._by_slot[slot].add(made)
+        return made
+
+    def _open(
+        self,
+        topic: KafkaTopic,
+        name: str,
+        cursor: OffsetSet,
+        owns: Callable[[], bool] | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> ServedSubscription:
+        """A durable subscription, or without `owns` one that is not durable."""
+        made = topic.served[name] = ServedSubscription(
+            topic,
+            name,
+            cursor=cursor,
+            durable=owns is not None,
+            tasks=self._tasks,
+            cursors=self._writer,
+            host=TopicHost(topic, self._means, self.removed),
+            owns=owns or (lambda: True),
+            properties=properties,
+        )
+        topic.bound(made)
+        return made
+
+    def transient(self, topic: KafkaTopic, name: str, mark: int) -> ServedSubscription:
+        """A subscription in memory, which ends with its consumers, and which any process may serve. Raises SUBSCRIPTION_BUSY if a
+        durable one has this name."""
+        found = topic.served.get(name)
+        if isinstance(found, ServedSubscription) and not found.durable:
+            return found
+        if name in self.cursors.known(topic.place.topic, topic.place.partition):
+            raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"subscription {name} is durable")
+        return self._open(topic, name, OffsetSet(mark))
+
+    def removed(self, subscription: Subscription) -> None:
+        """A subscription was deleted."""
+        assert isinstance(subscription, ServedSubscription)
+        self._unlist(subscription)
+        self._by_slot[self.slot(subscription.topic)].discard(subscription)
+
+    def forget(self, topic: KafkaTopic) -> None:
+        """The topic was deleted, or is not used any more: end its subscriptions."""
+        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
+        for subscription in list(topic.served.values()):
+            assert isinstance(subscription, ServedSubscription)
+            self.removed(subscription)
+            if topic.deleted:
+                subscription.dissolve(gone, with_topic=True)
+            subscription.drop()
+        self._writer.unbind(topic.ledger)
+
+    async def delete_all(self, topic: KafkaTopic) -> None:
+        """The topic was deleted: delete the cursors of its subscriptions, if this process owns them. Raises UNAVAILABLE."""
+        place, slot = topic.place, self.slot(topic)
+        if slot not in self.cursors.owned:
+            return
+        for name, stored in self.cursors.known(place.topic, place.partition).items():
+            if stored.topic_id == place.topic_id:
+                await self.cursors.delete(CursorKey(place.topic, place.partition, name))
+
+    # -- slots
+
+    def opened(self, slots: Sequence[int]) -> None:
+        """Consumers come by themselves: their links look for the owner."""
+
+    async def closing(self, slots: Sequence[int]) -> None:
+        for subscription in self._of(slots):
+            self._unlist(subscription)
+            subscription.end()
+        await self._means.flusher.flush()
+
+    def closed(self, slots: Sequence[int]) -> None:
+        self._closings.update(slots)
+        for subscription in self._of(slots):
+            self._unlist(subscription)
+            subscription.drop()
+        for slot in slots:
+            self._by_slot.pop(slot, None)
+
+    def _of(self, slots: Iterable[int]) -> list[ServedSubscription]:
+        return [one for slot in slots for one in self._by_slot.get(slot, ())]
+
+    def _unlist(self, subscription: ServedSubscription) -> None:
+        served = subscription.topic.served
+        if served.get(subscription.name) is subscription:
+            del served[subscription.name]
+
+    def confirmed(self) -> None:
+        for served in self._by_slot.values():
+            for subscription in served:
+                subscription.wake()
+
+    def refused(self, error: PenstockError) -> None:
+        log.error("this process serves no subscriptions", extra={"reason": error.message})
+        self.refusal = error

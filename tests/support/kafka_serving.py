@@ -1,0 +1,147 @@
+"""A process that serves subscriptions over a journal and a log in memory, as one of a service before Kafka."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.engines.kafka.naming import Place
+from penstock.engines.kafka.ownership.owner import SlotOwner
+from penstock.engines.kafka.ownership.records import slot_of
+from penstock.engines.kafka.serving.consumers import ServedConsumer, ServedConsumers
+from penstock.engines.kafka.serving.host import Means
+from penstock.engines.kafka.serving.subscriptions import ServedSubscriptions
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.names import TopicName
+from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.runtime.tasks import Tasks
+from penstock.testing.clock import ManualClock, settle
+
+from .cursor_journal import SLOTS, Log, Process
+from .skipping_log import LEDGER, Host, SkippingLog
+
+TOPIC = "t"
+SLOT = slot_of(TOPIC, 0, SLOTS)
+SHARED = SubscriptionType.SHARED
+FLUSH_MS = 100
+READ_ALL = 10_000
+WAIT_S = 30.0
+
+
+class LogTopic(SkippingLog):
+    """`KafkaTopic` of a process, over the entries of a log that all processes share."""
+
+    def __init__(self, log: SkippingLog, place: Place) -> None:
+        super().__init__(log.clock)
+        self.log = log
+        self.name = TopicName.parse(place.topic)
+        self.place = place
+        self.served: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, Any] = {}
+        self.followers: set[Callable[[], None]] = set()
+        self.policies = SimpleNamespace(
+            max_subscriptions=0,
+            max_consumers=0,
+            max_consumers_per_subscription=0,
+            auto_subscriptions=True,
+            subscription_types=(),
+        )
+        self.refreshes = 0
+
+    async def refresh(self) -> None:
+        self.refreshes += 1
+        self.entries, self.ever = self.log.entries, self.log.ever
+        self.first_entry = self.first_offset = self.log.first_offset
+        self.next_entry = self.next_offset = self.log.next_offset
+
+    async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
+        if message_id in (EARLIEST, LATEST):
+            return self.first_offset if message_id == EARLIEST else self.next_offset
+        return message_id.entry + (not inclusive)
+
+    def bound(self, subscription: Subscription) -> None:
+        """Policies bound nothing."""
+
+    def check_type(self, wanted: SubscriptionType) -> None:
+        enabled = self.policies.subscription_types
+        if enabled and wanted not in enabled:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "not enabled")
+
+
+class Lease:
+    """The slots that the group assigns, as the test says."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.sure = True
+
+    def holds(self, slot: int) -> bool:
+        return self.sure and slot in self.held
+
+
+class Server:
+    """One process; `name` names it in claims."""
+
+    def __init__(self, journal: Log, name: str, log: SkippingLog) -> None:
+        self.topic: Any = LogTopic(log, Place(TOPIC, 0, "id"))
+        self.clock = ManualClock()
+        self.tasks = Tasks()
+        self.lease = Lease()
+        self.flusher = CursorFlusher(self.clock, FLUSH_MS, self.tasks.spawn)
+        nothing: Any = None
+        means = Means(self.flusher, nothing, Host.failures, Host().bury)
+        self.served = ServedSubscriptions(means, self.tasks)
+        self.owner = SlotOwner(self.served, self.tasks)
+        self.process = Process(journal, name, listener=self.owner)
+        self.cursors = self.process.cursors
+        self.owner.lease, self.owner.cursors = self.lease, self.cursors
+        self.served.use(self.owner, self.cursors)
+        topics: Any = self
+        self.consumers = ServedConsumers(topics, self.served, self.clock)
+
+    async def get(self, name: TopicName) -> LogTopic:
+        """As the topics of a process."""
+        await self.topic.refresh()
+        return self.topic
+
+    async def gain(self) -> None:
+        """The group assigns the topic's slot to this process, which claims it."""
+        self.process.journal.read_on(READ_ALL)
+        self.lease.held.add(SLOT)
+        self.owner.gained([SLOT])
+        async with asyncio.timeout(WAIT_S):
+            while not self.owner.owns(SLOT):
+                await asyncio.sleep(0)
+
+    async def release(self) -> None:
+        """The group takes the slot away."""
+        self.lease.held.discard(SLOT)
+        await self.owner.releasing([SLOT])
+
+    def read(self) -> None:
+        """Read what other processes wrote."""
+        self.process.journal.read_on(READ_ALL)
+
+    async def subscribe(
+        self, name: str = "c", subscription: str = "s", type: SubscriptionType = SHARED, **options: Any
+    ) -> ServedConsumer:
+        """A consumer from the beginning of the log."""
+        chosen = ConsumerOptions(**{"name": name, "type": type, "start": EARLIEST, "window": 100, **options})
+        return await self.consumers.subscribe([self.topic.name], subscription, chosen)
+
+    async def close(self) -> None:
+        await self.tasks.close()
+        await self.process.close()
+
+
+async def offsets(consumer: Any) -> set[int]:
+    """The messages that a consumer got since the last call."""
+    await settle()
+    return {one.entry.offset for one in consumer.take()}
+
+
+def id_of(offset: int) -> MessageId:
+    return MessageId(LEDGER, offset, -1)

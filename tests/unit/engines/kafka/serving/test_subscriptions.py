@@ -1,0 +1,181 @@
+"""Subscriptions that follow their slot from process to process."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.cursor_journal import Log
+from tests.support.kafka_serving import SLOT, TOPIC, Server, id_of, offsets
+from tests.support.skipping_log import SkippingLog
+
+from penstock.engines.attached.link import Moved
+from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import LATEST
+from penstock.testing.clock import ManualClock, settle
+
+KEY = CursorKey(TOPIC, 0, "s")
+
+
+@pytest.fixture
+async def servers() -> AsyncIterator[tuple[Server, Server]]:
+    log, journal = SkippingLog(ManualClock()), Log()
+    log.grow(0, 10)
+    made = Server(journal, "a", log), Server(journal, "b", log)
+    yield made
+    for one in made:
+        await one.close()
+
+
+async def test_a_subscription_moves_with_its_slot(servers: tuple[Server, Server]) -> None:
+    a, b = servers
+    await a.gain()
+    consumer = await a.subscribe(subscription_properties={"team": "x"})
+    assert await offsets(consumer) == set(range(10))
+    for offset in (0, 1, 5):
+        await consumer.acknowledge(id_of(offset))
+    with pytest.raises(Moved):
+        await b.subscribe()
+    await a.release()  # saves what nobody waited for
+    assert consumer.closed
+    assert (a.topic.served, a.topic.followers) == ({}, set())
+    await b.gain()
+    moved = await b.subscribe()
+    assert await offsets(moved) == {2, 3, 4, 6, 7, 8, 9}
+    (served,) = b.topic.served.values()
+    assert served.properties == {"team": "x"}
+    assert set(a.cursors.known(TOPIC, 0)) == {"s"}
+
+
+async def test_nothing_counts_after_the_slot_was_lost(servers: tuple[Server, Server]) -> None:
+    a, b = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    (served,) = a.topic.served.values()
+    assert await offsets(consumer) == set(range(10))
+    await consumer.acknowledge(id_of(3))
+    await b.gain()  # `a` has not heard of it
+    with pytest.raises(PenstockError) as refused:
+        await consumer.flush()
+    assert refused.value.kind is ErrorKind.UNAVAILABLE
+    assert consumer.closed
+    for refuse in (consumer.flush, served.flush, lambda: served.set_properties({"a": "b"})):
+        with pytest.raises(Moved):
+            await refuse()
+    with pytest.raises(Moved):
+        await served.answers.acknowledge_late(id_of(3))
+    moved = await b.subscribe()
+    assert await offsets(moved) == set(range(10)), "the refused acknowledgement did not count"
+    writes = len(a.process.journal.log.records)
+    await a.clock.advance(1000)
+    await settle()
+    assert len(a.process.journal.log.records) == writes, "what was refused is not tried again"
+
+
+async def test_in_doubt_nothing_is_delivered(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    assert await offsets(consumer) == set(range(10))
+    a.lease.sure = False
+    a.topic.log.grow(0, 2)
+    await a.topic.refresh()
+    for follower in a.topic.followers:
+        follower()
+    assert await offsets(consumer) == set()
+    await a.owner.confirm()
+    a.lease.sure = True
+    a.owner.confirmed()
+    assert await offsets(consumer) == {10, 11}
+
+
+async def test_a_cursor_that_was_read_before_a_move_is_not_used(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = servers
+    await a.gain()
+    await a.served.create(a.topic, "s", 0)
+    await a.release()
+    await a.gain()
+    refresh = a.topic.refresh
+
+    async def slow() -> None:
+        await refresh()
+        if a.topic.refreshes == 1:
+            await a.release()
+            await b.gain()
+            found, _ = await b.served.create(b.topic, "s", 0)
+            await found.move(7)
+            await b.release()
+            await a.gain()
+
+    a.topic.refreshes = 0
+    monkeypatch.setattr(a.topic, "refresh", slow)
+    with pytest.raises(Moved):
+        await a.served.find(a.topic, "s")
+    found = await a.served.find(a.topic, "s")
+    assert found is not None
+    assert found.cursor.mark == 7
+
+
+async def test_a_subscription_begins_once(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    await a.gain()
+    first = await a.subscribe("first", start=LATEST)
+    second = await a.subscribe("second")
+    assert await offsets(first) | await offsets(second) == set()
+    assert len(a.topic.served) == 1
+    a.topic.policies.max_subscriptions = 1
+    with pytest.raises(PenstockError) as full:
+        await a.subscribe(subscription="other")
+    assert full.value.kind is ErrorKind.TOO_MANY_SUBSCRIPTIONS
+    a.topic.policies.max_subscriptions, a.topic.policies.auto_subscriptions = 0, False
+    with pytest.raises(PenstockError) as missing:
+        await a.subscribe(subscription="other")
+    assert missing.value.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
+
+
+async def test_a_deleted_subscription_is_gone_everywhere(servers: tuple[Server, Server]) -> None:
+    a, b = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    await consumer.unsubscribe()
+    assert consumer.close_reason is not None
+    assert consumer.close_reason.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
+    assert a.topic.served == {}
+    b.read()
+    assert dict(b.cursors.known(TOPIC, 0)) == {}
+
+
+async def test_readers_need_no_owner(servers: tuple[Server, Server]) -> None:
+    a, b = servers
+    await a.gain()
+    await a.subscribe()
+    b.read()
+    reader = await b.subscribe("r", "reader", durable=False)
+    assert await offsets(reader) == set(range(10))
+    with pytest.raises(PenstockError) as busy:
+        await b.subscribe("r", "s", durable=False)
+    assert busy.value.kind is ErrorKind.SUBSCRIPTION_BUSY
+    await reader.leave()
+    assert b.topic.served == {}
+    assert set(a.cursors.load(SLOT)) == {KEY}
+
+
+async def test_a_deleted_topic_takes_its_subscriptions_along(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    await a.served.create(a.topic, "not-open", 0)
+    a.topic.deleted = True
+    a.served.forget(a.topic)
+    assert consumer.close_reason is not None
+    assert consumer.close_reason.kind is ErrorKind.TOPIC_NOT_FOUND
+    await a.served.delete_all(a.topic)
+    assert dict(a.cursors.load(SLOT)) == {}
+
+
+async def test_a_process_that_may_own_nothing_says_why(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    a.owner.refused(PenstockError(ErrorKind.FORBIDDEN, "no group"))
+    with pytest.raises(PenstockError, match="no group"):
+        await a.subscribe()
