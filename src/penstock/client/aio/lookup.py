@@ -55,11 +55,15 @@ def topic_name(text: str) -> TopicName:
         raise InvalidTopicName(error.message) from None
 
 
-class Lookup(Protocol):
-    """Answers about topics; over the protocol itself, or over HTTP."""
+class BrokerLookup(Protocol):
+    """Finds the broker of a topic."""
 
     async def link(self, topic: str) -> Link:
         """A connection to the broker of a topic."""
+
+
+class Lookup(BrokerLookup, Protocol):
+    """Answers about topics; over the protocol itself, or over HTTP."""
 
     async def partitions(self, topic: str, *, create: bool = True) -> int:
         """How many partitions a topic has, 0 when it is not partitioned.

@@ -7,14 +7,14 @@ again on the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 import msgspec
 
-from penstock.client.aio.context import Context
 from penstock.client.aio.link import Link
-from penstock.client.aio.tasks import Reconnecting, within
+from penstock.client.aio.lookup import BrokerLookup
+from penstock.client.aio.tasks import Reconnecting, Tasks, within
 from penstock.client.enums import SHARED_TYPES
 from penstock.client.errors import AlreadyClosed, NotConnected, PulsarException, Timeout
 from penstock.client.message_id import MessageId as WireId
@@ -40,6 +40,19 @@ from .sink import Sink
 from .start import Start
 
 
+class EntryContext(Protocol):
+    """What it uses of a client's `Context`."""
+
+    @property
+    def lookup(self) -> BrokerLookup: ...
+    @property
+    def numbers(self) -> Iterator[int]: ...
+    @property
+    def tasks(self) -> Tasks: ...
+    @property
+    def timeout_s(self) -> float: ...
+
+
 class EntryConsumer:
     """`start` is where one that is not durable begins: after it, or with it where that is `inclusive`. A topic that was
     deleted is made again by one that comes back where it `recreates`.
@@ -50,7 +63,7 @@ class EntryConsumer:
 
     def __init__(
         self,
-        context: Context,
+        context: EntryContext,
         how: Subscription,
         start: MessageId | None = None,
         *,

@@ -5,9 +5,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.client.aio.context import Context
 from penstock.client.entries.arrived import Place
-from penstock.client.entries.consumer import EntryConsumer
+from penstock.client.entries.consumer import EntryConsumer, EntryContext
 from penstock.client.entries.sink import Sink
 from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
@@ -114,7 +113,7 @@ class Moved(PulsarException, kind=ErrorKind.UNAVAILABLE):
         return True
 
 
-def network_link(context: Context, wanted: Attachment, sink: LinkSink) -> EntryConsumer:
+def network_link(context: EntryContext, wanted: Attachment, sink: LinkSink) -> EntryConsumer:
     """A link over Pulsar's protocol. It finds a new owner itself, by lookup, each time it connects."""
     options = wanted.options
     return EntryConsumer(

@@ -2,25 +2,34 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
-from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
 from penstock.broker.subscription import Answers, Subscription
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.policy import SubscriptionType
+from penstock.model.names import TopicName
+from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.tasks import Tasks
 
 from .link import Attachment, LinkSink, Moved
 
 TAKEN_AT_ONCE: Final = 64  # deliveries
 LATE_MAX: Final = 10_000  # acknowledgements that wait to be looked up in the log
+
+
+class Subscribes(Protocol):
+    """What is used of a `Broker`."""
+
+    async def subscribe(
+        self, names: Sequence[TopicName], subscription: str, options: ConsumerOptions
+    ) -> Consumer:
+        """As `Broker.subscribe`."""
 
 
 class LocalLink:
@@ -30,7 +39,7 @@ class LocalLink:
     the link ends with `Moved`.
     """
 
-    def __init__(self, broker: Broker, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
+    def __init__(self, broker: Subscribes, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
         self.permits = 0
         self._broker = broker
         self._wanted = wanted

@@ -15,6 +15,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
 from .driver.admin import Described, KafkaAdmin
+from .driver.record import At
 from .framing import Framings
 from .naming import Naming
 from .properties import TopicProperties
@@ -181,6 +182,12 @@ class KnownTopics:
         """The name of a log: partition 0 of a topic without partitions is the topic."""
         base = self.found(name.base)
         return name.base if base is not None and base.partitions <= 1 and name.partition == 0 else name
+
+    def at(self, name: TopicName) -> At:
+        """Kafka's topic and partition of a log that exists."""
+        if self.found(name) is not None:
+            return self.naming.kafka_name(name), 0
+        return self.naming.kafka_name(name.base), max(0, name.partition)
 
     def document(self, name: TopicName) -> TopicDocument | None:
         for one in (name.base, name):

@@ -121,8 +121,7 @@ class KafkaTopics(KnownTopics):
             found = await self.ask(of)
         if found is None:
             raise self.missing(name)
-        partition = max(0, name.partition) if of != name else 0
-        place = Place(self.naming.kafka_name(of), partition, found.id)
+        place = Place(*self.at(name), found.id)
         policies, hold_ms = self._in_force(name), self._settings.quota_hold_ms
         topic = KafkaTopic(
             name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry
