@@ -11,6 +11,10 @@ Header = tuple[bytes, bytes]
 # The header of a request that another process passed on, with its proof; of an answer: the proof was refused.
 FORWARDED: Final = b"penstock-forwarded"
 
+# Over Pulsar's protocol: the method of authentication of another process, and what its proof in CONNECT is of.
+PROCESS_METHOD: Final = "penstock-process"
+CONNECT: Final = b"CONNECT"
+
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
     """One process of a service. `id` is random and is never used again; addresses are empty if there are none."""

@@ -173,7 +173,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     bounds what was given out and waits to be sent, so that a slow reader costs no memory. `flow` says whether
     messages also need permits. `whole_entries` lets an entry overdraw the permits rather than be split.
     `auto_ack` is a reader's: what is handed out counts as acknowledged. `redirected`: it may be closed so that its client looks
-    the topic up again.
+    the topic up again. `forwarded`: another process of the service has the client, so that this one serves the consumer itself,
+    or refuses it.
     """
 
     name: str = ""
@@ -188,6 +189,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     whole_entries: bool = False
     auto_ack: bool = False
     redirected: bool = False
+    forwarded: bool = False
     ack_timeout_ms: int = 0  # 0: never
     nack_delay_ms: int = 60_000
     dead_letter: DeadLetter | None = None

@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.broker.acting import ACTING, Acting
 from penstock.broker.consumer import Consumer
+from penstock.broker.fleet import CONNECT
 from penstock.broker.names import dead_letter_topic
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
@@ -120,6 +121,23 @@ class Caller:
         except PenstockError as error:
             _audit_refusal(context, error, None)
             raise
+
+    @classmethod
+    def admit_process(cls, context: ServerContext, proof: bytes) -> Self:
+        """The same for another process of this service, by its proof: it has admitted its clients, and may do everything."""
+        if context.draining:
+            raise _draining()
+        try:
+            if context.fleet is None:
+                raise PenstockError(ErrorKind.UNAUTHENTICATED, "this server has no fleet.secret")
+            try:
+                context.fleet.accept(proof, CONNECT, b"", ())
+            except PenstockError as error:
+                raise PenstockError(ErrorKind.UNAUTHENTICATED, error.message) from None
+        except PenstockError as error:
+            _audit_refusal(context, error, None)
+            raise
+        return cls(context, None)
 
     @classmethod
     def unauthenticated(cls, context: ServerContext) -> Self | None:

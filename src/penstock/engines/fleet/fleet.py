@@ -9,6 +9,7 @@ from penstock.broker.fleet import Caller, ForwardedAnswer, ForwardedRequest, Hea
 from penstock.model.secret import Secret
 from penstock.runtime.tasks import Tasks
 
+from .authentication import ProcessAuthentication
 from .peer import Peer
 from .proof import Proof, new_process_id
 from .sessions import Hello, Sessions, Welcome
@@ -91,6 +92,14 @@ class ProcessFleet:
             raise ProcessGoneError(f"process {process} has ended")
         async with peer.send(request, head_s) as answer:
             yield answer
+
+    async def credentials(self, process: str) -> ProcessAuthentication:
+        """What proves to another process, over Pulsar's protocol, that this one is of its service. Raises ProcessGoneError,
+        UNAVAILABLE."""
+        peer = self._peers.get(process)
+        if peer is None:
+            raise ProcessGoneError(f"process {process} has ended")
+        return ProcessAuthentication(await peer.session())
 
     def begin(self, hello: Hello, idle_s: float) -> Welcome:
         """Begin a session that another process asks for; raises MISDIRECTED."""

@@ -76,6 +76,12 @@ class Peer:
         finally:
             self._free.release()
 
+    async def session(self) -> Asking:
+        """A session for connections of another protocol. Raises ProcessGoneError, UNAVAILABLE."""
+        link = await self._open()
+        self._drop(link)
+        return link.asking
+
     async def _acquire(self) -> None:
         if not self._free.locked():
             await self._free.acquire()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock import __version__
+from penstock.broker.fleet import PROCESS_METHOD
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import ClientInfo
 from penstock.model.worker import METHOD
@@ -31,6 +32,9 @@ FEATURES: Final = pb.FeatureFlags(
 
 def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work | None:
     """Admit the client, or tell it why not and close."""
+    if command.auth_method_name == PROCESS_METHOD and not session.of_worker:
+        _admit_process(session, command)
+        return None
     if session.of_worker or command.auth_method_name == METHOD:
         return _authenticate(session, command)
     try:
@@ -42,6 +46,16 @@ def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work
         return _authenticate(session, command)
     _connected(session, command, anybody)
     return None
+
+
+def _admit_process(session: Session, command: pb.CommandConnect) -> None:
+    try:
+        who = Caller.admit_process(session.context, command.auth_data)
+    except PenstockError as refused:
+        _refuse(session, refused)
+        return
+    session.of_process = True
+    _connected(session, command, who)
 
 
 async def _authenticate(session: Session, command: pb.CommandConnect) -> None:

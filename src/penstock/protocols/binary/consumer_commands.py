@@ -81,7 +81,6 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         ranges = tuple((one.start, one.end) for one in shared.hashRanges)
         if not ranges and kind is SubscriptionType.KEY_SHARED:
             raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, "STICKY needs ranges of hashes")
-    # Other processes send clients of REST where the server's own properties say.
     given = {pair.key: pair.value for pair in command.metadata}
     client = session.client_of(given)
     return ConsumerOptions(
@@ -95,12 +94,18 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         flow=True,
         whole_entries=True,
         redirected=True,
+        forwarded=session.of_process,
         key_ranges=ranges,
         compacted=command.read_compacted,
         subscription_properties={pair.key: pair.value for pair in command.subscription_properties},
-        properties={key: value for key, value in given.items() if not key.startswith(OWN_PROPERTIES)},
+        properties=given if session.of_process else without_own(given),
         client=client,
     )
+
+
+def without_own(properties: dict[str, str]) -> dict[str, str]:
+    """What a client says of its consumer: processes alone set the server's own properties."""
+    return {key: value for key, value in properties.items() if not key.startswith(OWN_PROPERTIES)}
 
 
 def flow(session: Session, command: pb.CommandFlow, frame: Frame) -> None:

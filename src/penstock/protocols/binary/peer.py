@@ -98,6 +98,7 @@ class Peer:
         self.pending_bytes = 0  # sent by its producers, and not stored yet
         self.closed = False
         self.of_worker = False  # it came where only workers of this server may
+        self.of_process = False  # it proved that it is another process of this service
 
     @property
     def broker(self) -> Broker:

@@ -58,8 +58,9 @@ class Session(Peer):
     def admit(self, who: Caller, method: str, *, refreshes: bool) -> None:
         """Admit a client, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
-        # What goes through a worker counts there.
-        self.allowance = None if self.of_worker else self.context.allowance(who.role, self.address)
+        # What goes through a worker or another process counts there.
+        counted = self.of_worker or self.of_process
+        self.allowance = None if counted else self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:
             self.holding.belong(who.role)
         if self._credentials is None:

@@ -5,7 +5,9 @@ import base64
 import msgspec
 import pytest
 
-from penstock.broker.fleet import Caller
+from penstock.broker.fleet import CONNECT, Caller
+from penstock.client.errors import AuthenticationError, ConnectError
+from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.proof import Proof, new_process_id
 from penstock.engines.fleet.sessions import SESSIONS_MAX, Asking, Sessions, Welcome
 from penstock.model.errors import ErrorKind, PenstockError
@@ -116,6 +118,19 @@ def test_only_the_process_that_was_asked_is_believed() -> None:
     assert not asking.welcomed(repeated)
     assert not asking.welcomed(msgspec.structs.replace(right, session="0"))
     assert asking.welcomed(right)
+
+
+def test_connections_of_another_protocol_are_proven_in_a_session() -> None:
+    pair = Pair()
+    own = ProcessAuthentication(pair.asking)
+    for proof in (own.data(), own.data()):
+        assert pair.sessions.accept(proof, CONNECT, b"", ()) == Caller()
+    with pytest.raises(PenstockError, match="before"):
+        pair.sessions.accept(proof, CONNECT, b"", ())
+    assert "not passed on as it came" in pair.refused(own.data())
+    assert not own.stale
+    assert isinstance(own.refused(AuthenticationError("gone")), ConnectError), "another session helps"
+    assert own.stale
 
 
 def test_sessions_are_bounded_and_the_ones_in_use_stay() -> None:

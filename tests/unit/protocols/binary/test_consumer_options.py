@@ -14,5 +14,9 @@ def test_a_client_does_not_set_the_properties_of_processes() -> None:
     command = pb.CommandSubscribe(
         topic="t", subscription="s", subType=pb.CommandSubscribe.Shared, metadata=metadata
     )
-    session = cast(Any, SimpleNamespace(client_of=lambda properties: UNKNOWN_CLIENT))
-    assert _options(session, command).properties == {"a": "b"}
+    session = cast(Any, SimpleNamespace(client_of=lambda properties: UNKNOWN_CLIENT, of_process=False))
+    options = _options(session, command)
+    assert (options.properties, options.forwarded) == ({"a": "b"}, False)
+    session.of_process = True
+    options = _options(session, command)
+    assert (options.properties, options.forwarded) == (given, True)

@@ -3,21 +3,22 @@
 import itertools
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from penstock.broker.fleet import Process
+from penstock.broker.fleet import Process, ProcessGoneError
 from penstock.client.aio.link import Link as Connection
 from penstock.client.aio.link import Pool
 from penstock.client.aio.tasks import Tasks as ClientTasks
-from penstock.client.authentication import Authentication
+from penstock.client.errors import ConnectError
 from penstock.client.session.connection import Address, parse_service_url
 from penstock.engines.attached.link import Attachment, Link, LinkSink, Moved, network_link
 from penstock.engines.attached.local_link import LocalLink, Subscribes
+from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.runtime.tasks import Tasks
+from penstock.runtime.tasks import Locks, Tasks
 
 CONNECT_S: Final = 10.0
 
@@ -82,10 +83,17 @@ class Owners:
         return found
 
 
+class _Proven(NamedTuple):
+    """Connections to a process, and what proves to it who this one is."""
+
+    authentication: ProcessAuthentication
+    pool: Pool
+
+
 class OwnerLinks:
     """`link_to` of consumers. It is the context of network links, and the lookup by which they find the owner again.
 
-    `credentials` are those by which this process proves to another one that it is of the same service. With `tls` connections
+    `credentials` proves to another process that this one is of the same service; it raises ProcessGoneError, UNAVAILABLE. With `tls` connections
     are encrypted if the other process offers that.
     """
 
@@ -94,7 +102,7 @@ class OwnerLinks:
         owners: Owners,
         local: Subscribes,
         tasks: Tasks,
-        credentials: Callable[[Process], Authentication],
+        credentials: Callable[[str], Awaitable[ProcessAuthentication]],
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -106,7 +114,8 @@ class OwnerLinks:
         self._local_tasks = tasks
         self._credentials = credentials
         self._tls = tls
-        self._pools: dict[str, Pool] = {}  # by process
+        self._pools: dict[str, _Proven] = {}  # by process
+        self._opening: Locks[str] = Locks()
 
     @property
     def lookup(self) -> "OwnerLinks":
@@ -120,7 +129,7 @@ class OwnerLinks:
         return network_link(self, wanted, sink)
 
     async def link(self, topic: str) -> Connection:
-        """As `BrokerLookup.link`. Raises `Moved` if no other process can be asked now."""
+        """As `BrokerLookup.link`. Raises `Moved` if no other process can be asked now, ConnectError."""
         name = TopicName.parse(topic)
         try:
             process = await self._owners.peer(name)
@@ -128,28 +137,41 @@ class OwnerLinks:
             raise
         except PenstockError:  # `link_to` says why
             raise Moved(name) from None
-        return await self._pool(process).link(address_of(process, encrypted=self._tls is not None))
+        try:
+            pool = await self._pool(process.id)
+        except ProcessGoneError:
+            raise Moved(name) from None
+        except PenstockError as error:
+            raise ConnectError(error.message) from None
+        return await pool.link(address_of(process, encrypted=self._tls is not None))
 
-    def _pool(self, process: Process) -> Pool:
-        found = self._pools.get(process.id)
-        if found is None:
-            self._forget_ended()
-            tls = self._tls or ssl.create_default_context()
-            found = Pool(self._credentials(process), tls, CONNECT_S, entry_metadata=True)
-            self._pools[process.id] = found
-        return found
+    async def _pool(self, process: str) -> Pool:
+        async with self._opening.hold(process):
+            found = self._pools.get(process)
+            if found is None or found.authentication.stale:
+                authentication = await self._credentials(process)
+                if found is not None:
+                    self._close_soon(process)
+                self._forget_ended()
+                tls = self._tls or ssl.create_default_context()
+                pool = Pool(authentication, tls, CONNECT_S, entry_metadata=True)
+                found = self._pools[process] = _Proven(authentication, pool)
+            return found.pool
 
     def _forget_ended(self) -> None:
         """Close the connections to processes that have ended."""
         for ended in [one for one in self._pools if not self._owners.knows(one)]:
-            pool = self._pools.pop(ended)
-            self.tasks.spawn(pool.close(), f"close the connections to process {ended}")
+            self._close_soon(ended)
+
+    def _close_soon(self, process: str) -> None:
+        pool = self._pools.pop(process).pool
+        self.tasks.spawn(pool.close(), f"close the connections to process {process}")
 
     async def close(self) -> None:
         """End the connections to all processes."""
         self.tasks.cancel()
-        for pool in self._pools.values():
-            await pool.close()
+        for found in self._pools.values():
+            await found.pool.close()
         self._pools.clear()
         await self.tasks.close()
 

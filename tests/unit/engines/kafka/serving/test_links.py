@@ -8,7 +8,7 @@ from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, Server
 from tests.support.skipping_log import SkippingLog
 
-from penstock.broker.fleet import Process
+from penstock.broker.fleet import Process, ProcessGoneError
 from penstock.client.authentication import Authentication
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
@@ -17,14 +17,19 @@ from penstock.client.session.connection import Address
 from penstock.engines.attached.link import Attachment, Moved
 from penstock.engines.attached.local_link import LocalLink
 from penstock.engines.attached.moving_link import MovingLink
+from penstock.engines.fleet.authentication import ProcessAuthentication
+from penstock.engines.fleet.proof import Proof
+from penstock.engines.fleet.sessions import Asking
 from penstock.engines.kafka.serving import links as module
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.secret import Secret
 from penstock.testing.clock import ManualClock, settle
 
+PROOF = Proof(Secret("a secret of sixteen bytes"))
 NAME = TopicName.parse(TOPIC)
 B = Process(id="b", url="http://127.0.0.1:2", pulsar_url="pulsar://127.0.0.1:3")
 
@@ -99,15 +104,19 @@ class Case:
         self.a, self.b = Server(journal, "a", log), Server(journal, "b", log)
         self.peers, self.pools = Peers(), Pools()
         monkeypatch.setattr(module, "Pool", self.pools)
-        self.credentials: dict[str, Authentication] = {}
+        self.credentials: dict[str, ProcessAuthentication] = {}
+        self.refusal: Exception | None = None
         self.links = self.made(self.peers)
 
     def made(self, peers: Peers | None) -> OwnerLinks:
         owners = Owners(self.a.cursors, lambda topic: (TOPIC, 0), peers)
         return OwnerLinks(owners, self.a.consumers, self.a.tasks, self.credential, 20.0)
 
-    def credential(self, process: Process) -> Authentication:
-        return self.credentials.setdefault(process.id, Authentication())
+    async def credential(self, process: str) -> ProcessAuthentication:
+        if self.refusal is not None:
+            raise self.refusal
+        made = self.credentials[process] = ProcessAuthentication(Asking(PROOF, "a", process))
+        return made
 
     async def owned_by_b(self) -> None:
         await self.b.gain()
@@ -157,7 +166,28 @@ async def test_a_partition_of_another_process_is_reached_at_its_address(case: Ca
     assert case.peers.looks == 1
     with pytest.raises(ConnectError):
         await case.links.link(str(NAME))
-    assert case.pools.asked == [(case.credentials["b"], Address("127.0.0.1", 3, False))]
+    first = case.credentials["b"]
+    with pytest.raises(ConnectError):
+        await case.links.link(str(NAME))
+    assert case.pools.asked == 2 * [(first, Address("127.0.0.1", 3, False))]
+    first.stale = True  # the other process has forgotten the session
+    with pytest.raises(ConnectError):
+        await case.links.link(str(NAME))
+    assert case.pools.asked[2][0] is case.credentials["b"] is not first
+    await settle()
+    assert case.pools.closed == [first]
+
+
+async def test_a_process_that_proves_nothing_is_not_connected_to(case: Case) -> None:
+    await case.owned_by_b()
+    case.peers.known["b"] = B
+    case.refusal = ProcessGoneError("another program is at its address")
+    with pytest.raises(Moved):
+        await case.links.link(str(NAME))
+    case.refusal = PenstockError(ErrorKind.UNAVAILABLE, "it does not answer")
+    with pytest.raises(ConnectError, match="it does not answer"):
+        await case.links.link(str(NAME))
+    assert case.pools.asked == []
 
 
 async def test_a_partition_that_comes_here_is_no_longer_looked_for_elsewhere(case: Case) -> None:
