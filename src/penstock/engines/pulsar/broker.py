@@ -11,21 +11,20 @@ from penstock.broker.acting import ACTING
 from penstock.broker.capability import Capability
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
-from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topic import Topic
 from penstock.engines.attached.consumer import Consumer
+from penstock.engines.attached.consumers import AttachedConsumers
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName, check_subscription
+from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
@@ -103,6 +102,18 @@ class PulsarBroker:
         self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
         self.new_name = NewNames()
         self._stopping = False
+        self._attached = AttachedConsumers(
+            self.topics,
+            Arriving(self.schemas),
+            clock,
+            self.tasks,
+            self._dead_letters.bury,
+            self.failures,
+            new_name=self.new_name,
+            give_reply=self._replies.reply if isinstance(self._replies, Replies) else None,
+            leave_s=lambda: LEAVE_S if self._stopping else None,
+            kind=self._consumers,
+        )
 
     def _new_topics(self, learned_ms: int) -> PulsarTopics:
         return PulsarTopics(self.cluster, self.namespaces, self.clock, self._in_force, learned_ms)
@@ -200,9 +211,14 @@ class PulsarBroker:
         unique_name: bool = False,
         budget: Budget | None = None,
     ) -> AnyConsumer:
-        consumer = self._consumer(names, subscription, options, budget)
-        await consumer.open(unique_name=unique_name)
-        return consumer
+        return await self._attached.subscribe(
+            self._acting.of(ACTING.get()),
+            names,
+            subscription,
+            self._named(options),
+            unique_name=unique_name,
+            budget=budget,
+        )
 
     async def subscribe_pattern(
         self,
@@ -215,46 +231,20 @@ class PulsarBroker:
         allowed: Callable[[TopicName], bool] = lambda name: True,
         budget: Budget | None = None,
     ) -> AnyConsumer:
-        fits = Pattern(pattern.partition("://")[2] or pattern).fullmatch
-
-        def matches(name: TopicName) -> bool:
-            return name.namespace_name == namespace and name.domain == domain and fits(matched_name(name))
-
-        async def matching() -> Sequence[TopicName]:
-            await self.topics.learn_names(namespace)
-            names = self.topics.names(namespace, domain)
-            return [name for name in names if matches(name) and allowed(name)]
-
-        consumer = self._consumer(await matching(), subscription, options, budget)
-        await consumer.open(follow=matching, matches=matches)
-        return consumer
-
-    def _consumer(
-        self,
-        names: Sequence[TopicName],
-        subscription: str,
-        options: ConsumerOptions,
-        budget: Budget | None,
-    ) -> Consumer:
-        check_subscription(subscription)
-        made = self._consumers(
+        return await self._attached.subscribe_pattern(
             self._acting.of(ACTING.get()),
-            self.topics,
-            Arriving(self.schemas),
-            names,
+            pattern,
             subscription,
-            options,
-            budget,
-            clock=self.clock,
-            tasks=self.tasks,
-            bury=self._dead_letters.bury,
-            failures=self.failures,
-            name=self.new_name("consumer"),
-            leave_s=lambda: LEAVE_S if self._stopping else None,
+            self._named(options),
+            namespace=namespace,
+            domain=domain,
+            allowed=allowed,
+            budget=budget,
         )
-        if isinstance(self._replies, Replies):
-            made.give_reply = self._replies.reply
-        return made
+
+    def _named(self, options: ConsumerOptions) -> ConsumerOptions:
+        """The options as the cluster gets them."""
+        return options
 
     async def append_entries(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool

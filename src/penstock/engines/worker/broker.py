@@ -10,10 +10,8 @@ from typing import NoReturn
 import msgspec
 
 from penstock.broker.capability import Capability, not_supported
-from penstock.broker.delivery import Budget
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topic import Topic
-from penstock.engines.attached.consumer import Consumer
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.cluster import PulsarCluster
 from penstock.engines.pulsar.topics import PulsarTopics
@@ -62,15 +60,9 @@ class WorkerBroker(PulsarBroker):
         named = msgspec.structs.replace(options, properties=_with_client(options.properties, options.client))
         return WorkerProducer(cluster, self.topics, self.schemas, name, named, self._replies)
 
-    def _consumer(
-        self,
-        names: Sequence[TopicName],
-        subscription: str,
-        options: ConsumerOptions,
-        budget: Budget | None,
-    ) -> Consumer:
-        named = msgspec.structs.replace(options, properties=_with_client(options.properties, options.client))
-        return super()._consumer(names, subscription, named, budget)
+    def _named(self, options: ConsumerOptions) -> ConsumerOptions:
+        properties = _with_client(options.properties, options.client)
+        return msgspec.structs.replace(options, properties=properties)
 
 
 def _with_client(properties: dict[str, str], client: ClientInfo) -> dict[str, str]:

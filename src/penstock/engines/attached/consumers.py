@@ -1,0 +1,118 @@
+"""Makes consumers that are attached to the owners of their partitions: of named topics, and of those that match a pattern."""
+
+from collections.abc import Callable, Sequence
+
+from penstock.broker.delivery import Budget
+from penstock.broker.names import matched_name
+from penstock.broker.patterns import Pattern
+from penstock.broker.topics import Topics
+from penstock.model.names import NamespaceName, TopicName, check_subscription
+from penstock.model.policy import ConsumerOptions
+from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
+from penstock.runtime.tasks import Tasks
+
+from .burying import Bury
+from .consumer import Answer, Consumer
+from .subscriber import Cluster
+from .unread import ArrivingSchemas
+
+
+class AttachedConsumers:
+    """`kind` is the class of consumers, and `give_reply` delivers their replies to requesters, if that is not the consumer's own
+    business. `new_name` makes the names of those without one."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        schemas: ArrivingSchemas,
+        clock: Clock,
+        tasks: Tasks,
+        bury: Bury,
+        failures: Failures,
+        *,
+        new_name: Callable[[str], str],
+        give_reply: Answer | None,
+        leave_s: Callable[[], float | None] = lambda: None,
+        kind: type[Consumer] = Consumer,
+    ) -> None:
+        self._topics = topics
+        self._schemas = schemas
+        self._clock = clock
+        self._tasks = tasks
+        self._bury = bury
+        self._failures = failures
+        self._new_name = new_name
+        self._give_reply = give_reply
+        self._leave_s = leave_s
+        self._kind = kind
+
+    async def subscribe(
+        self,
+        cluster: Cluster,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        """As `Broker.subscribe`."""
+        consumer = self._make(cluster, names, subscription, options, budget)
+        await consumer.open(unique_name=unique_name)
+        return consumer
+
+    async def subscribe_pattern(
+        self,
+        cluster: Cluster,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str,
+        allowed: Callable[[TopicName], bool],
+        budget: Budget | None = None,
+    ) -> Consumer:
+        """As `Broker.subscribe_pattern`."""
+        fits = Pattern(pattern.partition("://")[2] or pattern).fullmatch
+
+        def matches(name: TopicName) -> bool:
+            return name.namespace_name == namespace and name.domain == domain and fits(matched_name(name))
+
+        async def matching() -> Sequence[TopicName]:
+            await self._topics.learn_names(namespace)
+            names = self._topics.names(namespace, domain)
+            return [name for name in names if matches(name) and allowed(name)]
+
+        consumer = self._make(cluster, await matching(), subscription, options, budget)
+        await consumer.open(follow=matching, matches=matches)
+        return consumer
+
+    def _make(
+        self,
+        cluster: Cluster,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        budget: Budget | None,
+    ) -> Consumer:
+        check_subscription(subscription)
+        made = self._kind(
+            cluster,
+            self._topics,
+            self._schemas,
+            names,
+            subscription,
+            options,
+            budget,
+            clock=self._clock,
+            tasks=self._tasks,
+            bury=self._bury,
+            failures=self._failures,
+            name=self._new_name("consumer"),
+            leave_s=self._leave_s,
+        )
+        if self._give_reply is not None:
+            made.give_reply = self._give_reply
+        return made
