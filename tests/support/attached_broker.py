@@ -1,6 +1,7 @@
 """An embedded broker whose consumers are attached to it, as those of a process that does not own the partitions."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.broker.broker import Broker
@@ -9,6 +10,7 @@ from penstock.broker.producer import Reply
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.link import Attachment, Link, LinkSink, Moved
 from penstock.engines.attached.local_link import LocalLink
+from penstock.engines.attached.subscription import Subscription, attached_subscription
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.model.entry import Entry
 from penstock.model.names import TopicName
@@ -41,9 +43,8 @@ class Owner:
         self.asked = 0  # times that a link was asked for
         self._topics: dict[TopicName, AttachedTopic] = {}
 
-    @property
-    def admin(self) -> "Owner":
-        return self
+    def subscription(self, topic: Any, name: str) -> Subscription:
+        return attached_subscription(partial(Subscription, self), topic, name)
 
     def flag(self, name: str, default: bool = False) -> bool:
         return name == "acknowledgmentAtBatchIndexLevelEnabled"

@@ -60,7 +60,7 @@ class LogTopic(SkippingLog):
     async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
         if message_id in (EARLIEST, LATEST):
             return self.first_offset if message_id == EARLIEST else self.next_offset
-        return message_id.entry + (not inclusive)
+        return min(message_id.entry + (not inclusive), self.next_offset)
 
     def bound(self, subscription: Subscription) -> None:
         """Policies bound nothing."""

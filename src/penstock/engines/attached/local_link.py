@@ -68,7 +68,6 @@ class LocalLink:
             flow=True,
             whole_entries=True,
             redirected=True,
-            forwarded=True,
             auto_ack=False,
             ack_timeout_ms=0,
             dead_letter=None,

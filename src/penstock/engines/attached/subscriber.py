@@ -25,7 +25,7 @@ from .errors import engine_error
 from .link import Attachment, Link, LinkSink
 from .moving_link import MovingLink
 from .receiver import Receiver
-from .subscription import Admin, Subscription, attached_subscription, subscription_deleted
+from .subscription import Subscription, subscription_deleted
 from .topic_consumer import TopicConsumer
 from .unread import ArrivingSchemas
 
@@ -42,8 +42,9 @@ class Cluster(Protocol):
     async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
         """A link to the present owner of a partition, which the caller starts. Raises `Moved` while it has none."""
 
-    @property
-    def admin(self) -> Admin: ...
+    def subscription(self, topic: Topic, name: str) -> Subscription:
+        """The subscription of that name, as all consumers of this process see it."""
+
     @property
     def numbered(self) -> bool: ...
     def flag(self, name: str, default: bool = False) -> bool:
@@ -139,7 +140,7 @@ class Subscriber(Receiver, ABC):
 
     async def _attach(self, topic: Topic, start: MessageId) -> None:
         cluster, options = self._cluster, self.options
-        source = attached_subscription(cluster.admin, topic, self.subscription)
+        source = cluster.subscription(topic, self.subscription)
         part = TopicConsumer(
             self,
             source,

@@ -1,6 +1,6 @@
 """A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.broker.capability import not_supported
@@ -303,12 +303,14 @@ def subscriptions_of(topic: Topic) -> dict[str, Subscription]:
     return topic.subscriptions  # type: ignore[return-value]  # the engine's own topics have them
 
 
-def attached_subscription(admin: Admin, topic: Topic, name: str) -> Subscription:
+def attached_subscription(
+    make: Callable[[Topic, str], Subscription], topic: Topic, name: str
+) -> Subscription:
     """The subscription of that name, as all consumers of this process see it."""
     known = subscriptions_of(topic)
     found = known.get(name)
     if found is None:
-        found = known[name] = Subscription(admin, topic, name)
+        found = known[name] = make(topic, name)
     return found
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,12 +12,14 @@ import msgspec
 from penstock.broker.acting import Acting
 from penstock.broker.cluster import ClusterAnswer, Headers, Owner, Query
 from penstock.broker.settings import ClusterSettings
+from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
 from penstock.client.aio.lookup import BinaryLookup
 from penstock.client.authentication import Authentication
 from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
 from penstock.engines.attached.link import Attachment, Link, LinkSink, network_link
+from penstock.engines.attached.subscription import Subscription, attached_subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
@@ -186,6 +189,10 @@ class PulsarCluster:
     async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
         """A link over the network, which follows the partition from broker to broker itself."""
         return network_link(self.context, wanted, sink)
+
+    def subscription(self, topic: Topic, name: str) -> Subscription:
+        """The subscription of that name, as all consumers of this process see it."""
+        return attached_subscription(partial(Subscription, self.admin), topic, name)
 
     # -- for endpoints
 

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
-from penstock.engines.attached.subscription import Subscription, attached_subscription, subscriptions_of
+from penstock.engines.attached.subscription import Subscription, subscriptions_of
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName, check_subscription
@@ -71,7 +71,7 @@ class PulsarSubscriptions:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"offset {offset} is past the end, {topic.next_offset}"
             )
-        one = attached_subscription(self._cluster.admin, topic, subscription)
+        one = self._cluster.subscription(topic, subscription)
         try:
             await one.refresh()
         except PenstockError as error:

@@ -77,6 +77,14 @@ class ServedSubscription(Subscription):
         if not self.consumers:
             self.topic.followers.discard(self.wake)
 
+    async def move(self, offset: int) -> None:
+        """As `Subscription.move`. Consumers of other processes are disconnected, as brokers of Pulsar do: they come back, and expect
+        everything that is not acknowledged."""
+        for consumer in list(self.consumers):
+            if consumer.options.forwarded:
+                consumer.close()
+        await super().move(offset)
+
     def end(self) -> None:
         """Disconnect the consumers, which connect to the next owner. The flusher saves what they acknowledged before."""
         self.ended = True

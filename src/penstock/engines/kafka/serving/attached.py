@@ -1,0 +1,146 @@
+"""Durable subscriptions as the endpoints of every process see them: the owner of the partition has them."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from penstock.engines.attached.subscription import (
+    RANGES_MAX,
+    Admin,
+    Subscription,
+    subscription_deleted,
+)
+from penstock.engines.kafka.topic import KafkaTopic
+from penstock.engines.shared.unsubscribing import other_consumers_error
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+
+from .links import Owners
+from .subscription import ServedSubscription
+from .subscriptions import ServedSubscriptions
+
+
+class OwnedSubscription(Subscription):
+    """`broker.Subscription`. What this process serves is asked and changed here, all else by `admin`, the owner's REST.
+
+    Methods raise `Moved`, which is retriable, while the partition has no owner.
+    """
+
+    topic: KafkaTopic
+
+    def __init__(
+        self, served: ServedSubscriptions, owners: Owners, admin: Admin, topic: KafkaTopic, name: str
+    ) -> None:
+        super().__init__(admin, topic, name)
+        self._served = served
+        self._owners = owners
+        self._skipped = -1  # everything below is to be acknowledged by `flush`
+
+    async def here(self) -> ServedSubscription | None:
+        """The subscription, if this process serves it; None if another one does. Raises SUBSCRIPTION_NOT_FOUND."""
+        transient = self.topic.served.get(self.name)
+        if isinstance(transient, ServedSubscription) and not transient.durable:
+            return transient
+        if not self._owners.is_here(self.topic.name):
+            return None
+        found = await self._served.find(self.topic, self.name)
+        if found is None:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{self.topic.name} has no subscription {self.name}"
+            )
+        return found
+
+    # -- what is asked
+
+    async def refresh(self) -> None:
+        await self.topic.refresh()
+        found = await self.here()
+        if found is None:
+            await super().refresh()
+            return
+        self.cursor.learn(found.cursor.mark, list(islice(found.cursor.ranges(), RANGES_MAX)))
+        self.cursor.beyond = found.cursor.beyond
+        self.backlog, self.delayed, self.unacked = found.backlog, found.delayed, found.unacked
+        self.redelivered, self.connected = found.redelivered, len(found.consumers)
+        self.durable, self.properties = found.durable, dict(found.properties)
+        self.type = found.type or self.type
+
+    async def check_sole_consumer(self) -> None:
+        found = await self.here()
+        if found is None:
+            await super().check_sole_consumer()
+        elif len(found.consumers) > 1:
+            raise other_consumers_error()
+
+    async def exists(self) -> bool:
+        try:
+            return await self.here() is not None or await super().exists()
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                raise
+            return False
+
+    # -- what is changed
+
+    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+        found = None if self.consumers else await self.here()
+        if found is None:
+            await super().seek(target, inclusive=inclusive)
+        else:
+            await found.seek(target, inclusive=inclusive)
+
+    async def seek_time(self, publish_time: int) -> None:
+        found = None if self.consumers else await self.here()
+        if found is None:
+            await super().seek_time(publish_time)
+        else:
+            await found.seek_time(publish_time)
+
+    async def move(self, offset: int) -> None:
+        """As `Subscription.move`, up to the end of the log: the ids of messages are their offsets."""
+        await self.seek(self._id(offset), inclusive=True)
+
+    def skip(self, offset: int) -> None:
+        """As `Subscription.skip`; `flush` does it."""
+        self._skipped = max(self._skipped, offset)
+
+    async def flush(self) -> None:
+        await super().flush()
+        offset, self._skipped = self._skipped, -1
+        if offset < 0:
+            return
+        found = await self.here()
+        if found is not None:
+            found.skip(offset)
+            await found.flush()
+        elif offset > 0:
+            last = self._id(min(offset, self.topic.next_offset) - 1)
+            await self._admin.call("POST", self._target("expireMessages"), body=_position(last))
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        found = await self.here()
+        if found is None:
+            await super().set_properties(properties)
+            return
+        await found.set_properties(dict(properties))
+        self.properties = dict(properties)
+
+    async def delete(self, *, force: bool = True) -> None:
+        found = await self.here()
+        if found is None:
+            await super().delete(force=force)
+            return
+        if found.consumers and not force:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {self.name} has active connected consumers"
+            )
+        for consumer in list(self.consumers):
+            consumer.close(subscription_deleted(self.name))
+        await found.delete()
+
+    def _id(self, offset: int) -> MessageId:
+        return MessageId(self.topic.ledger, offset, self.topic.name.partition)
+
+
+def _position(of: MessageId) -> Mapping[str, Any]:
+    return {"ledgerId": of.ledger, "entryId": of.entry, "partitionIndex": of.partition, "batchIndex": -1}
