@@ -32,6 +32,10 @@ class Acting(msgspec.Struct, frozen=True):
 ACTING: Final[ContextVar[Acting | None]] = ContextVar("acting", default=None)
 
 
+# Whether the running task serves another process of the service: what this process does not have is not asked of a third one.
+FOR_PROCESS: Final[ContextVar[bool]] = ContextVar("for_process", default=False)
+
+
 def acting_key() -> str:
     """The key of the current caller; empty if the server acts for itself, or for all callers alike."""
     acting = ACTING.get()

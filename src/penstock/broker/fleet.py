@@ -45,13 +45,17 @@ class ProcessDocuments(Protocol):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process knows of a client by its connection alone, and passes on with its request."""
+    """What a process knows of a client by its connection alone, and passes on with its request.
+
+    `process`: the process that sends the request asks for itself, and has checked what its own client may do.
+    """
 
     address: str = ""
     port: int = 0
     scheme: str = "http"
     host: str = ""  # by which name it reached the service: its Host header
     role: str | None = None  # that its TLS certificate proves
+    process: bool = False
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,11 +1,11 @@
 """The caller of an endpoint and its permissions: made for each request, and for each connection that lasts."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
-from penstock.broker.acting import ACTING, Acting
+from penstock.broker.acting import ACTING, FOR_PROCESS, Acting
 from penstock.broker.consumer import Consumer
 from penstock.broker.fleet import CONNECT
 from penstock.broker.names import dead_letter_topic
@@ -24,6 +24,8 @@ from .context import ServerContext
 from .holding import holding_of
 from .permission_watch import PermissionWatch, expired
 from .rates import SCOPE_KEY
+
+PROCESS_KEY: Final = "penstock.process"  # of a scope: whether another process of the service asks for itself
 
 
 class Caller:
@@ -69,6 +71,9 @@ class Caller:
         """
         if context.draining:
             raise _draining()
+        if scope.get(PROCESS_KEY):
+            FOR_PROCESS.set(True)
+            return cls(context, None)
         if context.workers is not None and context.workers.is_own(authorization):
             worker = cls(context, None)
             worker.is_worker = True

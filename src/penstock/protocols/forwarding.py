@@ -14,6 +14,7 @@ from penstock.broker.fleet import Caller as Client
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .auth.principal import scope_role
+from .caller import PROCESS_KEY
 from .http.answers import Header
 from .http.exchange import ClientGoneError, Exchange
 from .rates import SCOPE_KEY
@@ -69,8 +70,12 @@ async def forward(
 
 
 def forwarded_scope(exchange: Exchange, client: Client) -> None:
-    """Have a request that was passed on to this process be that of the client, as the other process saw it."""
+    """Have a request that was passed on to this process be that of the client, as the other process saw it, or that of the process
+    itself."""
     scope = exchange.scope
+    if client.process:
+        scope[PROCESS_KEY] = True
+        return
     subject = () if client.role is None else ((("commonName", client.role),),)
     scope["client"] = (client.address, client.port) if client.address else None
     scope["scheme"] = client.scheme

@@ -1,11 +1,22 @@
 """What a request that is passed on says of its client, to the process that answers it."""
 
+import asyncio
 from typing import Any
 
+import pytest
+from tests.unit.engines.core.brokers import TOPIC, bench
+
+from penstock.broker.acting import FOR_PROCESS
+from penstock.broker.fleet import Caller as Client
 from penstock.broker.fleet import ForwardedRequest
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.principal import scope_role
+from penstock.protocols.caller import PROCESS_KEY, Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.forwarding import _request_of, forwarded_scope
 from penstock.protocols.http.exchange import Exchange
+from penstock.testing.credentials import Issuer
 
 
 def scope(**more: Any) -> dict[str, Any]:
@@ -55,3 +66,28 @@ async def test_a_client_without_a_certificate_has_none_there() -> None:
     forwarded_scope(own, request.caller)
     assert scope_role(own.scope) is None
     assert own.scope["client"] is None
+    assert PROCESS_KEY not in own.scope
+
+
+async def test_a_process_that_asks_for_itself_needs_no_credentials() -> None:
+    issuer = Issuer()
+    async with bench() as made:
+        auth = authenticator(issuer.settings(super_users=("boss",)), made.broker)
+        context = ServerContext(made.broker, auth=auth)
+        own = Exchange(scope())
+        with pytest.raises(PenstockError) as refused:
+            await Caller.admit(context, None, own.scope)
+        assert refused.value.kind is ErrorKind.UNAUTHENTICATED
+        forwarded_scope(own, Client(process=True))
+        assert own.scope["client"] == ("192.0.2.7", 4711)
+        async with asyncio.TaskGroup() as group:
+            admitting = group.create_task(admitted(context, own))
+        admitting.result().may_consume(TOPIC, "s")
+    assert not FOR_PROCESS.get(), "for that request alone"
+
+
+async def admitted(context: ServerContext, exchange: Exchange) -> Caller:
+    """The caller of a request, in its task."""
+    who = await Caller.admit(context, None, exchange.scope)
+    assert FOR_PROCESS.get()
+    return who

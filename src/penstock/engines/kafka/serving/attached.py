@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from penstock.broker.acting import FOR_PROCESS
+from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import (
     RANGES_MAX,
     Admin,
@@ -42,6 +44,8 @@ class OwnedSubscription(Subscription):
         if isinstance(transient, ServedSubscription) and not transient.durable:
             return transient
         if not self._owners.is_here(self.topic.name):
+            if FOR_PROCESS.get():
+                raise Moved(self.topic.name)  # the process that asks looks for the owner again
             return None
         found = await self._served.find(self.topic, self.name)
         if found is None:

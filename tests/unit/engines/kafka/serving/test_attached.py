@@ -8,6 +8,7 @@ from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import SLOT, TOPIC, Server, id_of, offsets
 from tests.support.skipping_log import LEDGER, SkippingLog
 
+from penstock.broker.acting import FOR_PROCESS
 from penstock.engines.attached.link import Moved
 from penstock.engines.kafka.serving.attached import OwnedSubscription
 from penstock.engines.kafka.serving.links import Owners
@@ -152,6 +153,20 @@ async def test_another_process_asks_the_owner(case: Case) -> None:
     case.admin.answers["/internalStats"] = {"cursors": {"s": cursor}}
     await seen.refresh()
     assert (seen.backlog, seen.connected, seen.cursor.mark) == (3, 2, 7)
+
+
+async def test_what_another_process_asks_for_is_not_asked_of_a_third(case: Case) -> None:
+    await case.a.gain()
+    await case.a.served.create(case.a.topic, "s", 0)
+    case.b.read()
+    asked = FOR_PROCESS.set(True)
+    try:
+        with pytest.raises(Moved):
+            await case.seen_by(case.b).refresh()
+        await case.seen_by(case.a).refresh()
+    finally:
+        FOR_PROCESS.reset(asked)
+    assert case.admin.calls == []
 
 
 async def test_a_subscription_without_an_owner_is_asked_for_again(case: Case) -> None:
