@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from penstock.broker.acting import FOR_PROCESS
 from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import (
@@ -12,8 +14,12 @@ from penstock.engines.attached.subscription import (
     Subscription,
     subscription_deleted,
 )
+from penstock.engines.kafka.ownership.fitting import fitted
+from penstock.engines.kafka.ownership.state import StoredCursor
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.shared.unsubscribing import other_consumers_error
+from penstock.engines.subscription.cursors import CLIENTS_BY_INDEX
+from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
@@ -61,13 +67,31 @@ class OwnedSubscription(Subscription):
         found = await self.here()
         if found is None:
             await super().refresh()
-            return
-        self.cursor.learn(found.cursor.mark, list(islice(found.cursor.ranges(), RANGES_MAX)))
-        self.cursor.beyond = found.cursor.beyond
+        else:
+            self._learn_here(found)
+
+    def _learn_here(self, found: ServedSubscription) -> None:
+        self._show_cursor(found.cursor)
         self.backlog, self.delayed, self.unacked = found.backlog, found.delayed, found.unacked
         self.redelivered, self.connected = found.redelivered, len(found.consumers)
         self.durable, self.properties = found.durable, dict(found.properties)
         self.type = found.type or self.type
+
+    def show(self, stored: StoredCursor) -> None:
+        """Have the figures be those of the journal: at other processes than the owner they are as of the last saves."""
+        found = self.topic.served.get(self.name)
+        if isinstance(found, ServedSubscription) and found.durable:
+            self._learn_here(found)
+            return
+        begin, end = self.topic.first_offset, self.topic.next_offset
+        cursor, _ = fitted(stored, self.topic.place.topic_id, begin, end)
+        self._show_cursor(cursor)
+        self.backlog = max(0, end - cursor.mark - cursor.beyond)
+        self.properties = shown_properties(stored.properties)
+
+    def _show_cursor(self, cursor: OffsetSet) -> None:
+        self.cursor.learn(cursor.mark, list(islice(cursor.ranges(), RANGES_MAX)))
+        self.cursor.beyond = cursor.beyond
 
     async def check_sole_consumer(self) -> None:
         found = await self.here()
@@ -85,6 +109,28 @@ class OwnedSubscription(Subscription):
             return False
 
     # -- what is changed
+
+    async def create(
+        self, start: MessageId, inclusive: bool = False, properties: Mapping[str, str] | None = None
+    ) -> bool:
+        """Create it after a message, or with it; returns whether it is new."""
+        if self._owners.is_here(self.topic.name):
+            await self.topic.refresh()
+            mark = await self.topic.offset_after(start, inclusive=inclusive)
+            _, new = await self._served.create(self.topic, self.name, mark, properties)
+            return new
+        if FOR_PROCESS.get():
+            raise Moved(self.topic.name)
+        body = {**_position(start), "excluded": not inclusive}
+        if properties:
+            body["properties"] = dict(properties)
+        try:
+            await self._admin.call("PUT", self._target(), body=body)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.ALREADY_EXISTS:
+                raise
+            return False
+        return True
 
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
         found = None if self.consumers else await self.here()
@@ -146,5 +192,12 @@ class OwnedSubscription(Subscription):
         return MessageId(self.topic.ledger, offset, self.topic.name.partition)
 
 
-def _position(of: MessageId) -> Mapping[str, Any]:
+def _position(of: MessageId) -> dict[str, Any]:
     return {"ledgerId": of.ledger, "entryId": of.entry, "partitionIndex": of.partition, "batchIndex": -1}
+
+
+def shown_properties(document: bytes | None) -> dict[str, str]:
+    """The properties of a stored cursor, without those of the server's own."""
+    found = {} if document is None else msgspec.json.decode(document, type=dict[str, str])
+    found.pop(CLIENTS_BY_INDEX, None)
+    return found

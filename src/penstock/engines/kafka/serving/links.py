@@ -2,7 +2,7 @@
 
 import itertools
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from penstock.broker.fleet import Process, ProcessGoneError
@@ -16,6 +16,7 @@ from penstock.engines.attached.local_link import LocalLink, Subscribes
 from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership.cursors import Cursors
+from penstock.engines.kafka.ownership.state import StoredCursor
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.tasks import Locks, Tasks
@@ -45,6 +46,10 @@ class Owners:
     def is_here(self, topic: TopicName) -> bool:
         """Whether this process claimed the partition last."""
         return self._owner(topic) == self._cursors.process
+
+    def stored(self, topic: TopicName) -> Mapping[str, StoredCursor]:
+        """The cursors of a partition by subscription, as far as the journal was read."""
+        return self._cursors.known(*self._at(topic))
 
     def _owner(self, topic: TopicName) -> str:
         owner = self._cursors.owner(self._cursors.slot(*self._at(topic)))
