@@ -11,6 +11,7 @@ from penstock.engines.kafka.ownership.records import slot_of
 from penstock.engines.kafka.serving.consumers import ServedConsumer, ServedConsumers
 from penstock.engines.kafka.serving.host import Means
 from penstock.engines.kafka.serving.subscriptions import ServedSubscriptions
+from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -100,7 +101,7 @@ class Server:
         self.owner.lease, self.owner.cursors = self.lease, self.cursors
         self.served.use(self.owner, self.cursors)
         topics: Any = self
-        self.consumers = ServedConsumers(topics, self.served, self.clock)
+        self.consumers = ServedConsumers(topics, self.served, self.clock, NewNames())
 
     async def get(self, name: TopicName) -> LogTopic:
         """As the topics of a process."""

@@ -22,7 +22,7 @@ class ProcessFleet:
         """Raises BAD_PARAMETER for a secret that is too short."""
         self.id = id or new_process_id()
         self.proof = Proof(secret)
-        self._tls = tls
+        self.tls = tls  # verifies the certificates of the others; None: the system's authorities do
         self._sessions = Sessions(self.proof, self.id)
         self._tasks = Tasks()
         self._peers: dict[str, Peer] = {}
@@ -37,7 +37,7 @@ class ProcessFleet:
             return
         if found is not None:
             found.close()
-        self._peers[process.id] = Peer(process, self.id, self.proof, self._tls, self._tasks)
+        self._peers[process.id] = Peer(process, self.id, self.proof, self.tls, self._tasks)
 
     def forget(self, id: str) -> None:
         """A process has ended; harmless for one that is not known."""

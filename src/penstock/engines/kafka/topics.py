@@ -62,6 +62,8 @@ class KafkaTopics(KnownTopics):
         self.observers: list[TopicObserver] = []
         # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
+        # Called with a topic that was deleted, or is not used any more here.
+        self.closers: list[Callable[[KafkaTopic], None]] = []
         self.gone = self._forget_all
         self.changed = self._tell
         self._cluster = cluster
@@ -269,6 +271,8 @@ class KafkaTopics(KnownTopics):
             del self._of[name.base]
         if topic is not None:
             _close(topic, deleted=deleted)
+            for closer in self.closers:
+                closer(topic)
 
     def sweep(self) -> None:
         """Let readers leave that are not used, and forget topics without clients here."""

@@ -27,7 +27,7 @@ class _Refusal(msgspec.Struct):
 class OwnerAdmin:
     """`attached.Admin` of the owner of each partition. `answer_s`: for how long an answer is waited for."""
 
-    def __init__(self, owners: Owners, fleet: Fleet, answer_s: float) -> None:
+    def __init__(self, owners: Owners, fleet: Fleet | None, answer_s: float) -> None:
         self._owners = owners
         self._fleet = fleet
         self._answer_s = answer_s
@@ -37,6 +37,8 @@ class OwnerAdmin:
         any more, and UNAVAILABLE."""
         topic = _topic_of(target)
         process = await self._owners.peer(topic)
+        if self._fleet is None:
+            raise Moved(topic)
         text = query_text((key, str(value)) for key, value in query.items())
         content = b"" if body is None else msgspec.json.encode(body)
         headers: list[Header] = [(b"content-length", b"%d" % len(content))]

@@ -1,6 +1,6 @@
 """Consumers of the subscriptions that this process serves: each of one topic or partition."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.broker.delivery import Budget
 from penstock.engines.attached.link import Moved
@@ -30,10 +30,17 @@ class ServedConsumer(Consumer):
 class ServedConsumers:
     """What links within this process, and the links of other processes, subscribe at."""
 
-    def __init__(self, topics: KafkaTopics, subscriptions: ServedSubscriptions, clock: Clock) -> None:
+    def __init__(
+        self,
+        topics: KafkaTopics,
+        subscriptions: ServedSubscriptions,
+        clock: Clock,
+        new_name: Callable[[str], str],
+    ) -> None:
         self._topics = topics
         self._subscriptions = subscriptions
         self._clock = clock
+        self._new_name = new_name
 
     async def subscribe(
         self,
@@ -44,7 +51,7 @@ class ServedConsumers:
         unique_name: bool = False,
         budget: Budget | None = None,
     ) -> ServedConsumer:
-        """As `Broker.subscribe`, for one topic without partitions, or one partition. `options.name` is the consumer's.
+        """As `Broker.subscribe`, for one topic without partitions, or one partition.
 
         Raises `Moved` if another process owns the partition and the consumer is durable.
         """
@@ -54,7 +61,8 @@ class ServedConsumers:
         topic.check_type(options.type)
         source = await self._source(topic, subscription, options)
         now_ms = self._clock.now_ms()
-        consumer = ServedConsumer(options.name, subscription, options, budget, now_ms, left=self._left)
+        called = options.name or self._new_name("consumer")
+        consumer = ServedConsumer(called, subscription, options, budget, now_ms, left=self._left)
         source.add(consumer, unique_name=unique_name)
         return consumer
 

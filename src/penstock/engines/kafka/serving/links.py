@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from penstock.broker.cluster import Owner
 from penstock.broker.fleet import Process, ProcessGoneError
 from penstock.client.aio.link import Link as Connection
 from penstock.client.aio.link import Pool
@@ -60,6 +61,16 @@ class Owners:
     def knows(self, process: str) -> bool:
         """Whether another process has not ended, as far as this one knows."""
         return self._peers is not None and self._peers.find(process) is not None
+
+    def address(self, topic: TopicName) -> Owner:
+        """Where clients of Pulsar's protocol reach the owner, if it is another process and that is known. Any process serves them
+        otherwise."""
+        try:
+            owner = self._owner(topic)
+        except Moved:
+            return Owner("")
+        found = None if self._peers is None else self._peers.find(owner)
+        return Owner("") if found is None else Owner(found.pulsar_url, found.pulsar_tls_url)
 
     async def peer(self, topic: TopicName) -> Process:
         """The other process that serves a partition. Raises `Moved` if it is this one, or if it has ended and there is no new owner

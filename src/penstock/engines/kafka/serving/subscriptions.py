@@ -1,5 +1,6 @@
 """The subscriptions that this process serves: durable ones of the slots that it owns, and those of its readers."""
 
+import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ class ServedSubscriptions:
 
     def __init__(self, means: Means, tasks: Tasks) -> None:
         self.refusal: PenstockError | None = None  # why this process can own no slots
+        self.began = asyncio.Event()  # the first slots came, or none will
         self._means = means
         self._tasks = tasks
         self._by_slot: defaultdict[int, set[ServedSubscription]] = defaultdict(set)
@@ -195,6 +197,7 @@ class ServedSubscriptions:
 
     def opened(self, slots: Sequence[int]) -> None:
         """Consumers come by themselves: their links look for the owner."""
+        self.began.set()
 
     async def closing(self, slots: Sequence[int]) -> None:
         for subscription in self._of(slots):
@@ -226,3 +229,4 @@ class ServedSubscriptions:
     def refused(self, error: PenstockError) -> None:
         log.error("this process serves no subscriptions", extra={"reason": error.message})
         self.refusal = error
+        self.began.set()

@@ -8,6 +8,7 @@ from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, Server
 from tests.support.skipping_log import SkippingLog
 
+from penstock.broker.cluster import Owner
 from penstock.broker.fleet import Process, ProcessGoneError
 from penstock.client.authentication import Authentication
 from penstock.client.entries.arrived import Arrived
@@ -198,6 +199,18 @@ async def test_a_partition_that_comes_here_is_no_longer_looked_for_elsewhere(cas
     with pytest.raises(Moved):
         await case.links.link(str(NAME))
     assert isinstance(await case.links.link_to(case.wanted(), Sink()), LocalLink)
+
+
+async def test_clients_are_led_to_an_owner_whose_address_is_known(case: Case) -> None:
+    owners = Owners(case.a.cursors, lambda topic: (TOPIC, 0), case.peers)
+    assert owners.address(NAME) == Owner("")  # nobody owns it
+    await case.owned_by_b()
+    assert owners.address(NAME) == Owner("")
+    case.peers.known["b"] = B
+    assert owners.address(NAME) == Owner("pulsar://127.0.0.1:3")
+    await case.b.release()
+    await case.a.gain()
+    assert owners.address(NAME) == Owner("")  # it is served here
 
 
 async def test_readers_are_served_here(case: Case) -> None:

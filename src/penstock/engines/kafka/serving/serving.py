@@ -1,0 +1,128 @@
+"""How this process takes part in serving the subscriptions of its service: the parts, put together, begun and ended in order."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.fleet import ProcessGoneError
+from penstock.engines.fleet.authentication import ProcessAuthentication
+from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.engines.fleet.proof import new_process_id
+from penstock.engines.kafka.cluster import KafkaCluster
+from penstock.engines.kafka.driver.journal import Journal, JournalReader
+from penstock.engines.kafka.driver.lease import Lease
+from penstock.engines.kafka.ownership.cursors import Cursors
+from penstock.engines.kafka.ownership.owner import SlotOwner
+from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
+from penstock.engines.kafka.topic import KafkaTopic
+from penstock.engines.kafka.topics import KafkaTopics
+from penstock.model.errors import PenstockError
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
+
+from .admin import OwnerAdmin
+from .administration import Service
+from .consumers import ServedConsumers
+from .host import Means
+from .links import OwnerLinks, Owners
+from .subscriptions import ServedSubscriptions
+
+log = logging.getLogger(__name__)
+
+BEGIN_S: Final = 15.0  # for the group to assign the first slots; the process starts in any case
+
+
+class Serving:
+    """`fleet` knows the other processes; None: this process cannot reach any. `service` is there once it was started."""
+
+    service: Service
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topics: KafkaTopics,
+        clock: Clock,
+        tasks: Tasks,
+        means: Means,
+        *,
+        fleet: ProcessFleet | None,
+        new_name: Callable[[str], str],
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._tasks = tasks
+        self._means = means
+        self._fleet = fleet
+        self.served = ServedSubscriptions(means, tasks)
+        self.consumers = ServedConsumers(topics, self.served, clock, new_name)
+        self._owner = SlotOwner(self.served, tasks)
+        self._cursors: Cursors | None = None
+        self._lease: Lease | None = None
+        self._links: OwnerLinks | None = None
+
+    async def start(self) -> None:
+        """Read the journal of cursors, and own slots. The cluster has been reached. Raises UNAVAILABLE, FORBIDDEN, and BAD_PARAMETER
+        if the topics of slots and cursors do not fit."""
+        cluster, fleet = self._cluster, self._fleet
+        clients, timeout_s = cluster.clients, cluster.timeout_s
+        slots_topic, cursors_topic, slots = await owner_topics(cluster)
+        group = owner_group(cluster.settings)
+        process = new_process_id() if fleet is None else fleet.id
+
+        def open_journal(reader: JournalReader) -> Journal:
+            return Journal(clients, cluster.admin, cursors_topic, timeout_s, reader)
+
+        cursors = Cursors(
+            open_journal,
+            self._owner,
+            self._tasks,
+            self._means.failures,
+            group=group,
+            slots=slots,
+            process=process,
+        )
+        lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
+        self._owner.cursors, self._owner.lease = cursors, lease
+        self.served.use(self._owner, cursors)
+        owners = Owners(cursors, self._topics.at, fleet)
+        tls = None if fleet is None else fleet.tls
+        self._links = OwnerLinks(owners, self.consumers, self._tasks, self._credentials, timeout_s, tls)
+        self.service = Service(self._links, self.served, owners, OwnerAdmin(owners, fleet, timeout_s))
+        self._cursors = cursors
+        await cursors.start()
+        self._topics.closers.append(self._closed)
+        self._lease = lease
+        lease.start()
+        self._owner.start()
+        try:
+            async with asyncio.timeout(BEGIN_S):
+                await self.served.began.wait()
+        except TimeoutError:
+            log.info("this process owns no slots yet", extra={"group": group})
+
+    async def _credentials(self, process: str) -> ProcessAuthentication:
+        if self._fleet is None:
+            raise ProcessGoneError(f"process {process} is not known")
+        return await self._fleet.credentials(process)
+
+    def _closed(self, topic: KafkaTopic) -> None:
+        """A topic was deleted, or is not used any more."""
+        self.served.forget(topic)
+        if topic.deleted:
+            self._tasks.spawn(self._delete_all(topic), f"delete the subscriptions of {topic.name}")
+
+    async def _delete_all(self, topic: KafkaTopic) -> None:
+        try:
+            await self.served.delete_all(topic)
+        except PenstockError as error:  # they fit no log: whoever reads them notices
+            log.info("subscriptions of %s are not deleted: %s", topic.name, error.message)
+
+    async def close(self) -> None:
+        """Disconnect the consumers, save their cursors, and give the slots to the other processes."""
+        if self._lease is not None:
+            await self._lease.close()
+        if self._links is not None:
+            await self._links.close()
+        if self._cursors is not None:
+            await self._cursors.close()
