@@ -7,6 +7,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.core import broker as core
 from penstock.engines.core.ports import Store
+from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.worker import WorkerAccess
@@ -58,8 +59,11 @@ def open_worker(access: WorkerAccess, settings: BrokerSettings) -> Broker:
     return WorkerBroker(access, settings, LoopClock())
 
 
-def open_cluster(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
-    """The engine before the cluster that `cluster.url` means, not yet started; raises BAD_PARAMETER."""
+def open_cluster(
+    cluster: ClusterSettings, settings: BrokerSettings, fleet: ProcessFleet | None = None
+) -> Broker:
+    """The engine before the cluster that `cluster.url` means, not yet started; raises BAD_PARAMETER. `fleet`: the other processes
+    of the service."""
     for name in ("url", "admin_url"):
         if "@" in getattr(cluster, name):  # URLs are shown and logged; this one is not repeated
             raise PenstockError(
@@ -71,7 +75,7 @@ def open_cluster(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
             ErrorKind.BAD_PARAMETER,
             "engine.partitioner is for Kafka clusters: Pulsar's clients choose partitions by their own hash",
         )
-    return (open_kafka if _is_kafka(cluster) else open_pulsar)(cluster, settings)
+    return open_kafka(cluster, settings, fleet) if _is_kafka(cluster) else open_pulsar(cluster, settings)
 
 
 async def check_kafka(cluster: ClusterSettings) -> tuple[list[str], list[str]]:
@@ -91,7 +95,9 @@ def _is_kafka(cluster: ClusterSettings) -> bool:
     return cluster.url.startswith(("kafka://", "kafka+ssl://"))
 
 
-def open_kafka(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
+def open_kafka(
+    cluster: ClusterSettings, settings: BrokerSettings, fleet: ProcessFleet | None = None
+) -> Broker:
     """The engine before an Apache Kafka cluster, not yet started; raises BAD_PARAMETER for settings that cannot be used,
     and where Kafka's client is not installed."""
     try:
@@ -103,4 +109,4 @@ def open_kafka(cluster: ClusterSettings, settings: BrokerSettings) -> Broker:
             ErrorKind.BAD_PARAMETER,
             "an engine before Kafka needs its client: pip install 'penstock[kafka]'",
         ) from None
-    return KafkaBroker(cluster, settings, LoopClock())
+    return KafkaBroker(cluster, settings, LoopClock(), fleet)

@@ -58,14 +58,7 @@ DOCUMENTS: Final = {
         "topic-policies",
         "topic-properties",
         "schema",
-        "subscription-properties",
-        "beginnings",
-        "consumers",
-        "processes",
-        "redirects",
         "fleet",
-        "calls",
-        "answers",
     )
 }
 # Version 1 of these two is not written: a header costs bytes in each message, and any client may write replies.

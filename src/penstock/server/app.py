@@ -100,10 +100,10 @@ def build(
     several over the embedded engine: this one, unless it is a `worker`."""
     if owner is not None and worker:
         return build_worker(config, owner)
-    broker = open_broker(config, clock)
+    fleet = open_fleet(config.fleet) if owner is None else ProcessFleet(owner.secret, id=owner.id)
+    broker = open_broker(config, clock, fleet)
     workers = None if owner is None else Workers(owner.secret)
     context = ServerContext(broker, config.limits, authenticator(config.auth, broker), workers)
-    fleet = open_fleet(config.fleet) if owner is None else ProcessFleet(owner.secret, id=owner.id)
     return build_for(context, config, fleet)
 
 
@@ -134,10 +134,11 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing)
 
 
-def open_broker(config: Config, clock: Clock | None = None) -> Broker:
-    """The engine that the configuration means; the embedded one by `clock`, where one is given. Raises BAD_PARAMETER."""
+def open_broker(config: Config, clock: Clock | None = None, fleet: ProcessFleet | None = None) -> Broker:
+    """The engine that the configuration means; the embedded one by `clock`, where one is given. `fleet`: the other processes of
+    the service. Raises BAD_PARAMETER."""
     if config.engine.url:
-        return open_cluster(config.engine, config.broker)
+        return open_cluster(config.engine, config.broker, fleet)
     return open_embedded(
         config.broker,
         folder=None if config.data.store == "memory" else config.data.folder,

@@ -7,12 +7,11 @@ How the files beside this one were made, each by the last commit that wrote this
 
 0: before records named a version, commit 10a12161 (this file passed no headers then); 1: the first version that they name.
 
-What one process alone does not write (calls, addresses of processes, replies) is encoded by the code that writes it.
+What one process alone does not write (addresses of processes, replies) is encoded by the code that writes it.
 """
 
 import sys
 import tempfile
-import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,12 @@ from tests.support.pulsar_broker import NUMBERED
 from tests.support.pulsar_broker import standalone as pulsar_standalone
 
 import penstock
-from penstock.broker.cluster import Owner
 from penstock.broker.fleet import Process
 from penstock.broker.producer import Reply
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.membership import FORMAT, encode
-from penstock.engines.kafka.calls import Answer, Call
 from penstock.engines.kafka.driver.record import NewRecord
-from penstock.engines.kafka.elsewhere import ShownConsumer
 from penstock.engines.kafka.ownership.records import (
     CLAIM,
     DONE,
@@ -47,7 +43,6 @@ from penstock.engines.kafka.ownership.records import (
     slot_of,
 )
 from penstock.engines.kafka.records import record_of
-from penstock.engines.kafka.redirects import _Process, _Redirect
 from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, reply_message
 from penstock.model.formats import CURSORS, document_format
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
@@ -198,19 +193,7 @@ def every_header() -> list[NewRecord]:
 
 def other_processes(bootstrap: str) -> None:
     """What several processes write to one another, by the code that does."""
-    call = Call(("penstock-1",), "move", "persistent://public/default/plain", "s", (0,), 5, 1)
-    owner = Owner("http://127.0.0.1:1", "pulsar://127.0.0.1:2")
-    properties = {"penstock-process": "http://127.0.0.1:1"}
-    orders = "persistent://public/default/orders"
-    shown = ShownConsumer(orders, "r", "penstock-1", properties, time.time_ns() // 1_000_000)
-    rows = [
-        ("consumers", f"penstock-1\nc\nr\n{orders}", shown),
-        ("calls", "c", call),
-        ("answers", "c\npenstock-1", Answer("UNAVAILABLE", "not now", 1)),
-        ("processes", "penstock-1", _Process(owner, time.time_ns() // 1_000_000)),
-        ("redirects", "127.0.0.1\nplain-0", _Redirect(owner, time.time_ns() // 1_000_000)),
-        ("fleet", PROCESS.id, msgspec.Raw(process_document())),
-    ]
+    rows = [("fleet", PROCESS.id, msgspec.Raw(process_document()))]
     producer = Producer({"bootstrap.servers": bootstrap})
     for kind, key, document in rows:
         producer.produce(

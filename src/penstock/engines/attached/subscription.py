@@ -104,6 +104,11 @@ class Subscription:
         """Whether nothing is on its way from the cluster, as far as that is known."""
         return not any(consumer.expects for consumer in self.consumers)
 
+    @property
+    def receivers(self) -> Sequence[Receiver]:
+        """As `broker.Subscription.receivers`."""
+        return self.consumers
+
     # -- consumers of this process
 
     def add(self, consumer: SeekingConsumer, *, unique_name: bool = False) -> None:

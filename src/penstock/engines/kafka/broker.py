@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
+from penstock.broker.cluster import Owner
+from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Producer as AnyProducer
@@ -13,6 +15,9 @@ from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topic import Topic
+from penstock.engines.attached.consumer import Consumer
+from penstock.engines.attached.consumers import AttachedConsumers
+from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
@@ -22,46 +27,45 @@ from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
-from penstock.engines.subscription import Consumer
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
-from penstock.model.policy import ConsumerOptions, NamespacePolicies, ProducerOptions, TopicPolicies
+from penstock.model.policy import (
+    ClientInfo,
+    ConsumerOptions,
+    NamespacePolicies,
+    ProducerOptions,
+    TopicPolicies,
+)
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.wire import entry as wire
 
-from . import beginnings
 from . import properties as properties_module
 from .administration import KafkaAdministration
-from .calls import Calls
 from .cluster import KafkaCluster
-from .consumers import Consumers
 from .documents import Documents
 from .driver.fetcher import Fetcher
-from .driver.member import Members
 from .driver.producer import RecordProducer
-from .elsewhere import ShownConsumers
 from .entries import EntryPublishing
-from .groups import Groups
-from .hosting import Hosting
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
-from .owners import Owners
 from .policies import KafkaNamespaces, KafkaPolicies
 from .process_documents import KafkaProcessDocuments
 from .producer import Producer
 from .publishing import Publishing
-from .redirects import Redirects
 from .replies import PartitionAddresses, ReplyPartitions
 from .retention_times import RetentionTimes
 from .schema_registry.opening import open_registry
+from .serving.administration import OwnedSubscriptions
+from .serving.host import Means
+from .serving.schemas import DeliveredSchemas
+from .serving.serving import Serving
 from .staging.opening import open_staging
-from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
@@ -80,7 +84,14 @@ class KafkaBroker:
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
 
-    def __init__(self, settings: ClusterSettings, own: BrokerSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        own: BrokerSettings,
+        clock: Clock,
+        fleet: ProcessFleet | None = None,
+    ) -> None:
+        """`fleet` knows the other processes of the service; None: they are not reached."""
         if own.deduplication:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, "broker.deduplication: the engine before Kafka has no deduplication"
@@ -99,7 +110,7 @@ class KafkaBroker:
             self.cluster,
             settings.documents_topic,
             settings.replication_factor,
-            once=(schemas_module.KIND, beginnings.KIND),
+            once=(schemas_module.KIND,),
             failures=self.failures,
             fields={
                 namespaces_module.KIND: NamespacePolicies.__struct_fields__,
@@ -166,39 +177,29 @@ class KafkaBroker:
         )
         self._entries = EntryPublishing(self.producer)
         self.new_name = NewNames()
-        client_id = f"penstock-{self.new_name.instance}"  # Kafka shows it of the members of groups
-        self._members = Members(self.cluster.clients, client_id)
-        prefix, groups = settings.group_prefix, self.cluster.groups
-        self._groups = Groups(self._members, groups, self.tasks, prefix)
-        self._shown = ShownConsumers(self.documents, groups, client_id, prefix, self.naming, self.tasks.spawn)
-        self.cluster.shown = self._shown.of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
-        hosting = Hosting(self._groups, self._flusher, self.tasks, letters.bury, self._replies, self.failures)
-        owners = Owners(self.topics, hosting)
-        owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
-        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)
+        means = Means(self._flusher, self._replies, self.failures, letters.bury)
+        self._serving = Serving(
+            self.cluster, self.topics, clock, self.tasks, means, fleet=fleet, new_name=self.new_name
+        )
+        self.subscriptions = OwnedSubscriptions(self.topics, self._serving)
         self.topics.learners.append(self.subscriptions.learn)
-        self._consumers = Consumers(
+        self._attached = AttachedConsumers(
             self.topics,
-            hosting,
-            self.subscriptions,
-            self.watches,
+            DeliveredSchemas(self.schemas, self.documents.catch_up),
             clock,
             self.tasks,
+            letters.bury,
+            self.failures,
             new_name=self.new_name,
-            shown=self._shown,
+            give_reply=self._replies.reply,
+            leave_s=lambda: LEAVE_S if self._stopping else None,
         )
-        self._redirects = Redirects(
-            self.cluster,
-            self.documents,
-            self.naming,
-            client_id,
-            self._groups,
-            lambda consumer: consumer.leave(),
-            self.tasks.spawn,
-        )
+        self._stopping = False
+        self.cluster.sent = self._sent
+        self.cluster.shown = self._shown
         self.policies.on_change(self._policies_changed)
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
@@ -215,13 +216,10 @@ class KafkaBroker:
             self._name_topics()
             await self.topics.load()
             await self._reply_partitions.start()
-            await self._shown.load()
-            await self._calls.load()
-            await self._redirects.load()
+            await self._serving.start()
         except BaseException:
             await self._disconnect()
             raise
-        self._groups.stalls.beat()
         self.tasks.spawn(self._sweep(), "let go what is not used")
         self.tasks.spawn(self._list(), "look for topics")
 
@@ -247,20 +245,27 @@ class KafkaBroker:
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()
+        self._stopping = True
+        await self._soon(self._leave_consumers())
         self._flusher.close()
-        await self._soon(self._leave_groups(), self._replies.close(), self._records.close())
+        await self._soon(self._serving.close(), self._replies.close(), self._records.close())
         self.topics.close()
         self._letter_producers.close()
         await self.tasks.close(AGAIN_S)
         await self._disconnect()
 
-    async def _leave_groups(self) -> None:
-        await self._flusher.flush()
-        await self._groups.close()
-        await self._shown.close()
-        await self._redirects.close()
+    async def _leave_consumers(self) -> None:
+        """Close the consumers of this process; those of others go to the next owners of their partitions."""
+        consumers = {
+            consumer
+            for topic in self.topics.open_topics
+            for subscription in topic.subscriptions.values()
+            for consumer in subscription.consumers
+        }
+        await asyncio.gather(*(one.leave() for one in consumers if isinstance(one, Consumer)))
 
     async def _disconnect(self) -> None:
+        await self._soon(self._serving.close())  # if the start failed
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
         if self.topics.registry is not None:
             parts.append(self.topics.registry.close())
@@ -297,10 +302,21 @@ class KafkaBroker:
         *,
         unique_name: bool = False,
         budget: Budget | None = None,
-    ) -> Consumer:
-        return await self._consumers.subscribe(
-            names, subscription, options, unique_name=unique_name, budget=budget
+    ) -> AnyConsumer:
+        if options.forwarded or await self._is_direct(names, options):
+            return await self._serving.consumers.subscribe(
+                names, subscription, options, unique_name=unique_name, budget=budget
+            )
+        return await self._attached.subscribe(
+            self._serving.service, names, subscription, options, unique_name=unique_name, budget=budget
         )
+
+    async def _is_direct(self, names: Sequence[TopicName], options: ConsumerOptions) -> bool:
+        """Whether a client that looks its topic up again itself is served by this process without a link."""
+        if not options.redirected or len(names) != 1:
+            return False
+        topics = await self.topics.all_of(names[0])
+        return len(topics) == 1 and (not options.durable or self._serving.served.owns(topics[0]))
 
     async def subscribe_pattern(
         self,
@@ -312,8 +328,9 @@ class KafkaBroker:
         domain: str = "persistent",
         allowed: Callable[[TopicName], bool] = lambda name: True,
         budget: Budget | None = None,
-    ) -> Consumer:
-        return await self._consumers.subscribe_pattern(
+    ) -> AnyConsumer:
+        return await self._attached.subscribe_pattern(
+            self._serving.service,
             pattern,
             subscription,
             options,
@@ -347,6 +364,14 @@ class KafkaBroker:
             if isinstance(producer, Producer):
                 producer.grow(topics)
 
+    def _sent(self, topic: TopicName, client: ClientInfo) -> Owner:
+        """Where a client of Pulsar's protocol finds a topic."""
+        return self._serving.service.owners.address(topic)
+
+    async def _shown(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        """The properties of the consumers of a subscription."""
+        return await self._serving.service.consumers(await self.topics.get(log, create=False), subscription)
+
     def _name_topics(self) -> None:
         """Other namespaces may have other topics."""
         self.naming.know(self.namespaces.all())
@@ -356,8 +381,7 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
-            self.subscriptions.sweep()
-            self._redirects.look()
+            self._serving.served.sweep(self.topics.open_topics)
             await self.staging.sweep()
 
     async def _list(self) -> None:

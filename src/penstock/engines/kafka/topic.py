@@ -1,7 +1,5 @@
 """A topic or partition as this server uses it: its log, and who publishes and consumes here."""
 
-from typing import cast
-
 from penstock.engines.shared.cluster_topic import ClusterTopic
 from penstock.engines.shared.topic_rates import TopicRates
 from penstock.engines.subscription import Subscription
@@ -46,8 +44,8 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         """Have these policies bound the topic from now on."""
         self.policies = policies
         self.rates.apply(policies)
-        for subscription in (*self.served.values(), *self.subscriptions.values()):
-            self.bound(cast(Subscription, subscription))
+        for subscription in self.served.values():
+            self.bound(subscription)
 
     def bound(self, subscription: Subscription) -> None:
         """Have the topic's policies bound a subscription."""

@@ -8,7 +8,8 @@ from typing import Final
 from penstock.broker.capability import Capability, not_supported
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topics import TopicObserver
-from penstock.engines.subscription import Subscription
+from penstock.engines.attached.consumer import Consumer
+from penstock.engines.attached.subscription import subscriptions_of
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
@@ -295,8 +296,7 @@ def _close(topic: KafkaTopic, *, deleted: bool) -> None:
     topic.rates.end(gone)
     for producer in list(topic.producers.values()):
         producer.close(gone)
-    for subscription in list(topic.subscriptions.values()):
-        assert isinstance(subscription, Subscription)
-        subscription.deleted = True
-        subscription.dissolve(gone, with_topic=True)
-        subscription.host.removed(subscription)
+    for subscription in list(subscriptions_of(topic).values()):
+        for consumer in list(subscription.consumers):
+            if isinstance(consumer, Consumer):
+                consumer.part_ended(subscription, gone)

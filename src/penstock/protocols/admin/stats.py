@@ -104,7 +104,7 @@ def subscription_stats(subscription: Subscription) -> dict[str, Any]:
         "unackedMessages": subscription.unacked,
         "type": None if subscription.type is None else subscription.type.value,
         "activeConsumerName": None if active is None else active.name,
-        "consumers": [_consumer(c) for c in subscription.consumers],
+        "consumers": [_consumer(c) for c in subscription.receivers],
         "durable": subscription.durable,
         "isDurable": subscription.durable,
         "replicated": False,

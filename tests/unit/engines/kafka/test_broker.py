@@ -24,7 +24,13 @@ async def test_a_document_that_changes_during_the_start_is_learned(
         broker.documents._changed(CHANGED)
         return {}
 
-    for one in ("cluster.start", "documents.start", "topics.load", "_reply_partitions.start"):
+    for one in (
+        "cluster.start",
+        "documents.start",
+        "topics.load",
+        "_reply_partitions.start",
+        "_serving.start",
+    ):
         where, _, name = one.rpartition(".")
         monkeypatch.setattr(getattr(broker, where), name, AsyncMock())
     monkeypatch.setattr(broker.documents, "configs", AsyncMock(return_value={}))

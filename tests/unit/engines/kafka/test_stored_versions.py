@@ -13,7 +13,7 @@ from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Reply
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller
-from penstock.engines.kafka import beginnings, calls, elsewhere, headers, redirects
+from penstock.engines.kafka import headers
 from penstock.engines.kafka.documents import Documents, _format_of
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row, rows_of
 from penstock.engines.kafka.driver.record import Header
@@ -24,7 +24,6 @@ from penstock.engines.kafka.records import entries_of
 from penstock.engines.kafka.replies import PartitionAddresses, ReplyPartitions
 from penstock.engines.kafka.staging.parts import Parts
 from penstock.engines.kafka.staging.writers import Writers
-from penstock.engines.kafka.subscription import PROPERTIES
 from penstock.engines.registry import namespaces, policies, schemas
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.requests import Requests
@@ -43,15 +42,6 @@ from penstock.wire.payloads import LazyEntry
 
 SALES = NamespaceName("acme", "sales")
 PLAIN, ORDERS = TopicName.parse("plain"), TopicName.parse("orders")
-SCHEMA_TYPES = {
-    calls.CALLS: calls.Call,
-    calls.ANSWERS: calls.Answer,
-    redirects.PROCESSES: redirects._Process,
-    redirects.REDIRECTS: redirects._Redirect,
-    elsewhere.KIND: elsewhere.ShownConsumer,
-    beginnings.KIND: beginnings._Beginning,
-    PROPERTIES: dict[str, str],
-}
 
 
 class Table:
@@ -76,7 +66,7 @@ class Process:
             nobody,
             "__penstock",
             -1,
-            once=(schemas.KIND, beginnings.KIND),
+            once=(schemas.KIND,),
             failures=self.failures,
             fields={
                 namespaces.KIND: NamespacePolicies.__struct_fields__,
@@ -124,13 +114,9 @@ async def test_documents_of_every_version_are_read(version: int) -> None:
     assert found.policies.of_topic(PLAIN).retention == Retention()
     assert found.properties.of(PLAIN) == {"team": "a"}
     assert found.schemas.get(ORDERS).schema.type is SchemaType.AVRO
-    # A document that was removed has a record, too: what is committed begins nowhere else any more.
+    # Kinds that are not known are those of earlier releases: nothing reads them.
     read = {kind_of(one) for one in stored}
-    assert read == set(DOCUMENTS) - ({"fleet"} if version == 0 else set()), "there is a record of each kind"
-    for one in stored:
-        decoder = SCHEMA_TYPES.get(kind_of(one))
-        if decoder is not None and one.value() is not None:
-            msgspec.json.decode(one.value() or b"", type=decoder)
+    assert read >= set(DOCUMENTS) - ({"fleet"} if version == 0 else set()), "there is a record of each kind"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,6 +1,7 @@
 """Subscriptions over all partitions of their topics: the owners of the partitions have them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from penstock.broker.topic import Topic
 from penstock.engines.attached.link import Attachment, Link, LinkSink
@@ -37,6 +38,15 @@ class Service:
         assert isinstance(made, OwnedSubscription)
         return made
 
+    async def consumers(self, topic: KafkaTopic, name: str) -> Sequence[Mapping[str, str]]:
+        """The properties of all consumers of a subscription, in any process."""
+        try:
+            return await self.find(topic, name).consumer_properties()
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                raise
+            return []
+
     def find(self, topic: KafkaTopic, name: str) -> OwnedSubscription:
         """The same, but for a single use: one that this process does not know yet is not entered among the topic's."""
         known = subscriptions_of(topic).get(name)
@@ -55,12 +65,23 @@ class Service:
         return name == "acknowledgmentAtBatchIndexLevelEnabled" or default
 
 
-class OwnedSubscriptions:
-    """`broker.Subscriptions`."""
+class Process(Protocol):
+    """What is used of `Serving`."""
 
-    def __init__(self, topics: KafkaTopics, service: Service) -> None:
+    @property
+    def service(self) -> Service: ...
+
+
+class OwnedSubscriptions:
+    """`broker.Subscriptions`; used once `process` has been started."""
+
+    def __init__(self, topics: KafkaTopics, process: Process) -> None:
         self._topics = topics
-        self._service = service
+        self._process = process
+
+    @property
+    def _service(self) -> Service:
+        return self._process.service
 
     async def of(self, name: TopicName, subscription: str) -> Sequence[OwnedSubscription]:
         """The subscription on every partition. One without consumers here is asked for."""

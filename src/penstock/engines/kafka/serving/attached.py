@@ -1,12 +1,13 @@
 """Durable subscriptions as the endpoints of every process see them: the owner of the partition has them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from penstock.broker.acting import FOR_PROCESS
+from penstock.broker.delivery import Receiver
 from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import (
     RANGES_MAX,
@@ -99,6 +100,18 @@ class OwnedSubscription(Subscription):
             await super().check_sole_consumer()
         elif len(found.consumers) > 1:
             raise other_consumers_error()
+
+    async def consumer_properties(self) -> Sequence[Mapping[str, str]]:
+        """What its consumers say of themselves, in any process."""
+        found = await self.here()
+        if found is not None:
+            return [consumer.options.properties for consumer in found.consumers]
+        return [one.get("metadata") or {} for one in (await self._stats()).get("consumers") or ()]
+
+    @property
+    def receivers(self) -> Sequence[Receiver]:
+        found = self.topic.served.get(self.name)
+        return self.consumers if found is None else found.consumers
 
     async def exists(self) -> bool:
         try:

@@ -119,10 +119,12 @@ class Serving:
             log.info("subscriptions of %s are not deleted: %s", topic.name, error.message)
 
     async def close(self) -> None:
-        """Disconnect the consumers, save their cursors, and give the slots to the other processes."""
-        if self._lease is not None:
-            await self._lease.close()
-        if self._links is not None:
-            await self._links.close()
-        if self._cursors is not None:
-            await self._cursors.close()
+        """Disconnect the consumers, save their cursors, and give the slots to the other processes; harmless if nothing began."""
+        lease, links, cursors = self._lease, self._links, self._cursors
+        self._lease = self._links = self._cursors = None
+        if lease is not None:
+            await lease.close()
+        if links is not None:
+            await links.close()
+        if cursors is not None:
+            await cursors.close()

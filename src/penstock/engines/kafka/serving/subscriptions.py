@@ -184,6 +184,12 @@ class ServedSubscriptions:
             subscription.drop()
         self._writer.unbind(topic.ledger)
 
+    def sweep(self, topics: Iterable[KafkaTopic]) -> None:
+        """Count as acknowledged what retention deleted."""
+        for topic in topics:
+            for subscription in topic.served.values():
+                subscription.trimmed(topic.first_offset)
+
     async def delete_all(self, topic: KafkaTopic) -> None:
         """The topic was deleted: delete the cursors of its subscriptions, if this process owns them. Raises UNAVAILABLE."""
         place, slot = topic.place, self.slot(topic)

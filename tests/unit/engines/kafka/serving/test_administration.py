@@ -1,6 +1,7 @@
 """Subscriptions of a topic as administrators create, list, move and delete them, at the owner and at another process."""
 
 from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,7 +44,8 @@ class Case:
         links: Any = None  # no consumer is attached
         topics: Any = Topics(server)
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
-        return OwnedSubscriptions(topics, Service(links, server.served, owners, self.admin))
+        service = Service(links, server.served, owners, self.admin)
+        return OwnedSubscriptions(topics, SimpleNamespace(service=service))
 
 
 @pytest.fixture
