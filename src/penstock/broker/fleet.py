@@ -23,6 +23,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     url: str  # http://host:port or https://host:port
     pulsar_url: str = ""
     pulsar_tls_url: str = ""
+    peer_url: str = ""  # pulsar:// or pulsar+ssl://, for other processes alone
     started_ms: int = 0
     version: str = ""
 

@@ -62,10 +62,11 @@ class App(msgspec.Struct, frozen=True):
     history: History | None = None
     tracing: Tracing | None = None
 
-    async def join(self, url: str, pulsar: Owner) -> None:
-        """Let the other processes before the cluster know how this one is reached, and know them."""
+    async def join(self, url: str, pulsar: Owner, peer_url: str) -> None:
+        """Let the other processes before the cluster know how this one is reached, and know them. `peer_url` is where they reach
+        Pulsar's protocol."""
         if self.membership is not None:
-            await self.membership.start(url, pulsar.url, pulsar.tls_url)
+            await self.membership.start(url, pulsar.url, pulsar.tls_url, peer_url)
         elif self.context.broker.processes is not None:
             log.warning("no request is passed on to another process", extra=NO_SECRET)
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from penstock.broker.cluster import Owner
 from penstock.model.worker import WorkerAccess
@@ -164,6 +165,18 @@ class Listeners:
     def own_pulsar(self) -> Owner:
         """Where clients of Pulsar's protocol reach this process alone; without an address where that is not known."""
         return Owner(self._own_pulsar_url("pulsar"), self._own_pulsar_url("pulsar+ssl"))
+
+    @property
+    def peer_url(self) -> str:
+        """Where other processes reach Pulsar's protocol of this one: at the host of `own_url`, if clients are not told another address.
+        Empty if it does not listen for the protocol."""
+        order = ("pulsar", "pulsar+ssl") if self._own_scheme == "http" else ("pulsar+ssl", "pulsar")
+        for scheme in order:
+            listener = self._own_pulsar.get(scheme) or self._listeners.get(scheme)
+            if listener is not None:
+                host = urlsplit(self.own_url).hostname or ""
+                return self._own_pulsar_url(scheme) or _joined(scheme, host, listener.bound.getsockname()[1])
+        return ""
 
     def _own_pulsar_url(self, scheme: str) -> str:
         listener = self._own_pulsar.get(scheme) or self._listeners.get(scheme)

@@ -68,7 +68,7 @@ async def serve(
             http = HttpServer(app.asgi, config.http, app.context.limits, app.context.load)
             await listeners.open(app.context, app.binary)
             await http.open(listeners.http)
-            await app.join(listeners.own_url, listeners.own_pulsar)
+            await app.join(listeners.own_url, listeners.own_pulsar, listeners.peer_url)
             own = {"own_url": listeners.own_url} if config.engine.url or worker else {}
             if worker and listeners.own_pulsar.url:
                 own["own_pulsar_url"] = listeners.own_pulsar.url

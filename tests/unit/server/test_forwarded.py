@@ -1,6 +1,7 @@
 """Which peers are trusted proxies, what those say of their clients, and the address of a process behind one."""
 
 import contextlib
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -83,3 +84,20 @@ def test_a_process_is_found_where_it_is_advertised(said: str, url: str) -> None:
     with contextlib.ExitStack() as sockets:
         config = Config(http=http, pulsar=PulsarSettings(listen="off"))
         assert Listeners(config, sockets).own_url == url
+
+
+def test_processes_reach_one_another_where_clients_may_not() -> None:
+    for listen, advertise, host in (
+        ("127.0.0.1:0", "", "127.0.0.1"),
+        ("0.0.0.0:0", "", "127.0.0.1"),
+        ("0.0.0.0:0", "gw.example:8080", "gw.example"),
+    ):
+        http = HttpSettings(listen="127.0.0.1:0", advertise=advertise)
+        with contextlib.ExitStack() as sockets:
+            config = Config(http=http, pulsar=PulsarSettings(listen=listen))
+            found = urlsplit(Listeners(config, sockets).peer_url)
+            assert (found.scheme, found.hostname) == ("pulsar", host)
+            assert found.port
+    with contextlib.ExitStack() as sockets:
+        config = Config(http=http, pulsar=PulsarSettings(listen="off"))
+        assert Listeners(config, sockets).peer_url == ""

@@ -77,7 +77,9 @@ class Membership:
         self._looked = -LOOK_UP_S
         fleet.look_up = self.look_up
 
-    async def start(self, url: str, pulsar_url: str = "", pulsar_tls_url: str = "") -> None:
+    async def start(
+        self, url: str, pulsar_url: str = "", pulsar_tls_url: str = "", peer_url: str = ""
+    ) -> None:
         """Write the document of this process, with the addresses at which others reach it, and know those of the others. If they
         cannot be kept, it is logged, and tried again."""
         own = Process(
@@ -85,6 +87,7 @@ class Membership:
             url=url,
             pulsar_url=pulsar_url,
             pulsar_tls_url=pulsar_tls_url,
+            peer_url=peer_url,
             started_ms=self._clock.now_ms(),
             version=__version__,
         )
@@ -197,7 +200,7 @@ def _code(fleet: ProcessFleet, id: str, text: str) -> str:
 
 
 def _without_url(process: Process) -> Process:
-    return msgspec.structs.replace(process, url="", pulsar_url="", pulsar_tls_url="")
+    return msgspec.structs.replace(process, url="", pulsar_url="", pulsar_tls_url="", peer_url="")
 
 
 def _is_loopback(url: str) -> bool:

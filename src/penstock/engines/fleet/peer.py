@@ -57,7 +57,7 @@ class Peer:
         parts = urlsplit(process.url)
         self._host, self._port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         self._authority = parts.netloc.encode()
-        self._tls = _context(self._host, tls) if parts.scheme == "https" else None
+        self._tls = tls_context(self._host, tls) if parts.scheme == "https" else None
         self._idle: deque[_Link] = deque()
         self._links: set[_Link] = set()
         self._free = asyncio.Semaphore(CONNECTIONS_MAX)
@@ -228,8 +228,8 @@ def _welcome_in(content: bytes) -> Welcome | None:
         return None
 
 
-def _context(host: str, tls: ssl.SSLContext | None) -> ssl.SSLContext:
-    """Certificates seldom name loopback addresses. There the session alone proves who is asked."""
+def tls_context(host: str, tls: ssl.SSLContext | None) -> ssl.SSLContext:
+    """The context for connections to a process. Certificates seldom name loopback addresses. There the session alone proves who is asked."""
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:

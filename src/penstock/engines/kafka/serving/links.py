@@ -15,6 +15,7 @@ from penstock.client.session.connection import Address, parse_service_url
 from penstock.engines.attached.link import Attachment, Link, LinkSink, Moved, network_link
 from penstock.engines.attached.local_link import LocalLink, Subscribes
 from penstock.engines.fleet.authentication import ProcessAuthentication
+from penstock.engines.fleet.peer import tls_context
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.engines.kafka.ownership.state import StoredCursor
@@ -90,11 +91,11 @@ class Owners:
             found = self._peers.find(owner)
         if found is None:
             raise Moved(topic)
-        if not (found.pulsar_url or found.pulsar_tls_url):
+        if not found.peer_url:
             raise PenstockError(
                 ErrorKind.UNAVAILABLE,
-                f"process {owner} serves subscriptions of {topic}, and no address of it is known at which this process can "
-                "reach it over Pulsar's protocol: configure pulsar.advertise",
+                f"process {owner} serves subscriptions of {topic}, and this process cannot reach it over Pulsar's protocol: it "
+                "has to listen for it (pulsar.listen), and on another machine to have an http.advertise",
             )
         return found
 
@@ -109,8 +110,8 @@ class _Proven(NamedTuple):
 class OwnerLinks:
     """`link_to` of consumers. It is the context of network links, and the lookup by which they find the owner again.
 
-    `credentials` proves to another process that this one is of the same service; it raises ProcessGoneError, UNAVAILABLE. With `tls` connections
-    are encrypted if the other process offers that.
+    `credentials` proves to another process that this one is of the same service; it raises ProcessGoneError, UNAVAILABLE. `tls`
+    verifies certificates; None: the system's authorities do.
     """
 
     def __init__(
@@ -154,24 +155,26 @@ class OwnerLinks:
         except PenstockError:  # `link_to` says why
             raise Moved(name) from None
         try:
-            pool = await self._pool(process.id)
+            pool = await self._pool(process)
         except ProcessGoneError:
             raise Moved(name) from None
         except PenstockError as error:
             raise ConnectError(error.message) from None
-        return await pool.link(address_of(process, encrypted=self._tls is not None))
+        return await pool.link(_address(process))
 
-    async def _pool(self, process: str) -> Pool:
-        async with self._opening.hold(process):
-            found = self._pools.get(process)
+    async def _pool(self, process: Process) -> Pool:
+        name = process.id
+        async with self._opening.hold(name):
+            found = self._pools.get(name)
             if found is None or found.authentication.stale:
-                authentication = await self._credentials(process)
+                authentication = await self._credentials(name)
                 if found is not None:
-                    self._close_soon(process)
+                    self._close_soon(name)
                 self._forget_ended()
-                tls = self._tls or ssl.create_default_context()
+                address = _address(process)
+                tls = tls_context(address.host, self._tls) if address.tls else None
                 pool = Pool(authentication, tls, CONNECT_S, entry_metadata=True)
-                found = self._pools[process] = _Proven(authentication, pool)
+                found = self._pools[name] = _Proven(authentication, pool)
             return found.pool
 
     def _forget_ended(self) -> None:
@@ -192,9 +195,5 @@ class OwnerLinks:
         await self.tasks.close()
 
 
-def address_of(process: Process, *, encrypted: bool) -> Address:
-    """Where a process serves Pulsar's protocol."""
-    preferred, other = process.pulsar_url, process.pulsar_tls_url
-    if encrypted:
-        preferred, other = other, preferred
-    return parse_service_url(preferred or other).addresses[0]
+def _address(process: Process) -> Address:
+    return parse_service_url(process.peer_url).addresses[0]

@@ -32,7 +32,9 @@ from penstock.testing.clock import ManualClock, settle
 
 PROOF = Proof(Secret("a secret of sixteen bytes"))
 NAME = TopicName.parse(TOPIC)
-B = Process(id="b", url="http://127.0.0.1:2", pulsar_url="pulsar://127.0.0.1:3")
+B = Process(
+    id="b", url="http://127.0.0.1:2", pulsar_url="pulsar://queue.example:5", peer_url="pulsar://127.0.0.1:3"
+)
 
 
 class Peers:
@@ -207,7 +209,7 @@ async def test_clients_are_led_to_an_owner_whose_address_is_known(case: Case) ->
     await case.owned_by_b()
     assert owners.address(NAME) == Owner("")
     case.peers.known["b"] = B
-    assert owners.address(NAME) == Owner("pulsar://127.0.0.1:3")
+    assert owners.address(NAME) == Owner("pulsar://queue.example:5")
     await case.b.release()
     await case.a.gain()
     assert owners.address(NAME) == Owner("")  # it is served here
@@ -232,7 +234,7 @@ async def test_an_owner_that_cannot_be_reached_is_named(case: Case) -> None:
     with pytest.raises(Moved):  # it has ended, or has not begun to be known
         await case.links.link_to(case.wanted(), Sink())
     case.peers.known["b"] = Process(id="b", url="http://10.0.0.1:2")
-    with pytest.raises(PenstockError, match=r"pulsar\.advertise"):
+    with pytest.raises(PenstockError, match=r"http\.advertise"):
         await case.links.link_to(case.wanted(), Sink())
     with pytest.raises(Moved):  # a link that exists goes on by `link_to`
         await case.links.link(str(NAME))
@@ -250,7 +252,7 @@ async def test_connections_to_a_process_that_ended_are_closed(case: Case) -> Non
         await case.links.link(str(NAME))
     old, case.peers.known = (
         case.credentials["b"],
-        {"c": Process(id="c", url="", pulsar_url="pulsar://[::1]:4")},
+        {"c": Process(id="c", url="", peer_url="pulsar://[::1]:4")},
     )
     c = Server(case.b.process.journal.log, "c", case.b.topic.log)
     await c.gain()
