@@ -46,6 +46,8 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     topic = await broker.topics.get(name, create=None if command.force_topic_creation else False)
     if command.HasField("schema"):
         await broker.schemas.check_consumer(name, schema_info(command.schema), used=topic.used)
+    if command.start_message_rollback_duration_sec:  # it counts for a new subscription alone
+        await broker.topics.learn_whole(name)
     fresh = command.subscription not in topic.subscriptions
     consumer = await broker.subscribe(
         [name], command.subscription, _options(session, command), budget=session.holding
