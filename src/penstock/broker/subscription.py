@@ -87,10 +87,6 @@ class Subscription(DeliverySource, Protocol):
     """One subscription of one log. Counters are since the server's start."""
 
     @property
-    def acks_left_out(self) -> int | None:
-        """Acknowledged messages that what was stored last has no room for: they may come again; None where there is room."""
-
-    @property
     def active(self) -> Receiver | None: ...
     @property
     def backlog(self) -> int: ...

@@ -78,7 +78,6 @@ class ClusterCursor:
 class Subscription:
     """`broker.Subscription`. Its figures are what `refresh` learned last, and what goes through this process."""
 
-    acks_left_out: int | None = None
     answers = partial_batches = None  # entry ids alone name no message, as the log has many ledgers
 
     def __init__(self, admin: Admin, topic: Topic, name: str) -> None:

@@ -160,9 +160,6 @@ class Consumer(Receiver):
     async def flush(self) -> None:
         for source in self.attached:
             await source.flush()
-        if self.lost is not None:  # of what was acknowledged before, and waited until now
-            error, self.lost = self.lost, None
-            raise error
 
     @property
     def drained(self) -> bool:

@@ -25,8 +25,6 @@ class StoredCursor:
     `moved` is called when the cursor changed and is to be saved.
     """
 
-    acks_left_out: int | None = None
-
     def __init__(
         self,
         ledger: int,

@@ -78,7 +78,6 @@ class Receiver(Outbox):
     ) -> None:
         super().__init__(name, subscription, options, budget, connected_ms)
         self.follows = False  # topics that come later join: it lives without any
-        self.lost: PenstockError | None = None  # why what it acknowledged will not be kept; for who asks next
         self.active_changed: Callable[[Source, bool], None] | None = None
         self._attached: dict[int, Source] = {}
         self._turn = 0

@@ -96,9 +96,7 @@ class TopicFigures:
 
 def _figures(subscription: Subscription) -> dict[str, float]:
     rate, throughput = subscription.rate_out.per_second()
-    left_out = subscription.acks_left_out
     return {
-        **({} if left_out is None else {"acks_left_out": left_out}),
         "back_log": subscription.backlog,
         "back_log_no_delayed": subscription.backlog - subscription.delayed,
         "delayed": subscription.delayed,
@@ -138,10 +136,6 @@ _MEANINGS: Final[dict[str, tuple[Kind, str]]] = {
     "pulsar_subscription_msg_throughput_out": ("gauge", "Bytes delivered a second, over the last minute"),
     "pulsar_subscription_msg_out": ("counter", "Messages delivered since the server started"),
     "pulsar_subscription_bytes_out": ("counter", "Bytes delivered since the server started"),
-    "pulsar_subscription_acks_left_out": (
-        "gauge",
-        "Acknowledged messages that the last commit has no room for",
-    ),
     "pulsar_subscription_dead_letters_waiting": (
         "gauge",
         "Messages that their dead-letter topic refused, and that are retried",

@@ -519,11 +519,3 @@ async def test_what_was_read_ahead_goes_with_the_last_consumer(durable: bool) ->
         await settle()
         assert reading.held(0) is None
         assert budget.size == 0
-
-
-async def test_who_waits_for_acknowledgements_that_were_lost_is_refused_once() -> None:
-    async with bench() as b:
-        consumer = await b.consumer(SHARED)
-        consumer.lost = PenstockError(ErrorKind.UNAVAILABLE, "the log went elsewhere")
-        assert await kind_of(consumer.flush()) is ErrorKind.UNAVAILABLE
-        await consumer.flush()
