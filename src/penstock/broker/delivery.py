@@ -91,10 +91,6 @@ class Receiver(Protocol):
     @property
     def unacked_max(self) -> int: ...
     @property
-    def waiting(self) -> bool:
-        """Whether it gets nothing as other processes have all of its logs."""
-
-    @property
     def closed(self) -> bool: ...
     @property
     def close_reason(self) -> PenstockError | None: ...

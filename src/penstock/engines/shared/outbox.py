@@ -50,11 +50,6 @@ class Outbox(ABC):
         self._taken_bytes = 0  # by the last `take`
         self._counted = 0  # in the budget
 
-    @property
-    def waiting(self) -> bool:
-        """Whether other processes have all that it could be given."""
-        return False
-
     def capacity(self) -> int:
         options = self.options
         # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.

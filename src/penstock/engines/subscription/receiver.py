@@ -192,10 +192,6 @@ class Receiver(Outbox):
     # -- attachment
 
     @property
-    def waiting(self) -> bool:
-        return bool(self._attached) and all(source.halted for source in self._attached.values())
-
-    @property
     def sources(self) -> list[Source]:
         """The subscriptions it takes part in."""
         return list(self._attached.values())

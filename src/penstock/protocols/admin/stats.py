@@ -204,7 +204,6 @@ def _consumer(consumer: Receiver) -> dict[str, Any]:
         "availablePermits": consumer.permits if consumer.options.flow else consumer.capacity(),
         "blockedConsumerOnUnackedMsgs": consumer.unacked >= unacked_max,
         "priorityLevel": consumer.options.priority,
-        **({"waitingForPartition": True} if consumer.waiting else {}),
     }
 
 

@@ -95,7 +95,7 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
     <${Chart} title="Messages not acknowledged, while this page is open" series=${lag.labels} data=${lag.data} format=${compact} />
     <h3>Consumers</h3>
     ${one.consumers.length === 0 ? html`<p class="dim">None is connected.</p>` : html`<${Table} caption="Consumers" rows=${one.consumers} rowKey=${(each) => each.consumerName + each.address} columns=${[
-      { title: "Name", cell: (each) => `${each.consumerName}${each.consumerName === one.activeConsumerName ? " (active)" : each.waitingForPartition ? " (waits for a partition)" : ""}` },
+      { title: "Name", cell: (each) => `${each.consumerName}${each.consumerName === one.activeConsumerName ? " (active)" : ""}` },
       { title: "Address", cell: (each) => each.address },
       { title: "Client", cell: (each) => each.clientVersion },
       { title: "Role", cell: (each) => each.role ?? "–" },
