@@ -142,4 +142,4 @@ def test_processes_of_another_secret_are_not_believed(flags: list[str], tmp_path
         assert (gone.status_code, gone.json()["error_code"]) == (404, 40403)
         assert [one.known, other.known] == [0, 0]
         assert "no request is passed on to another process" in (tmp_path / "errors-2").read_text()
-        assert "the document of a process is not believed" in (tmp_path / "errors-0").read_text()
+        assert "the document of a process was rejected" in (tmp_path / "errors-0").read_text()

@@ -46,8 +46,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     port: int = 0
     scheme: str = "http"
-    host: str = ""  # by which name it reached the service: its Host header
-    role: str | None = None  # that its TLS certificate proves
+    host: str = ""  # its Host header: the name by which it reached the service
+    role: str | None = None  # proved by its TLS certificate
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class ForwardedAnswer(Protocol):
 
 
 class ProcessGoneError(Exception):
-    """The process has ended, and everything that it alone had with it."""
+    """The process has ended; what it alone had is lost."""
 
 
 class Fleet(Protocol):

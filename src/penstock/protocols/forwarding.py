@@ -18,7 +18,7 @@ from .http.answers import Header
 from .http.exchange import ClientGoneError, Exchange
 from .rates import SCOPE_KEY
 
-HEAD_S: Final = 45.0  # for an answer to begin, beside the time of a poll; longer than a cluster may take (engine.timeout_ms)
+HEAD_S: Final = 45.0  # for an answer to begin, in addition to the time of a poll; longer than a cluster may take (engine.timeout_ms)
 # Of one connection (RFC 9110 7.6.1); `expect` is answered by the process that the client reached.
 _HOP: Final = frozenset(
     (
@@ -30,7 +30,7 @@ _HOP: Final = frozenset(
         b"transfer-encoding",
         b"upgrade",
         b"expect",
-        b"host",  # it is the other process's own; the client's is in `Client`
+        b"host",  # the request has that of the other process; the client's is in `Client`
         FORWARDED,
     )
 )

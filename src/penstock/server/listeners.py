@@ -192,7 +192,7 @@ class Listeners:
         settings, listeners = self._config.pulsar, self._listeners
         context.http_url, context.https_url = self._url("http"), self._url("https")
         context.own_url = self.own_url
-        if self._owned:  # it is told to clients all the same
+        if self._owned:  # clients get its address from this process, too
             context.pulsar_url = self._told("pulsar", settings.advertise)
             context.pulsar_advertised = bool(settings.advertise)
             context.pulsar_tls_url = self._told("pulsar+ssl", settings.tls_advertise)

@@ -38,7 +38,7 @@ class LogOwner:
         await self.answer(exchange, None)
 
     async def answer(self, exchange: Exchange, body: bytes | None) -> None:
-        """The same, where its body was read. Raises UNAVAILABLE while the owner cannot be reached."""
+        """As a call, for a request whose body was read. Raises UNAVAILABLE while the owner cannot be reached."""
         try:
             await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
         except ProcessGoneError as error:
@@ -65,7 +65,7 @@ def own_statistics(admin: Endpoint, owner: LogOwner) -> Endpoint:
 
 
 def own_metrics(context: ServerContext, metrics: Endpoint, owner: LogOwner) -> Endpoint:
-    """Serves `/metrics`: this process's where it alone is reached, the owner's at the address of all."""
+    """Serves `/metrics`: this process's at its own address, the owner's at the shared one."""
 
     async def serve(exchange: Exchange) -> None:
         reached = exchange.scope.get("server") or ("", None)
@@ -76,8 +76,8 @@ def own_metrics(context: ServerContext, metrics: Endpoint, owner: LogOwner) -> E
 
 
 def pages(context: ServerContext, owner: LogOwner) -> Endpoint:
-    """Serves what is no endpoint: whether this process lives here, everything else by the owner. A worker is ready if the owner is,
-    and it does not stop."""
+    """Serves paths outside the endpoints: `/health/live` here, everything else by the owner. A worker is ready if the owner is,
+    and the worker is not stopping."""
 
     async def serve(exchange: Exchange) -> None:
         path: str = exchange.scope["path"]

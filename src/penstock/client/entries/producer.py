@@ -44,7 +44,7 @@ class EntryProducer:
     `given` is a name that the broker has given, to another partition's producer, say. `on_ended` is called when the producer
     cannot go on: it was fenced, the topic was terminated, it may not publish any more. With `once` it ends with its
     connection: nothing is sent twice. `on_reply` gets the replies to requests that were sent (PIP-371), and `on_lost` is called
-    when the broker has forgotten who waits for one. Without `resend`, entries that have no receipt when the connection breaks fail:
+    when the broker has dropped the waits for replies. Without `resend`, entries that have no receipt when the connection breaks fail:
     nothing is stored twice.
     """
 
@@ -244,7 +244,7 @@ class EntryProducer:
         return future
 
     def withdraw(self, sequence_id: int) -> None:
-        """Nobody waits for the reply to a request any more."""
+        """The requester waits no longer for the reply to its request."""
         if self._link is not None:
             receipt = CommandRequestReceipt(reply_to_producer_id=self._id, sequence_id=sequence_id)
             self._link.write([commands.framed(receipt)])

@@ -29,8 +29,8 @@ class MovingLink:
     """A `Link` over the links that `link_to` opens, and their sink.
 
     After a link has ended with `Moved`, `link_to` is asked again, with pauses, until a link is open or an error says that
-    trying again cannot help. The permits carry over. The sink is reset; a consumer that is not durable is not, but goes on
-    after the last entry that arrived, or where its last seek led. `flush` refuses acknowledgements that the old link may not
+    trying again cannot help. The permits carry over. The sink is reset, except for a consumer that is not durable: that one continues
+    after the last entry that arrived, or at the position of its last seek. `flush` refuses acknowledgements that the old link may not
     have stored, and those made while there is no link: their messages may be delivered again.
     """
 
@@ -40,7 +40,7 @@ class MovingLink:
         self._sink = sink
         self._tasks = tasks
         self._link: Link | None = None
-        self._permits = 0  # that no link has yet
+        self._permits = 0  # not yet given to a link
         self._given = self._confirmed = 0  # acknowledgements, and those that `flush` has confirmed
         self._refused = False  # some of them are lost
         self._lost = asyncio.Event()
@@ -49,7 +49,7 @@ class MovingLink:
         self._goes_on = not wanted.options.durable and wanted.topic.persistent
         self._sought: tuple[MessageId | int, bool] | None = None  # the last seek, until an entry arrives
 
-    # -- coming and going
+    # -- start and end
 
     async def start(self) -> None:
         backoff, loop = Backoff(max_s=MOVED_MAX_S), asyncio.get_running_loop()
@@ -76,7 +76,7 @@ class MovingLink:
         except BaseException:
             self._drop(link)
             raise
-        if self._link is link and self._permits > 0:  # else it has ended again, or has them
+        if self._link is link and self._permits > 0:  # else the link has ended again, or has the permits
             permits, self._permits = self._permits, 0
             link.flow(permits)
 
@@ -216,7 +216,7 @@ class MovingLink:
             self._confirmed = max(self._confirmed, given)
 
     def redeliver(self, places: Iterable[Place]) -> None:
-        if self._link is not None:  # else all of them come again
+        if self._link is not None:  # else all of them are redelivered
             self._link.redeliver(places)
 
     def redeliver_all(self) -> None:

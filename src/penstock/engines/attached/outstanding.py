@@ -204,14 +204,14 @@ class Redelivery:
         self._due: dict[Place, int] = {}
 
     def later(self, place: Place, bits: int, delay_ms: int) -> None:
-        """These messages are to come again after a while."""
+        """Redeliver these messages after a delay."""
         if delay_ms <= 0:
             self._came((place, bits))
         else:
             self._timers.at(self._clock.monotonic_ms() + delay_ms, self._came, (place, bits))
 
     def watch(self, place: Place, row: Row, bits: int, timeout_ms: int) -> None:
-        """These messages are to be acknowledged in time."""
+        """The client has to acknowledge these messages in time."""
         self._timers.at(self._clock.monotonic_ms() + timeout_ms, self._over, (place, row, bits))
 
     def _came(self, what: tuple[Place, int]) -> None:
@@ -232,7 +232,7 @@ class Redelivery:
             self._late(place, row.out & bits)
 
     def forget(self) -> None:
-        """A seek: nothing of before comes again."""
+        """A seek: no earlier message is redelivered."""
         self._timers.close()
         self._due.clear()
 

@@ -22,7 +22,7 @@ from .topic_consumer import TopicConsumer
 HELD_FACTOR: Final = 2  # times `outbox_bytes_max` may wait before permits are taken back
 ANSWER_MS: Final = 20  # within which a cluster sends what it has, once it is permitted
 NEXT_MS: Final = 5  # within which more follows what came
-FIRST_BYTES: Final = 16 * 1024  # of a message, until one has come
+FIRST_BYTES: Final = 16 * 1024  # of a message, before the first one
 _FALL: Final = 0.1  # of the difference, with each run that is smaller
 
 
@@ -227,7 +227,7 @@ class Receiver(Outbox):
 
 
 class MessageSize:
-    """Bytes of a message, as they have been lately."""
+    """The recent average of bytes per message."""
 
     def __init__(self) -> None:
         self.bytes = float(FIRST_BYTES)
@@ -242,7 +242,7 @@ class MessageSize:
             self.bytes = max(1.0, self.bytes + (each - self.bytes) * _FALL)
 
     def fit(self, size: int) -> int:
-        """How many messages fit into `size` bytes, at least one where there is any room."""
+        """How many messages fit into `size` bytes, at least one if there is any room."""
         return max(1, int(size / self.bytes)) if size > 0 else 0
 
 

@@ -36,7 +36,7 @@ class Owner(Protocol):
         """Messages arrived."""
 
     def void(self, source: Subscription) -> Sequence[Delivery]:
-        """What was not taken of a topic will come again; returns it."""
+        """Drop and return deliveries of a topic that were not taken: they will be redelivered."""
 
     def settled(self, count: int) -> None:
         """Messages are no longer out."""

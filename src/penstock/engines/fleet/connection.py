@@ -11,9 +11,9 @@ from penstock.broker.fleet import Header
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
-HIGH_BYTES: Final = 262_144  # received and not taken, before reading stops
+HIGH_BYTES: Final = 262_144  # received and not taken: reading stops above it
 LOW_BYTES: Final = 65_536
-WRITE_BYTES: Final = 65_536  # written and not sent, before the sender waits
+WRITE_BYTES: Final = 65_536  # written and not sent: the sender waits above it
 
 
 class ConnectionCutError(Exception):
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None or answer.complete:
-            self.close()  # nobody asked
+            self.close()  # no request was sent
             return
         try:
             answer.feed(data)
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
         answer.sent = True
 
     def close(self) -> None:
-        """End the connection, and whatever waits on it."""
+        """End the connection and the calls that wait on it."""
         self.closed = True
         if self._sending is not None:
             self._sending.cancel()

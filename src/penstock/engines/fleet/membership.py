@@ -1,8 +1,9 @@
-"""How the processes before one cluster know one another: by documents in the cluster that each writes of itself.
+"""How the processes before one cluster know one another: each writes a document about itself to the cluster.
 
-A document has the addresses of its process and a code with the service's secret: nobody who may only write to the cluster can have
-requests sent to an address. It is renewed every RENEW_S seconds. A process has ended if it renewed nothing while this process
-renewed its own document LAPSE times, and heard of it: so no clock matters, and a cluster that is away ends nothing.
+A document has the addresses of its process and a code with the service's secret. A program that can write to the cluster but does not
+know the secret cannot have requests sent to an address. A process renews its document every RENEW_S seconds. It counts as ended if no
+renewal arrived while LAPSE renewals of this process's own document did. So no clocks are compared, and no process counts as ended
+because the cluster is away.
 """
 
 import asyncio
@@ -31,12 +32,12 @@ KIND: Final = "fleet"
 FORMAT: Final = DOCUMENTS[KIND]
 RENEW_S: Final = 10.0
 LAPSE: Final = 4
-LOOK_UP_S: Final = 1.0  # between two questions for processes that are not known
-DISTRUSTED_MAX: Final = 1000  # that are remembered, so that each is logged once
+LOOK_UP_S: Final = 1.0  # between two look-ups of unknown processes
+DISTRUSTED_MAX: Final = 1000  # ids that are remembered, so that each is logged once
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """`machine` is where loopback addresses lead to this process."""
+    """`machine` identifies the machine whose loopback addresses lead to this process."""
 
     process: Process
     machine: str
@@ -67,8 +68,8 @@ class Membership:
         self._own = b""
         self._clock = clock
         self._tasks = tasks
-        self._renewed = 0  # how often this process's own document came
-        self._seen: dict[str, int] = {}  # how often it had come when another process's document last came
+        self._renewed = 0  # how often this process's own document arrived
+        self._seen: dict[str, int] = {}  # by process: `_renewed` when its document last arrived
         self._started = False
         self._failing = False
         self._distrusted: set[str] = set()
@@ -78,8 +79,8 @@ class Membership:
         fleet.look_up = self.look_up
 
     async def start(self, url: str, pulsar_url: str = "", pulsar_tls_url: str = "") -> None:
-        """Write the document of this process, with the addresses at which others reach it, and know those of the others. If they
-        cannot be kept, it is logged, and tried again."""
+        """Write the document of this process, with the addresses at which others reach it, and learn those of the others. A failure
+        is logged and retried."""
         own = Process(
             id=self._fleet.id,
             url=url,
@@ -143,7 +144,7 @@ class Membership:
         if id not in self._distrusted and len(self._distrusted) < DISTRUSTED_MAX:
             self._distrusted.add(id)
             log.warning(
-                "the document of a process is not believed",
+                "the document of a process was rejected",
                 extra={
                     "process_id": id[:32],
                     "reason": "it was not written with the fleet.secret of this process",
@@ -151,7 +152,7 @@ class Membership:
             )
 
     async def look_up(self) -> None:
-        """Learn of processes that began a moment ago; asks at most once a LOOK_UP_S."""
+        """Learn of processes that started a moment ago; asks at most once in LOOK_UP_S."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if now - self._looked < LOOK_UP_S or not self._started:
@@ -209,7 +210,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def this_machine() -> str:
-    """What all processes that share the loopback interface have in common, and no others: the boot and the network namespace
+    """An identifier shared by exactly the processes that share the loopback interface: the boot and the network namespace
     on Linux, else the name of the host."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

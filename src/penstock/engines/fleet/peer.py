@@ -22,8 +22,8 @@ from .sessions import Asking, Welcome
 PATH: Final = b"/fleet/session"
 CONNECTIONS_MAX: Final = 1000  # to one process; each long poll has one
 OPEN_S: Final = 5.0  # to connect and to begin a session
-FREE_S: Final = 5.0  # for a connection to be free, if there are CONNECTIONS_MAX
-IDLE_S: Final = 30.0  # an idle connection is used no more after this
+FREE_S: Final = 5.0  # to wait for a free connection if there are CONNECTIONS_MAX
+IDLE_S: Final = 30.0  # an idle connection is not used again after this
 _IDEMPOTENT: Final = (b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS")
 _WELCOME_BYTES_MAX: Final = 4096
 _BUSY: Final = frozenset(
@@ -110,7 +110,7 @@ class Peer:
             except BaseException:
                 self._drop(link)
                 raise
-            if any(name == FORWARDED for name, _ in answer.headers):  # it did not look at the request
+            if any(name == FORWARDED for name, _ in answer.headers):  # the proof was refused
                 self._drop(link)
                 if kept and again:
                     again = False
@@ -193,11 +193,11 @@ class Peer:
                 break
         if answer.status in _BUSY:
             connection.close()
-            raise self._unavailable("takes no requests now")
+            raise self._unavailable("accepts no requests now")
         welcome = _welcome_in(content) if answer.status == 200 and answer.reusable else None
         if welcome is None or not asking.welcomed(welcome):
             connection.close()
-            raise self._gone("another program is at its address")
+            raise self._gone("another program listens at its address")
         return _Link(connection, asking, welcome.idle_s)
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ def _welcome_in(content: bytes) -> Welcome | None:
 
 
 def _context(host: str, tls: ssl.SSLContext | None) -> ssl.SSLContext:
-    """Certificates seldom name loopback addresses. There the session alone proves who is asked."""
+    """Certificates seldom name loopback addresses. There the session alone proves the identity of the other process."""
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -222,7 +222,7 @@ class KafkaBroker:
             await self._disconnect()
             raise
         self._groups.stalls.beat()
-        self.tasks.spawn(self._sweep(), "let go what is not used")
+        self.tasks.spawn(self._sweep(), "close unused objects")
         self.tasks.spawn(self._list(), "look for topics")
 
     def _listen(self) -> None:

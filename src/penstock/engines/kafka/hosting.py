@@ -25,7 +25,7 @@ Bury = Callable[..., Coroutine[Any, Any, None]]
 
 
 class _Host:
-    """What the subscriptions of one topic ask."""
+    """What the subscriptions of one topic need of it."""
 
     def __init__(self, topic: KafkaTopic, hosting: "Hosting") -> None:
         self._topic = topic

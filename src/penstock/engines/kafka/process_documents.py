@@ -1,4 +1,4 @@
-"""The documents by which processes before a Kafka cluster know one another, beside its other documents."""
+"""The documents by which processes before a Kafka cluster know one another, kept with its other documents."""
 
 from penstock.broker.fleet import Learned
 from penstock.engines.fleet.membership import KIND

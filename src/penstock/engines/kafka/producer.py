@@ -121,7 +121,7 @@ class Producer:
         batch: bool = True,
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
-        """As `broker.Producer.publish`. Each message is a record of its own, whatever `batch` says."""
+        """As `broker.Producer.publish`. Each message is a separate record, whatever `batch` says."""
         if not requests:
             return await self._publish(messages)
         made: list[Result]

@@ -1,7 +1,7 @@
 """The partitions of one producer: each has a producer on its broker, all under one name.
 
 A broker connects one producer of a name at a time. So producers that share their name (`ProducerOptions.shared_name`) connect under
-names of their own, and write the shared name into the metadata of their entries. While the broker deduplicates, numbered messages
+different names, and write the shared name into the metadata of their entries. While the broker deduplicates, numbered messages
 go through a connection of the kind that replicators have (`numbered`): for these a broker recognises repeats by the producer name in
 the metadata (docs/decisions/0098-producers-that-share-a-name.md).
 """
@@ -35,8 +35,8 @@ from .topics import PulsarTopics
 log = logging.getLogger(__name__)
 
 OPENING_MAX: Final = 32  # partitions at once
-UNUSED_S: Final = 60.0  # then a stateless producer leaves: the cluster keeps topics that have producers
-REPLICATOR: Final = "pulsar.repl.penstock-"  # how names of producers begin that Pulsar takes for replicators
+UNUSED_S: Final = 60.0  # after this a stateless producer leaves: the cluster keeps topics that have producers
+REPLICATOR: Final = "pulsar.repl.penstock-"  # Pulsar takes producers with this prefix for replicators
 _TOKEN_BYTES: Final = 8
 
 
@@ -143,7 +143,7 @@ class Partitions:
         self._rest()
 
     async def _open_all(self, topics: Sequence[PulsarTopic]) -> None:
-        """Open what is not open yet. The first partition's broker gives the name, where none is given."""
+        """Open the partitions that are not open yet. The first partition's broker chooses the name if none is given."""
         opened: list[PartitionProducer] = []
         try:
             if not self._open:

@@ -1,8 +1,7 @@
 """The documents by which processes before a Pulsar cluster know one another: messages of a non-persistent topic.
 
-Nothing is stored. Each process renews its document, and writes it again when another one asks, as a process does that starts.
-The topic has its own namespace, beside that of staged publishing, which is created if it is missing: other policies than those of
-staged publishing and journals are right for it.
+Nothing is stored. Each process renews its document, and writes it again when a starting process asks for all documents. The topic
+has its own namespace, because it needs other policies than staged publishing and journals; it is created if it is missing.
 """
 
 import asyncio
@@ -73,7 +72,7 @@ class PulsarProcessDocuments:
 
     async def catch_up(self) -> None:
         await self._send(b"", {})
-        await asyncio.sleep(ANSWERS_S)  # how many answer is not known
+        await asyncio.sleep(ANSWERS_S)  # the number of answers is unknown
 
     async def _send(self, payload: bytes, properties: dict[str, str]) -> None:
         sender = await self._open()
@@ -92,7 +91,7 @@ class PulsarProcessDocuments:
         try:
             FORMAT.check(message.properties.get(VERSION), process)
         except PenstockError as error:
-            log.warning("a process is not known here: %s", error.message)
+            log.warning("the document of a process cannot be read: %s", error.message)
             return
         if self._learned is not None:
             self._learned(process, None if _ENDED in message.properties else message.payload)
@@ -134,7 +133,7 @@ class PulsarProcessDocuments:
         return self._topic.of_partition(0)
 
     async def _create(self) -> None:
-        """The cluster remembers a partitioned topic, also where it creates none by itself."""
+        """Create a partitioned topic, which the cluster keeps even if it creates no topics automatically."""
         path = Target.of_topic(self._topic, "partitions")
         try:
             await self._put(path, 1, missing=ErrorKind.NAMESPACE_NOT_FOUND)

@@ -90,8 +90,8 @@ class PartitionProducer:
             return posted
 
     def _name(self) -> str:
-        """The producer name in entries. The broker learns from the entries again which ids are stored when it loads the topic: what it
-        deduplicates by the connection's name is stored under that name."""
+        """The producer name in entries. When the broker loads the topic, it learns the stored ids from the entries. So entries that
+        it deduplicates by the connection's name carry that name."""
         if self._shared_name and (self._numbered or not self._deduplicate()):
             return self._shared_name
         return self.entries.name

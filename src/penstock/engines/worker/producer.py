@@ -26,8 +26,8 @@ ASKED_MIN: Final = 256  # requests that are remembered before those that ended a
 
 
 class WorkerProducer(Producer):
-    """`broker.Producer`. What has no receipt when the owner goes is not sent again: the client decides, as when it loses its own
-    connection to a lone process."""
+    """`broker.Producer`. If the owner ends, entries without a receipt are not sent again: the client decides, as when it loses its own
+    connection to a single process."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class WorkerProducer(Producer):
         self._sending: dict[
             WorkerRequest, OutMessage
         ] = {}  # requests, until the ids of their messages are known
-        self._asked: set[WorkerRequest] = set()  # all that wait, and some that do not
+        self._asked: set[WorkerRequest] = set()  # all waiting requests, and some that have ended
         self._prune_at = ASKED_MIN
         new_entries: Callable[..., EntryProducer] = partial(
             EntryProducer, on_reply=self._replied, on_lost=self._lost, resend=False
@@ -56,7 +56,7 @@ class WorkerProducer(Producer):
         batch: bool = True,
         requests: Sequence[AnyRequest | None] = (),
     ) -> list[Result]:
-        """As `broker.Publishing.publish`. A request has an entry of its own: the owner looks for one in each entry."""
+        """As `broker.Publishing.publish`. Each request is a separate entry: the owner looks for one request in each entry."""
         asked = {
             request: message
             for request, message in zip(requests, messages, strict=False)
@@ -73,7 +73,7 @@ class WorkerProducer(Producer):
                 del self._sending[request]
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
-        """Also as entries of their own: the owner makes them of a batch, one after the other."""
+        """Also as separate entries: the owner creates them from a batch, in order."""
         each = count > 1 and not batch
         return super().takes_plain(count, size_bytes, partition) and not (each and self.options.shared_name)
 
@@ -94,7 +94,7 @@ class WorkerProducer(Producer):
         return Placement(self.topics[number], ledger, entry, -1, len(payloads), batched=False)
 
     def _withdraw(self, message: OutMessage) -> None:
-        """The owner need not wait for the reply to a message."""
+        """Tell the owner to stop waiting for the reply to a message."""
         if message.sequence_id is not None:
             for entries in self._partitions.entries:
                 entries.withdraw(message.sequence_id)
@@ -119,12 +119,12 @@ class WorkerProducer(Producer):
         self._requests.late += 1
 
     def _lost(self) -> None:
-        """The owner has forgotten who waits for replies."""
+        """The connection has ended: the owner has dropped the waits."""
         asked, self._asked = self._asked, set()
         for request in asked:
             request.fail(
                 PenstockError(
                     ErrorKind.UNAVAILABLE,
-                    "the process that owns the log cannot be reached; if the request is stored, nobody waits for its reply",
+                    "the process that owns the log cannot be reached; if the request is stored, its reply will be dropped",
                 )
             )

@@ -1,4 +1,4 @@
-"""Request-reply (PIP-371) through a worker: the owner knows who replies, the worker who waits.
+"""Request-reply (PIP-371) through a worker: the owner finds the replier, the worker has the wait.
 
 The owner waits for the reply to a request that the worker's producer sent, and sends it over the producer's connection.
 """
@@ -12,7 +12,7 @@ from penstock.model.names import NamespaceName
 
 
 class WorkerRequest(Request):
-    """A wait. `on_withdraw` tells the owner that it need not wait for the reply."""
+    """A wait. `on_withdraw` tells the owner to stop waiting for the reply."""
 
     on_withdraw: Callable[[], None] | None = None
 

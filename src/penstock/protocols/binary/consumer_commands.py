@@ -81,7 +81,7 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         ranges = tuple((one.start, one.end) for one in shared.hashRanges)
         if not ranges and kind is SubscriptionType.KEY_SHARED:
             raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, "STICKY needs ranges of hashes")
-    # Other processes send clients of REST where the server's own properties say.
+    # Other processes pass REST requests on to the process that the server's own properties name: no client may set them.
     given = {pair.key: pair.value for pair in command.metadata}
     client = session.client_of(given)
     return ConsumerOptions(

@@ -54,7 +54,7 @@ class Sending(msgspec.Struct, gc=False):
     size: int
     submitted: Item[NewEntry] | None = None
     refused: PenstockError | None = None
-    each: PlainMessages | None = None  # to be stored as an entry each
+    each: PlainMessages | None = None  # each is stored as an entry
 
 
 class ProducerHandler:
@@ -113,7 +113,7 @@ class ProducerHandler:
         self._enqueue(sending)
 
     def _plain(self, entry: NewEntry) -> PlainMessages:
-        """The messages of a batch that are to be stored as an entry each. Raises BAD_PARAMETER, also for clients that are no workers."""
+        """The messages of a batch, each to store as an entry. Raises BAD_PARAMETER, also for clients that are not workers."""
         stored = Entry(0, 0, 0, entry.count, entry.publish_time, entry.deliver_at, entry.data)
         found = wire.plain(stored) if self._peer.of_worker else None
         if found is None:
@@ -204,7 +204,7 @@ class ProducerHandler:
         return [MessageId(placed.ledger, placed.entry_id, placed.topic.name.partition)]
 
     def _take(self) -> list[Sending]:
-        """What is published in one go: entries, or one batch whose messages become entries."""
+        """One publish: entries, or one batch whose messages become entries."""
         group: list[Sending] = []
         size = 0
         while self._waiting and size < GROUP_BYTES_MAX:

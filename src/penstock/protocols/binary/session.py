@@ -58,7 +58,7 @@ class Session(Peer):
     def admit(self, who: Caller, method: str, *, refreshes: bool) -> None:
         """Admit a client, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
-        # What goes through a worker counts there.
+        # The traffic of a worker's clients counts at the worker.
         self.allowance = None if self.of_worker else self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:
             self.holding.belong(who.role)

@@ -29,7 +29,7 @@ class RemoteInstances:
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self._polls: set[asyncio.Timeout] = set()  # that wait at other processes
+        self._polls: set[asyncio.Timeout] = set()  # waiting at other processes
         self._prefix = secrets.token_urlsafe(_PREFIX_BYTES)  # of ids, if processes pass nothing on
 
     def new_id(self) -> str:
@@ -43,7 +43,7 @@ class RemoteInstances:
         return {} if fleet is None or self._context.broker.cluster is None else {INSTANCE: fleet.new_id()}
 
     async def polled(self, id: str, exchange: Exchange, wait_s: float, empty: bytes) -> bool:
-        """As `answered`, for a request that may wait for `wait_s`. It is answered with `empty` if this process ends meanwhile."""
+        """As `answered`, for a request that may wait for `wait_s`. If this process stops before that, the answer is `empty`."""
         try:
             async with asyncio.timeout(None) as poll:
                 self._polls.add(poll)

@@ -1,4 +1,4 @@
-"""Replies to requests of the same process (PIP-371): handed over to the waits, by the message's id or by what is stored of it.
+"""Replies to requests of the same process (PIP-371): handed over to the waits, found by the message's id or by its producer and sequence id.
 
 A reply may come before the requester's own receipt: until the message's id is known, a wait is found by producer and sequence id.
 """
@@ -46,8 +46,7 @@ class Replies:
     def reply_all(
         self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
     ) -> list[Reply]:
-        """`reply` many at once, where the ids of the requests are known by now, as they mostly are. Returns the others:
-        with them nothing has happened."""
+        """`reply` many at once, where the ids of the requests are known by now, as they mostly are. Returns the others, unchanged."""
         requests, has_out = self._requests, source.answers.has_out
         waits = requests.waits
         left: list[Reply] = []
