@@ -22,7 +22,7 @@ SECRET = "a secret of these three processes"
 
 
 class Node:
-    """One process; nothing says to the others where it is but what it writes to the cluster."""
+    """One process; the others learn its address only from its document in the cluster."""
 
     def __init__(self, process: "subprocess.Popen[str]", errors: Path) -> None:
         self.process = process

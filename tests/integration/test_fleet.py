@@ -370,7 +370,7 @@ async def test_a_process_that_is_gone_takes_its_instances_and_no_others() -> Non
         assert await errors(again) == (
             409,
             40902,
-        )  # it is to be another one, which the other instance forbids
+        )  # the instance is a new one, which the other instance forbids
 
 
 async def test_credentials_of_every_kind_pass() -> None:

@@ -268,7 +268,7 @@ def test_the_owner_serves_workers_alone(server: Server) -> None:
 
 
 class Publishing:
-    """Publishes one message after the other over a connection of its own, until it is stopped."""
+    """Publishes one message after the other over its own connection, until it is stopped."""
 
     def __init__(self, url: str, topic: str, name: str) -> None:
         self.stored: list[str] = []

@@ -63,7 +63,7 @@ class App(msgspec.Struct, frozen=True):
     tracing: Tracing | None = None
 
     async def join(self, url: str, pulsar: Owner) -> None:
-        """Let the other processes before the cluster know how this one is reached, and know them."""
+        """Write the addresses of this process for the others before the cluster, and learn theirs."""
         if self.membership is not None:
             await self.membership.start(url, pulsar.url, pulsar.tls_url)
         elif self.context.broker.processes is not None:

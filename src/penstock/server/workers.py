@@ -1,8 +1,8 @@
 """Several processes of one server on one machine, behind one address (`penstock serve --workers N`).
 
-Each worker is a whole server, started with the same command. All listen on the same ports (SO_REUSEPORT: the system
-spreads the connections), and each on one of its own, where it alone is reached. The supervisor serves nothing: it keeps
-the ports, starts workers, starts one again that ended by itself, and passes signals on. A worker ends when its standard
+Before a cluster each worker is a whole server. All are started with the same command. All listen on the same ports (SO_REUSEPORT: the system
+spreads the connections), and each also on its own port, at which only it is reached. The supervisor serves no requests: it keeps
+the ports, starts workers, restarts one that ended by itself, and passes signals on. A worker ends when its standard
 input does, so that none is left when the supervisor is killed.
 
 Over the embedded engine one more process owns the log. It starts before the workers and stops after them, serves Pulsar's

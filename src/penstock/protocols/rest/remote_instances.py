@@ -1,7 +1,7 @@
 """Consumer instances that other processes of the service have: requests for them are passed on.
 
 The id of an instance names its process, so that any process finds it. Requests without an id are for any instance of a
-subscription: the properties of its consumers, which the cluster shows to every process, name the processes.
+subscription: the properties of its consumers, which every process sees in the cluster, name the processes.
 """
 
 import asyncio
