@@ -2,7 +2,7 @@
 
 A document has the addresses of its process and a code with the service's secret. A program that can write to the cluster but does not
 know the secret cannot have requests sent to an address. A process renews its document every RENEW_S seconds. It counts as ended if no
-renewal arrived while LAPSE renewals of this process's own document did. So no clocks are compared, and no process counts as ended
+renewal arrived while more than LAPSE renewals of this process's own document did. So no clocks are compared, and no process counts as ended
 because the cluster is away.
 """
 
