@@ -159,12 +159,11 @@ class Subscriber(Receiver, ABC):
             await part.link.start()
             if fresh:
                 await part.seek(start, inclusive=options.start_inclusive)
-        except PulsarException as error:
-            source.remove(self)
-            raise engine_error(error) from None
-        except BaseException:
+        except BaseException as error:
             source.remove(self)
             await part.close()
+            if isinstance(error, PulsarException):
+                raise engine_error(error) from None
             raise
         self.parts[source] = part
         if self.closed:
