@@ -30,11 +30,14 @@ class ProcessDocuments(Protocol):
     """Where an engine keeps the documents of processes, by their ids."""
 
     async def start(self, learned: Learned) -> None:
-        """Call `learned` with every document, and with each that is written from now on; None: removed. Raises a
-        PenstockError if they cannot be kept."""
+        """Call `learned` with every document, and with each that is written from now on; None: removed, by whoever may write.
+        Raises a PenstockError if they cannot be kept."""
 
-    async def write(self, id: str, document: bytes | None) -> None:
-        """Write a document, or remove it (None). Raises a PenstockError."""
+    async def write(self, id: str, document: bytes) -> None:
+        """Write a document. Raises a PenstockError."""
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        """Remove a document; those that read now learn the last one before. Raises a PenstockError."""
 
     async def catch_up(self) -> None:
         """Learn every document that was written until now. Raises UNAVAILABLE."""

@@ -31,7 +31,7 @@ ANSWERS_S: Final = 1.0  # for all processes to write their documents again
 _ID: Final = (
     "penstock-process"  # a property: whose document it is. A message without it asks for all documents
 )
-_ENDED: Final = "penstock-process-ended"  # a property: the process has ended
+_ENDED: Final = "penstock-process-ended"  # a property: the process has ended, as the payload proves
 
 
 class PulsarProcessDocuments:
@@ -61,14 +61,14 @@ class PulsarProcessDocuments:
         self._learned = learned
         await self._send(b"", {})
 
-    async def write(self, id: str, document: bytes | None) -> None:
-        if document is not None:
-            self._own = id, document
-        elif self._own is None or id != self._own[0]:
-            return  # nothing is kept of another process
-        else:
+    async def write(self, id: str, document: bytes) -> None:
+        self._own = id, document
+        await self._send(document, {_ID: id})
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        if self._own is not None and id == self._own[0]:  # nothing is kept of another process
             self._own = None
-        await self._send(document or b"", {_ID: id, **({} if document else {_ENDED: "true"})})
+            await self._send(last, {_ID: id, _ENDED: "true"})
 
     async def catch_up(self) -> None:
         await self._send(b"", {})
@@ -94,7 +94,8 @@ class PulsarProcessDocuments:
             log.warning("the document of a process cannot be read: %s", error.message)
             return
         if self._learned is not None:
-            self._learned(process, None if _ENDED in message.properties else message.payload)
+            ended = _ENDED in message.properties
+            self._learned(process, None if ended and not message.payload else message.payload)
 
     async def _answer(self, id: str, document: bytes) -> None:
         try:
