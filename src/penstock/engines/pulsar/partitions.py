@@ -133,7 +133,7 @@ class Partitions:
             except PulsarException as error:
                 raise engine_error(error, str(self._topic)) from None
         last = max(one.entries.last_sequence_id for one in self._open)
-        self.numbers.next = max(self.numbers.next, last + 1, self._options.initial_sequence_id + 1)
+        self.numbers.follow(max(last, self._options.initial_sequence_id))
         self.router.count = len(self._open)
         self.topics = topics
         if not self._numbered:

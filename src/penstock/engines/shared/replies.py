@@ -33,6 +33,8 @@ CORRELATION_ID: Final = "penstock-correlation-id"  # of its reply, too
 IS_ERROR: Final = "penstock-is-error"
 SCHEMA_VERSION: Final = "penstock-schema-version"
 
+_DIGITS_MAX: Final = 18  # of a schema version, which fits into 63 bits
+
 REPLY_TOPICS: Final = "penstock-replies-"  # how the local names of such topics begin
 
 
@@ -123,7 +125,7 @@ def receive(requests: Requests, properties: Mapping[str, str], content: bytes) -
         EARLIEST,  # the wait knows the request's id
         content,
         properties.get(IS_ERROR) == "true",
-        int(version) if version.isascii() and version.isdigit() else None,
+        int(version) if version.isascii() and version.isdigit() and len(version) <= _DIGITS_MAX else None,
     )
     if not requests.answer(correlation_id, reply):
         requests.late += 1

@@ -35,8 +35,8 @@ class Replies:
             return Outcome.DELIVERED
         message = await self._message(source, message_id)
         names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
-        # Its id may be known by now.
-        if requests.answer(names, reply) or requests.answer(id_key(message_id), reply):
+        # Its id may be known by now; by its names it may be mistaken for another producer's.
+        if requests.answer(id_key(message_id), reply) or requests.answer(names, reply):
             return Outcome.DELIVERED
         if REQUEST_TIMEOUT_PROPERTY not in message.properties:
             return Outcome.NOT_A_REQUEST
