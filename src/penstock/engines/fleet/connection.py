@@ -25,12 +25,13 @@ class ConnectionCutError(Exception):
 
 
 class Answer:
-    """`broker.ForwardedAnswer`. `sent`: the whole request was sent; `complete`: the whole answer was received."""
+    """`broker.ForwardedAnswer`. `sent`: the whole request was sent; `complete`: the whole answer was received; `exceeded`: and
+    something after it, which belongs to no request."""
 
     def __init__(self, connection: "Connection", *, bodiless: bool) -> None:
         self.status = 0
         self.headers: list[Header] = []
-        self.begun = self.sent = self.complete = False
+        self.begun = self.sent = self.complete = self.exceeded = False
         self._failed: Exception | None = None
         self._connection = connection
         self._bodiless = bodiless
@@ -88,11 +89,17 @@ class Answer:
 
     # -- the parser's calls
 
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self.exceeded = True
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.begun:  # else it is a trailer
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            return
         status = self._parser.get_status_code()
         if status < 200:
             self.headers.clear()
@@ -144,6 +151,9 @@ class Connection(asyncio.Protocol):
             answer.feed(data)
         except httptools.HttpParserError:
             self.close()
+        else:
+            if answer.exceeded:
+                self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
