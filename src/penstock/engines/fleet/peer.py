@@ -168,7 +168,7 @@ class Peer:
         except TimeoutError:
             connection.close()
             raise self._unavailable("does not answer") from None
-        except (OSError, ConnectionCutError) as error:
+        except (OSError, UnicodeError, ConnectionCutError) as error:
             connection.close()
             raise self._unavailable(f"cannot be reached: {error}") from None
         except BaseException:

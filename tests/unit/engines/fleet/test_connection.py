@@ -1,11 +1,10 @@
 """A connection to another process: which bytes are an answer, and when another request may follow."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
-from penstock.engines.fleet.connection import Answer, Connection, ConnectionCutError
+from penstock.engines.fleet.connection import HIGH_BYTES, Answer, Connection, ConnectionCutError
 from penstock.runtime.tasks import Tasks
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
@@ -55,10 +54,37 @@ async def test_what_follows_an_answer_is_no_answer(more: bytes) -> None:
         connection, wire = connected()
         answer = await ask(connection, OK + more if at_once else OK)
         if not at_once:
-            assert answer.reusable
             connection.data_received(more)
         assert (answer.status, await answer.part(), await answer.part()) == (200, b"ok", b"")
         assert connection.closed
         assert wire.aborted
         with pytest.raises(ConnectionCutError):
             await connection.send(b"GET", b"/", [], b"")
+
+
+async def test_a_connection_that_is_not_read_is_not_used_again() -> None:
+    """An answer larger than what is received ahead, that nobody took."""
+    connection, wire = connected()
+    size = HIGH_BYTES + 1
+    answer = await ask(connection, HEAD % size + b"x" * size)
+    assert wire.paused
+    assert answer.complete
+    assert not answer.reusable
+    assert len(await answer.part()) == size
+    assert not wire.paused
+    assert answer.reusable
+    connection, wire = connected()
+    answer = await ask(connection, OK)
+    assert not answer.reusable  # small, and not taken
+    connection.pause_reading()
+    assert (await ask(connection, OK)).status == 200
+    assert not wire.paused
+
+
+async def test_a_connection_that_was_closed_before_it_was_made() -> None:
+    connection, wire = Connection(Tasks()), Wire()
+    connection.close()
+    with pytest.raises(ConnectionCutError):
+        await connection.send(b"GET", b"/", [], b"")
+    connection.connection_made(wire)
+    assert wire.aborted
