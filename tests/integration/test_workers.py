@@ -245,6 +245,12 @@ def test_each_process_shows_its_own_figures(server: Server, topic: str) -> None:
         assert httpx.get(f"{url}/health/ready", timeout=60).json() == {"status": "ready"}
 
 
+def test_no_client_begins_a_session_at_the_owner(server: Server) -> None:
+    for url in (server.url, *urls(server)):
+        answer = httpx.post(f"{url}/fleet/session", content=b"{", timeout=60)
+        assert (answer.status_code, answer.json()["error_code"]) == (404, 40400)
+
+
 def test_the_owner_serves_workers_alone(server: Server) -> None:
     http, binary = server.internal
     for path in ("/", "/metrics", "/admin/v2/tenants"):

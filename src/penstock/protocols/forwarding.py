@@ -16,6 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .auth.principal import scope_role
 from .http.answers import Header
 from .http.exchange import ClientGoneError, Exchange
+from .load import network_of
 from .rates import SCOPE_KEY
 
 HEAD_S: Final = 45.0  # for an answer to begin, in addition to the time of a poll; longer than a cluster may take (engine.timeout_ms)
@@ -36,6 +37,7 @@ _HOP: Final = frozenset(
 )
 _ASKED: Final = _HOP | {b"content-length"}  # of a request: this process frames the body that it sends
 _OWN: Final = _HOP | {b"date"}  # of an answer: the date is that of this process's own
+_BRIEF: Final = (b"/admin/", b"/lookup/", b"/metrics", b"/health/")  # paths of requests that wait for nothing
 # `Connection` removes none of these: they say how long a body is and what it is, and who the client is.
 _KEPT: Final = (b"content-", b"authorization", b"x-original-principal", b"host", b"penstock-")
 
@@ -113,6 +115,8 @@ async def _request_of(exchange: Exchange, watch: Callable[[], None], body: bytes
         target=path + b"?" + query if query else path,
         headers=headers,
         body=_parts(exchange, watch) if whole is None else whole,
+        client=scope_role(scope) or network_of(address),
+        lasts=whole is None or not path.startswith(_BRIEF),
         caller=Client(
             address=address,
             port=port or 0,

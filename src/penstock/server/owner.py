@@ -81,6 +81,8 @@ def pages(context: ServerContext, owner: LogOwner) -> Endpoint:
 
     async def serve(exchange: Exchange) -> None:
         path: str = exchange.scope["path"]
+        if path == "/fleet" or path.startswith("/fleet/"):  # sessions of processes, not of clients
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path[:200]}")
         if path == "/health/live" and exchange.method in ("GET", "HEAD"):
             await exchange.whole(200, [_JSON], b'{"status":"ok"}')
         elif path == "/health/ready" and context.draining:

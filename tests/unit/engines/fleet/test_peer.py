@@ -1,11 +1,13 @@
 """Requests to another process: how they fail, and how many there may be at once."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
 from penstock.broker.fleet import Caller, ForwardedRequest, Process
 from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.engines.fleet.slots import CLIENT_MAX, CONNECTIONS_MAX, LASTING_MAX, READY, Slots
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.runtime.tasks import Tasks
@@ -55,3 +57,31 @@ async def test_what_cannot_be_connected_to_is_unavailable(monkeypatch: pytest.Mo
             with pytest.raises(PenstockError) as raised:
                 await ask(url)
             assert raised.value.kind is ErrorKind.UNAVAILABLE
+
+
+async def test_no_client_takes_all_slots_and_long_polls_leave_some() -> None:
+    slots = Slots()
+
+    def request(client: str, *, lasts: bool = True, target: bytes = b"/") -> ForwardedRequest:
+        return ForwardedRequest(
+            method=b"GET", target=target, headers=[], body=b"", caller=Caller(), client=client, lasts=lasts
+        )
+
+    async with AsyncExitStack() as held:
+
+        async def hold(count: int, each: ForwardedRequest) -> None:
+            for _ in range(count):
+                await held.enter_async_context(slots.hold(each, 0.01))
+
+        await hold(CLIENT_MAX, request("a"))
+        with pytest.raises(TimeoutError):
+            await hold(1, request("a", lasts=False))
+        await hold(LASTING_MAX - CLIENT_MAX, request("b"))
+        with pytest.raises(TimeoutError):
+            await hold(1, request("c"))
+        await hold(CONNECTIONS_MAX - LASTING_MAX, request("c", lasts=False))
+        with pytest.raises(TimeoutError):
+            await hold(1, request("b", lasts=False))
+        await hold(1, request("a", target=READY))
+    async with slots.hold(request("a"), 0.01):  # all are free again
+        assert not slots._all.locked()
