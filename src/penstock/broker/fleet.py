@@ -61,6 +61,8 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Sequence[Header]
     body: bytes | AsyncIterator[bytes]
     caller: Caller
+    client: str = ""  # whose share of the requests under way it is
+    lasts: bool = False  # it takes as long as its client wants
 
 
 class ForwardedAnswer(Protocol):

@@ -61,6 +61,7 @@ class App(msgspec.Struct, frozen=True):
     membership: Membership | None = None
     history: History | None = None
     tracing: Tracing | None = None
+    owner: LogOwner | None = None  # of the log, if this process is a worker
 
     async def join(self, url: str, pulsar: Owner) -> None:
         """Write the addresses of this process for the others before the cluster, and learn theirs."""
@@ -74,6 +75,8 @@ class App(msgspec.Struct, frozen=True):
         self.context.draining = True
         self.context.broker.drain()
         self.rest.drain()
+        if self.owner is not None:
+            self.owner.drain()
         if self.kafka_rest is not None:
             self.kafka_rest.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
@@ -131,7 +134,7 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     asgi = Application(
         endpoints, {"ws": websocket}, pages(context, owner), _origins(config, context), requests, tracing
     )
-    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing)
+    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner)
 
 
 def open_broker(config: Config, clock: Clock | None = None) -> Broker:

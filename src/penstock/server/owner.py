@@ -4,6 +4,7 @@ Publishing and WebSockets are a worker's own. Everything else is the owner's: it
 and the console, and the readers of logs get its bytes as they are.
 """
 
+import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from penstock.protocols.rest.endpoint import RestEndpoint
 from .dispatch import Endpoint
 
 WAIT_S: Final = 3600.0  # for the owner's answer to begin: the owner bounds each wait
+_NO_MESSAGES: Final = b'{"messages":[]}'
 _JSON: Final = (b"content-type", b"application/json")
 
 
@@ -32,17 +34,45 @@ class LogOwner:
         self.fleet = ProcessFleet(access.secret)
         self._process = Process(id=access.id, url=f"http://{access.http}")
         self.fleet.learn(self._process)
+        self._draining = False
+        self._waits: dict[asyncio.Timeout, Exchange] = {}  # for answers of the owner
 
     async def __call__(self, exchange: Exchange) -> None:
         """Have the owner answer a request."""
         await self.answer(exchange, None)
 
     async def answer(self, exchange: Exchange, body: bytes | None) -> None:
-        """As a call, for a request whose body was read. Raises UNAVAILABLE while the owner cannot be reached."""
+        """As a call, for a request whose body was read. Raises UNAVAILABLE while the owner cannot be reached, and once this
+        process stops."""
+        if self._draining:
+            raise _draining()
         try:
-            await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
+            async with asyncio.timeout(None) as wait:
+                self._waits[wait] = exchange
+                try:
+                    await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
+                finally:
+                    del self._waits[wait]
         except ProcessGoneError as error:
             raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
+        except TimeoutError:
+            if exchange.started:
+                raise
+            path: str = exchange.scope["path"]
+            if "/consumer/" not in path or not path.endswith("/messages"):
+                raise _draining() from None
+            await exchange.answer(_NO_MESSAGES)
+
+    def drain(self) -> None:
+        """End every wait: for what only reads, unless its answer has begun. Everything else is finished."""
+        self._draining = True
+        for wait, exchange in self._waits.items():
+            if exchange.method == "GET" and not exchange.started:
+                wait.reschedule(asyncio.get_running_loop().time())
+
+
+def _draining() -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
 
 
 def publishing(rest: RestEndpoint, owner: LogOwner) -> Endpoint:
@@ -81,6 +111,8 @@ def pages(context: ServerContext, owner: LogOwner) -> Endpoint:
 
     async def serve(exchange: Exchange) -> None:
         path: str = exchange.scope["path"]
+        if path == "/fleet" or path.startswith("/fleet/"):  # sessions of processes, not of clients
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path[:200]}")
         if path == "/health/live" and exchange.method in ("GET", "HEAD"):
             await exchange.whole(200, [_JSON], b'{"status":"ok"}')
         elif path == "/health/ready" and context.draining:
