@@ -7,6 +7,7 @@ process is answered here or not at all.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from penstock.broker.fleet import FORWARDED, Fleet, ForwardedAnswer, ForwardedRequest
@@ -40,6 +41,38 @@ _OWN: Final = _HOP | {b"date"}  # of an answer: the date is that of this process
 _BRIEF: Final = (b"/admin/", b"/lookup/", b"/metrics", b"/health/")  # paths of requests that wait for nothing
 # `Connection` removes none of these: they say how long a body is and what it is, and who the client is.
 _KEPT: Final = (b"content-", b"authorization", b"x-original-principal", b"host", b"penstock-")
+
+
+class StoppingError(Exception):
+    """This process stops before another one has answered a request."""
+
+
+class Waits:
+    """Requests that wait for answers of other processes, so that this process can end the waits when it stops."""
+
+    def __init__(self) -> None:
+        self._waits: dict[asyncio.Timeout, Exchange] = {}
+
+    @asynccontextmanager
+    async def hold(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Wait in this context; raises StoppingError once `end` is called, if no answer has begun."""
+        try:
+            async with asyncio.timeout(None) as wait:
+                self._waits[wait] = exchange
+                try:
+                    yield
+                finally:
+                    del self._waits[wait]
+        except TimeoutError:
+            if exchange.started:
+                raise
+            raise StoppingError from None
+
+    def end(self, which: Callable[[Exchange], bool] = lambda exchange: True) -> None:
+        """End the waits of these requests."""
+        for wait, exchange in self._waits.items():
+            if which(exchange):
+                wait.reschedule(asyncio.get_running_loop().time())
 
 
 async def forward(

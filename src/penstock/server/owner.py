@@ -4,7 +4,6 @@ Publishing and WebSockets are a worker's own. Everything else is the owner's: it
 and the console, and the readers of logs get its bytes as they are.
 """
 
-import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,15 +13,15 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.worker import WorkerAccess
 from penstock.protocols.admin.forwarding import OWN
 from penstock.protocols.context import ServerContext
-from penstock.protocols.forwarding import forward
+from penstock.protocols.forwarding import StoppingError, Waits, forward
 from penstock.protocols.http.answers import error_body
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.rest.consume import NO_MESSAGES
 from penstock.protocols.rest.endpoint import RestEndpoint
 
 from .dispatch import Endpoint
 
 WAIT_S: Final = 3600.0  # for the owner's answer to begin: the owner bounds each wait
-_NO_MESSAGES: Final = b'{"messages":[]}'
 _JSON: Final = (b"content-type", b"application/json")
 
 
@@ -35,7 +34,7 @@ class LogOwner:
         self._process = Process(id=access.id, url=f"http://{access.http}")
         self.fleet.learn(self._process)
         self._draining = False
-        self._waits: dict[asyncio.Timeout, Exchange] = {}  # for answers of the owner
+        self._waits = Waits()
 
     async def __call__(self, exchange: Exchange) -> None:
         """Have the owner answer a request."""
@@ -47,28 +46,20 @@ class LogOwner:
         if self._draining:
             raise _draining()
         try:
-            async with asyncio.timeout(None) as wait:
-                self._waits[wait] = exchange
-                try:
-                    await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
-                finally:
-                    del self._waits[wait]
+            async with self._waits.hold(exchange):
+                await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
         except ProcessGoneError as error:
             raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
-        except TimeoutError:
-            if exchange.started:
-                raise
+        except StoppingError:
             path: str = exchange.scope["path"]
             if "/consumer/" not in path or not path.endswith("/messages"):
                 raise _draining() from None
-            await exchange.answer(_NO_MESSAGES)
+            await exchange.answer(NO_MESSAGES)
 
     def drain(self) -> None:
         """End every wait: for what only reads, unless its answer has begun. Everything else is finished."""
         self._draining = True
-        for wait, exchange in self._waits.items():
-            if exchange.method == "GET" and not exchange.started:
-                wait.reschedule(asyncio.get_running_loop().time())
+        self._waits.end(lambda exchange: exchange.method == "GET" and not exchange.started)
 
 
 def _draining() -> PenstockError:
