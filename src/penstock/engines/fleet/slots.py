@@ -29,11 +29,7 @@ class Slots:
         """Hold a slot for a request; raises TimeoutError if none is free within `free_s` seconds."""
         needed = self._needed(request)
         async with AsyncExitStack() as held:
-            if any(each.locked() for each in needed):
-                async with asyncio.timeout(free_s):
-                    for each in needed:
-                        await held.enter_async_context(each)
-            else:
+            async with asyncio.timeout(free_s if any(each.locked() for each in needed) else None):
                 for each in needed:
                     await held.enter_async_context(each)
             yield
