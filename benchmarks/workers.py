@@ -37,7 +37,7 @@ NUMBERS: Final = count()
 
 
 class Used(NamedTuple):
-    """CPU time in s of the process that owns the log, and of the workers; a lone process is both, and counts as the owner."""
+    """CPU time in s of the process that owns the log, and of the workers; a single process is both, and counts as the owner."""
 
     owner_s: float
     workers_s: float
@@ -72,7 +72,7 @@ def _children(pid: int) -> list[int]:
 
 
 def measure(case: Case, messages: int, server: Server, seconds: float) -> Figures:
-    """Run a case once; each of its answers stands for so many messages."""
+    """Run a case once; each of its answers counts for so many messages."""
     before = used(server)
     result = case(server, seconds)
     after = used(server)

@@ -1,7 +1,7 @@
 """Run all tests: python scripts/suite.py [argument of pytest …], from the root of the project.
 
 Three lanes run side by side, each a process of pytest: tests/pipeline (mostly waits for Spark), tests/clusters (mostly waits
-for brokers) and all others, whose output is shown as it comes. The first is the shortest, so the test files of
+for brokers) and all others, whose output is shown as it comes. The first is the shortest, so some test files of
 tests/clusters that start their own brokers (OWN_BROKERS) run at its end. If an argument names a path or a test, one process
 runs only what the arguments name.
 
@@ -31,12 +31,7 @@ MOST_FLAKY = 2  # of all lanes
 MOST_RERUN = 10  # failed tests of one lane
 END_S = 60  # for a lane that is interrupted
 # Files of tests/clusters that use none of the brokers that tests share: they may run in another process.
-OWN_BROKERS = (
-    "test_kafka_credentials.py",
-    "test_*_faults.py",
-    "test_*_faults_groups.py",
-    "test_*_stopping.py",
-)
+OWN_BROKERS = ("test_*_faults.py", "test_*_faults_groups.py", "test_*_stopping.py")
 
 PASSED, FAILED, INTERRUPTED, NONE = 0, 1, 130, 5  # NONE: -k or -m leaves no test
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)

@@ -20,7 +20,7 @@ from penstock.testing.server import Address
 
 HERE: Final = Path(__file__).parent
 BUILD: Final = HERE / "build"
-STEP_S: Final = 50.0  # a program answers "hangs" after 40 seconds by itself
+STEP_S: Final = 150.0  # a program answers "hangs" before that by itself
 JAVA: Final = [
     "java",
     "-Xmx512m",

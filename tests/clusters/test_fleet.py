@@ -22,7 +22,7 @@ SECRET = "a secret of these three processes"
 
 
 class Node:
-    """One process; nothing says to the others where it is but what it writes to the cluster."""
+    """One process; the others learn its address only from its document in the cluster."""
 
     def __init__(self, process: "subprocess.Popen[str]", errors: Path) -> None:
         self.process = process
@@ -142,4 +142,4 @@ def test_processes_of_another_secret_are_not_believed(flags: list[str], tmp_path
         assert (gone.status_code, gone.json()["error_code"]) == (404, 40403)
         assert [one.known, other.known] == [0, 0]
         assert "no request is passed on to another process" in (tmp_path / "errors-2").read_text()
-        assert "the document of a process is not believed" in (tmp_path / "errors-0").read_text()
+        assert "the document of a process was rejected" in (tmp_path / "errors-0").read_text()

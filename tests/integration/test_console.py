@@ -232,7 +232,11 @@ async def test_every_example_of_openapi_is_taken() -> None:
         await server.produce("hello", "one")
         await server.put(f"{ADMIN}/hello/subscription/sub", "earliest")
         for (method, path), body in EXAMPLES.items():
-            if path.endswith(later) or path == "/admin/v2/namespaces/{tenant}/{namespace}":
+            if (
+                path.endswith(later)
+                or "{consumer_id}" in path
+                or path == "/admin/v2/namespaces/{tenant}/{namespace}"
+            ):
                 continue  # they ask for another state of the server; that their shape is right is a test of its own
             answer = await server.client.request(method, path.format(**names), json=body)
             # Some things are there already, or are for another engine: they are not refused for their shape.

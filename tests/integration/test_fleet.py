@@ -157,6 +157,31 @@ async def test_bodies_and_headers_pass_as_they_are() -> None:
         assert {peer.failed for peer in pair.one.fleet} == {0}
 
 
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Connection: content-length\r\nContent-Length: %d",
+        "Content-Length: 00000000000000000000%d",
+        "Content-Length: %d \t",
+    ],
+)
+async def test_a_body_is_no_request_of_its_own(framing: str) -> None:
+    """Whichever way its length is written: the other process reads it as the body that it is."""
+    body = b"GET /echo/hidden HTTP/1.1\r\nHost: h\r\n\r\n"
+    head = f"POST /echo/whole HTTP/1.1\r\nHost: 127.0.0.1\r\n{framing % len(body)}\r\n\r\n".encode()
+    async with Pair.open() as pair:
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", pair.one.port)
+            writer.write(head + body)
+            async with asyncio.timeout(60):
+                answer = await reader.readuntil(b"\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 200 ")
+                assert await reader.readexactly(len(body)) == body
+            writer.close()
+            assert (await pair.one.http.get("/echo/next")).status_code == 200
+        assert [scope["path"] for scope in pair.echo.scopes] == ["/echo/whole", "/echo/next"] * 2
+
+
 async def test_the_other_process_sees_the_client_and_not_this_one() -> None:
     async with Pair.open() as pair:
         transport = httpx.AsyncHTTPTransport(local_address="127.0.0.9")
@@ -370,7 +395,7 @@ async def test_a_process_that_is_gone_takes_its_instances_and_no_others() -> Non
         assert await errors(again) == (
             409,
             40902,
-        )  # it is to be another one, which the other instance forbids
+        )  # the instance is a new one, which the other instance forbids
 
 
 async def test_credentials_of_every_kind_pass() -> None:

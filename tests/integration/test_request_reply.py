@@ -490,7 +490,7 @@ async def test_a_restart_in_the_middle_ends_the_wait_and_keeps_the_message(tmp_p
         end = await sending.receive()
         assert (end["type"], end["requestMessageId"], end["context"]) == ("reply", asked, "c")
         assert end["result"] == (
-            "the server is shutting down; the request is stored, nobody waits for its reply"
+            "the server is shutting down; the request is stored, its reply will be dropped"
         )
         assert "replyContent" not in end
         assert (await sending.closed())[0] == 1001

@@ -4,10 +4,12 @@ import base64
 import contextlib
 import json
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -245,6 +247,12 @@ def test_each_process_shows_its_own_figures(server: Server, topic: str) -> None:
         assert httpx.get(f"{url}/health/ready", timeout=60).json() == {"status": "ready"}
 
 
+def test_no_client_begins_a_session_at_the_owner(server: Server) -> None:
+    for url in (server.url, *urls(server)):
+        answer = httpx.post(f"{url}/fleet/session", content=b"{", timeout=60)
+        assert (answer.status_code, answer.json()["error_code"]) == (404, 40400)
+
+
 def test_the_owner_serves_workers_alone(server: Server) -> None:
     http, binary = server.internal
     for path in ("/", "/metrics", "/admin/v2/tenants"):
@@ -268,7 +276,7 @@ def test_the_owner_serves_workers_alone(server: Server) -> None:
 
 
 class Publishing:
-    """Publishes one message after the other over a connection of its own, until it is stopped."""
+    """Publishes one message after the other over its own connection, until it is stopped."""
 
     def __init__(self, url: str, topic: str, name: str) -> None:
         self.stored: list[str] = []
@@ -392,6 +400,32 @@ def _serves(pid: int, url: str) -> bool:
             if str(entry.readlink()).removeprefix("socket:[").removesuffix("]") in inodes:
                 return True
     return False
+
+
+def test_polls_end_as_the_server_stops(tmp_path: Path) -> None:
+    """With no messages: at once, rather than with an error once the time of what is in flight is over."""
+    with serving(tmp_path, "--pulsar", "off") as server, ThreadPoolExecutor() as pool:
+        url = urls(server)[0]
+        made = httpx.post(f"{rest(url, 't')}/subscription/s", json={}, timeout=60).json()
+        polls = [
+            f"{rest(url, 't')}/subscription/s/consumer/{made['id']}/messages",
+            f"{rest(url, 't')}/partitions/0/messages",
+        ]
+        asked = [pool.submit(httpx.get, path, params={"timeout": 60_000}, timeout=120) for path in polls]
+
+        def asked_now() -> bool:
+            found = re.search(
+                r"^penstock_http_requests_in_progress\S* (\S+)$",
+                httpx.get(f"{url}/metrics", timeout=60).text,
+                re.MULTILINE,
+            )
+            return found is not None and float(found[1]) > len(polls)  # and the one for this
+
+        until(asked_now, WAIT_S)
+        server.process.terminate()
+        empty, refused = (each.result() for each in asked)
+        assert (empty.status_code, empty.json()) == (200, {"messages": []})
+        assert (refused.status_code, refused.json()["error_code"]) == (503, 50301)
 
 
 # -- authentication

@@ -87,7 +87,7 @@ def serving(folder: Path, *flags: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def owning(folder: Path) -> Iterator[WorkerAccess]:
-    """A process that owns a log in `folder`, without workers of its own."""
+    """A process that owns a log in `folder`, without workers."""
     secret = secrets.token_hex(16)
     with contextlib.ExitStack() as stack:
         http, pulsar = (f"127.0.0.1:{stack.enter_context(kept_port())}" for _ in range(2))
@@ -123,7 +123,7 @@ def publish(url: str, topic: str, *values: str) -> None:
 
 
 def serve_instance(server: Server, topic: str, subscription: str) -> None:
-    """Consume by one instance through all workers in turns, of which clients know no address of their own."""
+    """Consume by one instance through all workers in turns, whose own addresses clients do not know."""
     urls = server.own_urls[:WORKERS]
     publish(server.url, topic, "a", "b")
     path = f"{rest('', topic)}/subscription/{subscription}"

@@ -35,7 +35,7 @@ class Broker(Capable, Protocol):
 
     @property
     def administration(self) -> Administration | None:
-        """None if the cluster has its own administration, which requests are forwarded to."""
+        """None if the cluster has its own administration, to which requests are forwarded."""
 
     @property
     def clock(self) -> Clock: ...
@@ -157,6 +157,6 @@ class Broker(Capable, Protocol):
         """Append entries of any producers without a stage, all or none; before a cluster, one by one up to an error.
 
         With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
-        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED where repeats cannot be told, and what prevents the
+        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED if the engine cannot recognise repeats, and what prevents the
         topic from taking messages.
         """

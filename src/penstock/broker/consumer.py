@@ -29,14 +29,14 @@ class Consumer(Receiver, Protocol):
         """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND."""
 
     async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
-        """`acknowledge` many at once; returns how many there were, as those that are not there are passed over."""
+        """`acknowledge` many at once; returns the number acknowledged, without those that are not out."""
 
     def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
         """Answer requests whose requesters are known to wait; the caller acknowledges them. Returns those for which
         `reply` has to look further, or refuse: with them nothing has happened."""
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Return what was taken but never handed on; it does not count as a redelivery."""
+        """Return deliveries that were taken but never handed on; they do not count as redeliveries."""
 
     async def unsubscribe(self) -> None:
         """Delete its subscriptions, which closes it; raises SUBSCRIPTION_SHARED if one has other consumers."""

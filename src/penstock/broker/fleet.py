@@ -35,11 +35,14 @@ class ProcessDocuments(Protocol):
     """Where an engine keeps the documents of processes, by their ids."""
 
     async def start(self, learned: Learned) -> None:
-        """Call `learned` with every document, and with each that is written from now on; None: removed. Raises a
-        PenstockError if they cannot be kept."""
+        """Call `learned` with every document, and with each that is written from now on; None: removed, by whoever may write.
+        Raises a PenstockError if they cannot be kept."""
 
-    async def write(self, id: str, document: bytes | None) -> None:
-        """Write a document, or remove it (None). Raises a PenstockError."""
+    async def write(self, id: str, document: bytes) -> None:
+        """Write a document. Raises a PenstockError."""
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        """Remove a document; those that read now learn the last one before. Raises a PenstockError."""
 
     async def catch_up(self) -> None:
         """Learn every document that was written until now. Raises UNAVAILABLE."""
@@ -54,8 +57,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     port: int = 0
     scheme: str = "http"
-    host: str = ""  # by which name it reached the service: its Host header
-    role: str | None = None  # that its TLS certificate proves
+    host: str = ""  # its Host header: the name by which it reached the service
+    role: str | None = None  # proved by its TLS certificate
     process: bool = False
 
 
@@ -67,6 +70,8 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Sequence[Header]
     body: bytes | AsyncIterator[bytes]
     caller: Caller
+    client: str = ""  # whose share of the requests under way it is
+    lasts: bool = False  # it takes as long as its client wants
 
 
 class ForwardedAnswer(Protocol):
@@ -85,7 +90,7 @@ class ForwardedAnswer(Protocol):
 
 
 class ProcessGoneError(Exception):
-    """The process has ended, and everything that it alone had with it."""
+    """The process has ended; what it alone had is lost."""
 
 
 class Fleet(Protocol):

@@ -24,6 +24,6 @@ class JournalLostError(Exception):
     """A journal was deleted, or emptied, by someone else."""
 
 
-# Opens the journal of a kind beside the log of a topic or partition, from its first record on. It is made with the first
+# Opens the journal of a kind beside the log of a topic or partition, from its first record on. It is created with the first
 # record, and stays when the log is deleted.
 OpenJournal = Callable[[TopicName, str], Journal]

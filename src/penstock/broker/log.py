@@ -9,7 +9,7 @@ from penstock.runtime.clock import Clock
 
 
 class Log(Protocol):
-    """One log, as those who read it see it. Entry ids and offsets grow; `next_…` is what the next append gets.
+    """One log, as its readers see it. Entry ids and offsets grow; `next_…` is what the next append gets.
 
     Positions of a cluster's log are those that `refresh` learned last.
     """
@@ -27,7 +27,7 @@ class Log(Protocol):
         """What one read may bring, in bytes."""
 
     async def refresh(self) -> None:
-        """Learn where the log begins and ends now; nothing to do where the engine is its own cluster."""
+        """Learn where the log begins and ends now; does nothing if the engine stores the log itself."""
 
     @property
     def ledger(self) -> int:

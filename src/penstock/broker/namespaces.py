@@ -16,7 +16,7 @@ class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Namespaces(Protocol):
-    """Tenants and who administers them; namespaces with their policies."""
+    """Tenants and their administrators; namespaces with their policies."""
 
     @property
     def tenants(self) -> list[str]: ...

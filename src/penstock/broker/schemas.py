@@ -7,7 +7,7 @@ from penstock.model.schema import Compatibility, SchemaInfo, SchemaVersion
 
 
 class Schemas(Protocol):
-    """The schemas of topics by version; which may follow which, and who may publish and consume with them."""
+    """The schemas of topics by version: which may follow which, and which clients may publish and consume with them."""
 
     @property
     def changes(self) -> int:

@@ -67,7 +67,7 @@ class DeadLetterStats(msgspec.Struct):
 
 
 class PartialBatches(Protocol):
-    """How clients say which part of a batch they acknowledge (docs/compatibility.md)."""
+    """How clients say which part of a batch they acknowledge (docs/binary.md)."""
 
     @property
     def clients(self) -> Collection[str]:
@@ -80,7 +80,7 @@ class PartialBatches(Protocol):
         """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch with indexes from 0."""
 
     def left(self, entry_id: int, bits: int) -> int:
-        """Which messages of the entry an acknowledgement leaves that says so by the bits of one of its parts."""
+        """The messages of the entry that remain open after an acknowledgement by the bits of one of its parts."""
 
 
 class Subscription(DeliverySource, Protocol):

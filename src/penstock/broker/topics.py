@@ -99,8 +99,8 @@ class Topics(Protocol):
         """
 
     async def learn_names(self, namespace: NamespaceName) -> None:
-        """Learn which topics a namespace has, likewise."""
+        """Learn from the cluster which topics a namespace has."""
 
     async def learn_whole(self, name: TopicName) -> None:
-        """Learn of a topic, where it is there, also where its logs begin and end now, and its subscriptions: what
-        administrators are shown."""
+        """Learn of a topic that exists also where its logs begin and end now, and its subscriptions: the values
+        that administrators see."""

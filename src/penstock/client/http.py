@@ -198,7 +198,7 @@ def _line(body: bytes) -> str:
 
 
 def redirection(status: int, body: bytes, location: str) -> RemoteError:
-    """What an answer that leads elsewhere says: the server's own words, or those for what stands before it."""
+    """The error of an answer that redirects: the server's own message, or one for a proxy in front of it."""
     found = refusal(status, body)
     if found.code:
         return found

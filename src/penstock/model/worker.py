@@ -1,5 +1,5 @@
-"""Workers of one server (`penstock serve --workers`): how they prove who they are to the process that owns the log, and what
-they say of their callers."""
+"""Workers of one server (`penstock serve --workers`): how they prove themselves to the process that owns the log, and how
+they name their callers."""
 
 from typing import Final, Self
 
@@ -8,9 +8,9 @@ import msgspec
 from .secret import Secret
 
 METHOD: Final = "penstock-worker"  # of authentication: in CONNECT, and the scheme of an Authorization header
-CLIENT_PROPERTY: Final = "penstock-worker-client"  # of a producer or consumer: the program it is for, as JSON
+CLIENT_PROPERTY: Final = "penstock-worker-client"  # of a producer or consumer: its client program, as JSON
 
-# How names of connections begin that a worker sends numbered messages over, of a name that clients share: repeats are recognised
+# The prefix of connections over which a worker sends numbered messages of a shared name. The owner recognises repeats
 # by the name in each entry, as Pulsar's brokers do for replicators (docs/decisions/0098-producers-that-share-a-name.md).
 NUMBERED_PREFIX: Final = "pulsar.repl."
 
@@ -26,7 +26,7 @@ class WorkerAccess(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, secret: Secret) -> Self:
-        """What `str` gave, with the secret, which no argument of a process may hold."""
+        """Parse what `str` returned, and add the secret, which must not be in a process's arguments."""
         http, pulsar, process = text.split(",")
         return cls(http, pulsar, process, secret)
 
@@ -35,7 +35,7 @@ class WorkerAccess(msgspec.Struct, frozen=True):
 
 
 class WorkerCredentials(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker says when it connects. `role` is that of the caller that it acts for, and `proxy` that of the proxy that the
+    """The credentials of a worker as it connects. `role` is that of the caller that it acts for, and `proxy` that of the proxy that the
     caller came through; without a role it acts for itself, or for callers that are not authenticated."""
 
     secret: str

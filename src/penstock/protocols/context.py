@@ -54,7 +54,7 @@ class ServerContext:
         self.pulsar_tls_advertised = False
         self.http_url = ""  # where HTTP is spoken; "" where it is not
         self.https_url = ""
-        self.own_url = ""  # where this process alone is reached, of several that share addresses
+        self.own_url = ""  # the address of this process alone, if several share the others
 
     # -- what may change while the server runs
 

@@ -7,6 +7,7 @@ process is answered here or not at all.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from penstock.broker.fleet import FORWARDED, Fleet, ForwardedAnswer, ForwardedRequest
@@ -17,9 +18,10 @@ from .auth.principal import scope_role
 from .caller import PROCESS_KEY
 from .http.answers import Header
 from .http.exchange import ClientGoneError, Exchange
+from .load import network_of
 from .rates import SCOPE_KEY
 
-HEAD_S: Final = 45.0  # for an answer to begin, beside the time of a poll; longer than a cluster may take (engine.timeout_ms)
+HEAD_S: Final = 45.0  # for an answer to begin, in addition to the time of a poll; longer than a cluster may take (engine.timeout_ms)
 # Of one connection (RFC 9110 7.6.1); `expect` is answered by the process that the client reached.
 _HOP: Final = frozenset(
     (
@@ -28,14 +30,50 @@ _HOP: Final = frozenset(
         b"proxy-connection",
         b"te",
         b"trailer",
-        b"transfer-encoding",
         b"upgrade",
         b"expect",
-        b"host",  # it is the other process's own; the client's is in `Client`
+        b"host",  # the request has that of the other process; the client's is in `Client`
         FORWARDED,
+        b"transfer-encoding",
     )
 )
+_ASKED: Final = _HOP | {b"content-length"}  # of a request: this process frames the body that it sends
 _OWN: Final = _HOP | {b"date"}  # of an answer: the date is that of this process's own
+_BRIEF: Final = (b"/admin/", b"/lookup/", b"/metrics", b"/health/")  # paths of requests that wait for nothing
+# `Connection` removes none of these: they say how long a body is and what it is, and who the client is.
+_KEPT: Final = (b"content-", b"authorization", b"x-original-principal", b"host", b"penstock-")
+
+
+class StoppingError(Exception):
+    """This process stops before another one has answered a request."""
+
+
+class Waits:
+    """Requests that wait for answers of other processes, so that this process can end the waits when it stops."""
+
+    def __init__(self) -> None:
+        self._waits: dict[asyncio.Timeout, Exchange] = {}
+
+    @asynccontextmanager
+    async def hold(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Wait in this context; raises StoppingError once `end` is called, if no answer has begun."""
+        try:
+            async with asyncio.timeout(None) as wait:
+                self._waits[wait] = exchange
+                try:
+                    yield
+                finally:
+                    del self._waits[wait]
+        except TimeoutError:
+            if exchange.started:
+                raise
+            raise StoppingError from None
+
+    def end(self, which: Callable[[Exchange], bool] = lambda exchange: True) -> None:
+        """End the waits of these requests."""
+        for wait, exchange in self._waits.items():
+            if which(exchange):
+                wait.reschedule(asyncio.get_running_loop().time())
 
 
 async def forward(
@@ -45,7 +83,7 @@ async def forward(
     its body without a content encoding, if it was read.
 
     Raises ProcessGoneError, UNAVAILABLE if the process does not answer, MISDIRECTED for a request that was passed on to this
-    process, ClientGoneError.
+    process, BAD_PARAMETER for a length that is no number, ClientGoneError.
     """
     if exchange.forwarded is not None:
         raise PenstockError(
@@ -85,15 +123,18 @@ def forwarded_scope(exchange: Exchange, client: Client) -> None:
 
 
 async def _request_of(exchange: Exchange, watch: Callable[[], None], body: bytes | None) -> ForwardedRequest:
-    """The request; `watch` is called once its body was read, whole."""
+    """The request; `watch` is called once its body was read, whole. The client's framing of the body is not passed on."""
     scope = exchange.scope
     address, port = scope.get("client") or ("", 0)
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
-    headers = _passed(scope["headers"], _HOP)
-    chunked = any(name == b"transfer-encoding" for name, _ in scope["headers"])
+    headers = _passed(scope["headers"], _ASKED)
+    names = {name for name, _ in scope["headers"]}
+    chunked, announced = b"transfer-encoding" in names, b"content-length" in names
+    if announced and exchange.length < 0:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "the Content-Length is not a number")
     if body is not None:
-        headers = [one for one in headers if one[0] not in (b"content-length", b"content-encoding")]
+        headers = [one for one in headers if one[0] != b"content-encoding"]
         whole: bytes | None = body
     else:
         whole = exchange.buffered() if exchange.length > 0 or chunked else b""
@@ -101,15 +142,19 @@ async def _request_of(exchange: Exchange, watch: Callable[[], None], body: bytes
             await exchange.spend(len(whole), more=False)
     if whole is not None:
         watch()
-        if chunked or body is not None:
+        if whole or chunked or announced or body is not None:
             headers.append((b"content-length", b"%d" % len(whole)))
     elif chunked:
         headers.append((b"transfer-encoding", b"chunked"))
+    else:
+        headers.append((b"content-length", b"%d" % exchange.length))
     return ForwardedRequest(
         method=exchange.method.encode(),
         target=path + b"?" + query if query else path,
         headers=headers,
         body=_parts(exchange, watch) if whole is None else whole,
+        client=scope_role(scope) or network_of(address),
+        lasts=whole is None or not path.startswith(_BRIEF),
         caller=Client(
             address=address,
             port=port or 0,
@@ -121,10 +166,14 @@ async def _request_of(exchange: Exchange, watch: Callable[[], None], body: bytes
 
 
 def _passed(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header]:
-    """Headers without those of the connection, and without those that `Connection` names."""
+    """Headers without those of the connection, and without those that `Connection` names and may name."""
     given = list(headers)
     named = {
-        token.strip().lower() for name, value in given if name == b"connection" for token in value.split(b",")
+        token
+        for name, value in given
+        if name == b"connection"
+        for token in (each.strip(b" \t").lower() for each in value.split(b","))
+        if not token.startswith(_KEPT)
     }
     return [(name, value) for name, value in given if name not in dropped and name not in named]
 

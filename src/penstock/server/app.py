@@ -61,9 +61,10 @@ class App(msgspec.Struct, frozen=True):
     membership: Membership | None = None
     history: History | None = None
     tracing: Tracing | None = None
+    owner: LogOwner | None = None  # of the log, if this process is a worker
 
     async def join(self, url: str, pulsar: Owner, peer_url: str) -> None:
-        """Let the other processes before the cluster know how this one is reached, and know them. `peer_url` is where they reach
+        """Write the addresses of this process for the others before the cluster, and learn theirs. `peer_url` is where they reach
         Pulsar's protocol."""
         if self.membership is not None:
             await self.membership.start(url, pulsar.url, pulsar.tls_url, peer_url)
@@ -75,6 +76,8 @@ class App(msgspec.Struct, frozen=True):
         self.context.draining = True
         self.context.broker.drain()
         self.rest.drain()
+        if self.owner is not None:
+            self.owner.drain()
         if self.kafka_rest is not None:
             self.kafka_rest.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
@@ -132,7 +135,7 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     asgi = Application(
         endpoints, {"ws": websocket}, pages(context, owner), _origins(config, context), requests, tracing
     )
-    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing)
+    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner)
 
 
 def open_broker(config: Config, clock: Clock | None = None, fleet: ProcessFleet | None = None) -> Broker:

@@ -77,11 +77,11 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The other processes of the service, before the same cluster."""
 
-    # What all of them know and no other program does: by it they trust one another. Without it they pass no requests on.
+    # Shared by all of them and no other program: it is how they trust one another. Without it they pass no requests on.
     # The workers of one machine need none.
     secret: Secret = Secret()
     secret_file: str = ""  # read at the start
-    tls_trust_file: str = ""  # PEM: who may have signed their certificates; empty: the system's
+    tls_trust_file: str = ""  # PEM: authorities of their certificates; empty: the system's
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ def open_fleet(settings: FleetSettings) -> ProcessFleet | None:
     secret = settings.secret
     if settings.secret_file:
         if secret:
-            raise StartError("fleet.secret and fleet.secret_file are both given: which secret is meant?")
+            raise StartError("fleet.secret and fleet.secret_file are both given: remove one of them")
         try:
             secret = Secret(Path(settings.secret_file).read_text("utf-8").strip())
         except (OSError, UnicodeDecodeError) as error:

@@ -75,8 +75,8 @@ class Listeners:
     ) -> None:
         """Read the certificates and bind every socket; raises StartError.
 
-        A `worker`, counted from 1, shares its ports with others, and has some of its own. Where a process owns the log of the
-        workers, it is reached at `owner`: it alone listens for Pulsar's protocol, and they for HTTP.
+        A `worker`, counted from 1, shares its ports with others, and has its own ports, too. If a process owns the log of the
+        workers, it is reached at `owner`: only it listens for Pulsar's protocol, and only they for HTTP.
         """
         self._config = config
         self._worker = worker
@@ -205,10 +205,10 @@ class Listeners:
         settings, listeners = self._config.pulsar, self._listeners
         context.http_url, context.https_url = self._url("http"), self._url("https")
         context.own_url = self.own_url
-        if self._owned:  # it is told to clients all the same
-            context.pulsar_url = self._told("pulsar", settings.advertise)
+        if self._owned:  # clients get its address from this process, too
+            context.pulsar_url = self._client_url("pulsar", settings.advertise)
             context.pulsar_advertised = bool(settings.advertise)
-            context.pulsar_tls_url = self._told("pulsar+ssl", settings.tls_advertise)
+            context.pulsar_tls_url = self._client_url("pulsar+ssl", settings.tls_advertise)
             context.pulsar_tls_advertised = bool(settings.tls_advertise)
             return
         if self._owns:
@@ -224,7 +224,7 @@ class Listeners:
         if context.broker.cluster is not None:
             context.broker.cluster.announce(self.own_pulsar)
 
-    def _told(self, scheme: str, advertised: str) -> str:
+    def _client_url(self, scheme: str, advertised: str) -> str:
         return f"{scheme}://{advertised}" if advertised else self._url(scheme)
 
     def prepare(self, settings: TlsSettings) -> Callable[[], None] | None:

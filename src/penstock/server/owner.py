@@ -13,9 +13,10 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.worker import WorkerAccess
 from penstock.protocols.admin.forwarding import OWN
 from penstock.protocols.context import ServerContext
-from penstock.protocols.forwarding import forward
+from penstock.protocols.forwarding import StoppingError, Waits, forward
 from penstock.protocols.http.answers import error_body
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.rest.consume import NO_MESSAGES
 from penstock.protocols.rest.endpoint import RestEndpoint
 
 from .dispatch import Endpoint
@@ -32,17 +33,37 @@ class LogOwner:
         self.fleet = ProcessFleet(access.secret)
         self._process = Process(id=access.id, url=f"http://{access.http}")
         self.fleet.learn(self._process)
+        self._draining = False
+        self._waits = Waits()
 
     async def __call__(self, exchange: Exchange) -> None:
         """Have the owner answer a request."""
         await self.answer(exchange, None)
 
     async def answer(self, exchange: Exchange, body: bytes | None) -> None:
-        """The same, where its body was read. Raises UNAVAILABLE while the owner cannot be reached."""
+        """As a call, for a request whose body was read. Raises UNAVAILABLE while the owner cannot be reached, and once this
+        process stops."""
+        if self._draining:
+            raise _draining()
         try:
-            await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
+            async with self._waits.hold(exchange):
+                await forward(self.fleet, self._process.id, exchange, WAIT_S, body)
         except ProcessGoneError as error:
             raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
+        except StoppingError:
+            path: str = exchange.scope["path"]
+            if "/consumer/" not in path or not path.endswith("/messages"):
+                raise _draining() from None
+            await exchange.answer(NO_MESSAGES)
+
+    def drain(self) -> None:
+        """End every wait: for what only reads, unless its answer has begun. Everything else is finished."""
+        self._draining = True
+        self._waits.end(lambda exchange: exchange.method == "GET" and not exchange.started)
+
+
+def _draining() -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
 
 
 def publishing(rest: RestEndpoint, owner: LogOwner) -> Endpoint:
@@ -65,7 +86,7 @@ def own_statistics(admin: Endpoint, owner: LogOwner) -> Endpoint:
 
 
 def own_metrics(context: ServerContext, metrics: Endpoint, owner: LogOwner) -> Endpoint:
-    """Serves `/metrics`: this process's where it alone is reached, the owner's at the address of all."""
+    """Serves `/metrics`: this process's at its own address, the owner's at the shared one."""
 
     async def serve(exchange: Exchange) -> None:
         reached = exchange.scope.get("server") or ("", None)
@@ -76,11 +97,13 @@ def own_metrics(context: ServerContext, metrics: Endpoint, owner: LogOwner) -> E
 
 
 def pages(context: ServerContext, owner: LogOwner) -> Endpoint:
-    """Serves what is no endpoint: whether this process lives here, everything else by the owner. A worker is ready if the owner is,
-    and it does not stop."""
+    """Serves paths outside the endpoints: `/health/live` here, everything else by the owner. A worker is ready if the owner is,
+    and the worker is not stopping."""
 
     async def serve(exchange: Exchange) -> None:
         path: str = exchange.scope["path"]
+        if path == "/fleet" or path.startswith("/fleet/"):  # sessions of processes, not of clients
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path[:200]}")
         if path == "/health/live" and exchange.method in ("GET", "HEAD"):
             await exchange.whole(200, [_JSON], b'{"status":"ok"}')
         elif path == "/health/ready" and context.draining:

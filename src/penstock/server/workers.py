@@ -1,11 +1,11 @@
 """Several processes of one server on one machine, behind one address (`penstock serve --workers N`).
 
-Each worker is a whole server, started with the same command. All listen on the same ports (SO_REUSEPORT: the system
-spreads the connections), and each on one of its own, where it alone is reached. The supervisor serves nothing: it keeps
-the ports, starts workers, starts one again that ended by itself, and passes signals on. A worker ends when its standard
+Before a cluster each worker is a whole server. All are started with the same command. All listen on the same ports (SO_REUSEPORT: the system
+spreads the connections), and each also on its own port, at which only it is reached. The supervisor serves no requests: it keeps
+the ports, starts workers, restarts one that ended by itself, and passes signals on. A worker ends when its standard
 input does, so that none is left when the supervisor is killed.
 
-Over the embedded engine one process more owns the log. It starts before the workers and stops after them, serves Pulsar's
+Over the embedded engine one more process owns the log. It starts before the workers and stops after them, serves Pulsar's
 protocol, and answers what they pass on.
 """
 
@@ -35,7 +35,7 @@ OWNER: Final = 0  # the number of the process that owns the log
 
 
 class Worker:
-    """One process, again and again until it is told to stop."""
+    """One process, started again until it is told to stop."""
 
     def __init__(self, number: int, command: Sequence[str], settings: Mapping[str, str] = {}) -> None:
         """`settings` are added to its environment."""
@@ -78,7 +78,7 @@ class Worker:
 
     async def _live(self) -> int:
         pipe = asyncio.subprocess.PIPE
-        # One worker is not the service: what the service manager is told is the supervisor's to say.
+        # One worker is not the service: only the supervisor notifies the service manager.
         environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         environment |= self._settings
         # In a session of its own: Ctrl-C is the supervisor's to pass on.
@@ -127,7 +127,7 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
             for worker in workers:
                 worker.send(number)
             if owner is not None and (number is not signal.SIGTERM or not owner.urls.done()):
-                owner.send(number)  # it stops after its workers, unless there are none yet
+                owner.send(number)  # it stops after its workers, unless none was started
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, pass_on, signal.SIGTERM)
@@ -182,7 +182,7 @@ def _shared_addresses(config: Config, held: contextlib.ExitStack) -> list[str]:
             )
             settings += ["--set", f"{section}.{key}={OFF}"]
             continue
-        is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
+        is_exposed(f"{section}.{key}", listen, bound, config.auth)  # logged once, not by each worker
         host, _, _ = listen.rpartition(":")
         settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
     return settings
@@ -199,8 +199,8 @@ def _access(held: contextlib.ExitStack) -> WorkerAccess:
 
 
 def _secret(config: Config) -> dict[str, str]:
-    """The setting of a secret that only the workers know, unless one is configured. Arguments of a process are seen by every
-    user of the machine, its environment is not."""
+    """The setting of a secret that only the workers know, unless one is configured. Every user of the machine
+    sees the arguments of a process, but not its environment."""
     if config.engine.url and (config.fleet.secret or config.fleet.secret_file):
         return {}
     return {"PENSTOCK_FLEET__SECRET": secrets.token_hex(32)}

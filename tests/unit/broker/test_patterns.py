@@ -74,19 +74,19 @@ def test_what_it_takes(text: str, name: str, matches: bool) -> None:
     ["(a+)+b", "(a|a)*b", "(a*)*b", ".*.*.*.*.*.*b", "(a|aa)+b", "a?" * 60 + "a" * 60, "(.*a){20}b"],
 )
 def test_no_pattern_takes_long(text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     assert not Pattern(text).fullmatch("a" * 512 + "c")
-    assert time.process_time() - began < 2  # Python's takes from minutes to for ever
+    assert time.thread_time() - began < 2  # Python's takes from minutes to for ever
 
 
 def test_a_pattern_of_many_states_takes_no_long_time() -> None:
     """A table of all sets of states does not fit into any memory: 2 to the power of 230."""
     dice = random.Random(1)
     names = ["".join(dice.choice("ab") for _ in range(250)) for _ in range(100)]
-    began = time.process_time()
+    began = time.thread_time()
     pattern = Pattern("[ab]*a[ab]{230}")
     found = [pattern.fullmatch(name) for name in names]
-    assert time.process_time() - began < 2  # some 20 ms
+    assert time.thread_time() - began < 2  # some 20 ms
     assert found == [name[-231] == "a" for name in names]
 
 

@@ -91,3 +91,38 @@ async def admitted(context: ServerContext, exchange: Exchange) -> Caller:
     who = await Caller.admit(context, None, exchange.scope)
     assert FOR_PROCESS.get()
     return who
+
+
+@pytest.mark.parametrize("length", [b"5", b"0000000000000000000005", b"5 ", b"5\t", b" 5"])
+async def test_the_body_is_framed_by_this_process(length: bytes) -> None:
+    """However the client framed it, and whatever it says of the headers of its connection."""
+    given = [
+        (
+            b"connection",
+            b"Content-Length, content-type, AUTHORIZATION, x-original-principal, host, penstock-x, x-mine",
+        ),
+        (b"content-length", length),
+        (b"content-type", b"text/plain"),
+        (b"authorization", b"Bearer x"),
+        (b"x-original-principal", b"ann"),
+        (b"penstock-x", b"1"),
+        (b"x-mine", b"1"),
+    ]
+    kept = [given[2], given[3], given[4], given[5]]
+    exchange = Exchange(scope(method="POST", headers=given))
+    assert exchange.length == 5
+    request = await _request_of(exchange, lambda: None, None)
+    assert not isinstance(request.body, bytes)
+    assert request.headers == [*kept, (b"content-length", b"5")]
+    for body in (b"", b"whole"):  # it was read, perhaps decompressed
+        request = await _request_of(exchange, lambda: None, body)
+        assert (request.body, request.headers) == (body, [*kept, (b"content-length", b"%d" % len(body))])
+    chunks = scope(method="POST", headers=[given[1], (b"transfer-encoding", b"identity, Chunked")])
+    assert (await passed_on(chunks)).headers == [(b"transfer-encoding", b"chunked")]
+
+
+@pytest.mark.parametrize("length", [b"", b"x", b"-1", b"+5", b"5, 5", b"0x5", b"5_0"])
+async def test_a_length_that_is_no_number_is_refused(length: bytes) -> None:
+    with pytest.raises(PenstockError) as raised:
+        await passed_on(scope(method="POST", headers=[(b"content-length", length)]))
+    assert raised.value.kind is ErrorKind.BAD_PARAMETER

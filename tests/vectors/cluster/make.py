@@ -29,7 +29,7 @@ from penstock.broker.fleet import Process
 from penstock.broker.producer import Reply
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.membership import FORMAT, encode
+from penstock.engines.fleet.membership import FORMAT, encode, encode_end
 from penstock.engines.kafka.driver.record import NewRecord
 from penstock.engines.kafka.ownership.records import (
     CLAIM,
@@ -81,6 +81,10 @@ PROCESS = Process(
 
 def process_document() -> bytes:
     return encode(ProcessFleet(SECRET, id=PROCESS.id), PROCESS, "machine")
+
+
+def process_end() -> bytes:
+    return encode_end(ProcessFleet(SECRET, id=PROCESS.id), PROCESS.id)
 
 
 def asking(http: httpx.Client, method: str, path: str, body: object = None, **more: Any) -> httpx.Response:
@@ -276,7 +280,10 @@ def pulsar() -> dict[str, list[dict[str, Any]]]:
                 "writer": messages(client, "persistent://public/staged/job.log"),
                 "journals": messages(client, "persistent://public/penstock/default~plain.positions"),
                 "replies": [{"value": _text(reply.payload), "properties": reply.properties}],
-                "processes": [{"value": _text(process_document()), "properties": FORMAT.properties()}],
+                "processes": [
+                    {"value": _text(document), "properties": FORMAT.properties()}
+                    for document in (process_document(), process_end())
+                ],
             }
 
 

@@ -43,8 +43,8 @@ class EntryProducer:
 
     `given` is a name that the broker has given, to another partition's producer, say. `on_ended` is called when the producer
     cannot go on: it was fenced, the topic was terminated, it may not publish any more. With `once` it ends with its
-    connection: nothing is sent twice. `on_reply` gets the replies to requests that were sent (PIP-371), and `on_lost` is called
-    when the broker has forgotten who waits for one. Without `resend`, entries that have no receipt when the connection breaks fail:
+    connection: nothing is sent twice. `on_reply` gets this producer and the replies to requests that it sent (PIP-371), and `on_lost` is called
+    when the broker has dropped the waits for replies. Without `resend`, entries that have no receipt when the connection breaks fail:
     nothing is stored twice.
     """
 
@@ -57,7 +57,7 @@ class EntryProducer:
         pending_bytes_max: int = PENDING_BYTES_MAX,
         timeout_s: float = TIMEOUT_S,
         on_ended: Callable[[PulsarException], None] | None = None,
-        on_reply: Callable[[CommandRequestReceipt], None] | None = None,
+        on_reply: Callable[[EntryProducer, CommandRequestReceipt], None] | None = None,
         on_lost: Callable[[], None] | None = None,
         once: bool = False,
         resend: bool = True,
@@ -244,7 +244,7 @@ class EntryProducer:
         return future
 
     def withdraw(self, sequence_id: int) -> None:
-        """Nobody waits for the reply to a request any more."""
+        """The requester waits no longer for the reply to its request."""
         if self._link is not None:
             receipt = CommandRequestReceipt(reply_to_producer_id=self._id, sequence_id=sequence_id)
             self._link.write([commands.framed(receipt)])
@@ -288,7 +288,7 @@ class EntryProducer:
         elif frame.type == BaseCommand.SEND_ERROR:
             self._refused(frame.command.send_error)
         elif frame.type == BaseCommand.REQUEST_RECEIPT and self._on_reply is not None:
-            self._on_reply(frame.command.request_receipt)
+            self._on_reply(self, frame.command.request_receipt)
         if self._space is not None:
             self._make_space()
 

@@ -139,7 +139,7 @@ def send(
     entry_each: bool = False,
 ) -> bytes:
     """What goes before an entry. By hand, because each entry pays for it. `transaction`: its most and least bits.
-    `entry_each`: the messages of the batch are to be stored as an entry each."""
+    `entry_each`: the broker stores each message of the batch as an entry."""
     body = _PRODUCER_ID[producer_id] + integer(sequence_id)
     if count != 1:
         body += b"\x18" + integer(count) + b"\x30" + integer(highest)

@@ -1,1 +1,1 @@
-"""Consumers whose subscriptions run elsewhere: at a broker or process that owns the partition."""
+"""Consumers whose subscriptions run at another broker or process, the owner of the partition."""

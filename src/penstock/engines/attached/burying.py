@@ -41,7 +41,7 @@ class Burying:
         self._letter = letter
         self._buried = buried
         self._again = again
-        self._epoch = 0  # a seek makes what was before mean nothing
+        self._epoch = 0  # a seek makes earlier messages irrelevant
         subject = f"{source.topic.name} {source.name}"
         self._queue = DeadLetterQueue(source.dead_letters, subject, failures, clock, tasks)
 
@@ -69,6 +69,6 @@ class Burying:
         self._queue.add(EntryDeadLetters(deque(bits_of(bits)), load, bury, again, len(entry.data)))
 
     def forget(self) -> None:
-        """What is not moved yet stays where it is."""
+        """Messages that were not moved yet stay in their topic."""
         self._epoch += 1
         self._queue.forget()

@@ -1,4 +1,4 @@
-"""Consumers before the cluster: what they answer to the messages they were given."""
+"""Attached consumers: their answers to the messages that they were given."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ Answer = Callable[[Entry, TopicName, Reply], Awaitable[Outcome]]
 
 
 class Consumer(Subscriber):
-    """`broker.Consumer`. `give_reply`, which who makes it sets, gives replies to who waits for them (PIP-371)."""
+    """`broker.Consumer`. `give_reply`, which its creator sets, delivers replies to waiting requesters (PIP-371)."""
 
     give_reply: Answer
 
@@ -103,7 +103,7 @@ class Consumer(Subscriber):
         return await self.give_reply(entry, part.source.topic.name.base, reply)
 
     def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
-        """Who waits is known only to the process that asked: each is looked at by `reply`."""
+        """Only the requesting process knows which requests wait: `reply` handles each."""
         return list(replies)
 
     async def seek(self, target: MessageId) -> None:

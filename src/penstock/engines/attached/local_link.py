@@ -35,7 +35,7 @@ class Subscribes(Protocol):
 class LocalLink:
     """A `Link` to the broker of this process, which it serves as the binary endpoint serves a connection.
 
-    The link ends with the reason that the broker closes the consumer for. If there is no reason, or if connecting again can help,
+    The link ends with the broker's reason for closing the consumer. If there is no reason, or if connecting again can help,
     the link ends with `Moved`.
     """
 
@@ -51,12 +51,12 @@ class LocalLink:
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
         self._end_due = False
-        # Acknowledgements that have to look into the log, and what was asked for after them.
+        # Acknowledgements that have to read the log, and calls that came after them.
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
         self._working: asyncio.Task[None] | None = None
-        self._failed: PenstockError | None = None  # why one of them failed, for the next `flush`
+        self._failed: PenstockError | None = None  # of one of them, for the next `flush`
 
-    # -- coming and going
+    # -- start and end
 
     async def start(self) -> None:
         wanted = self._wanted
@@ -116,7 +116,7 @@ class LocalLink:
             self._consumer.flow(permits)
 
     def restart(self) -> None:
-        """Deliveries in the outbox keep their permits; nothing comes again."""
+        """Deliveries in the outbox keep their permits; no message is redelivered."""
         if self._consumer is not None and self._consumer.permits > 0:
             self.permits -= self._consumer.permits
             self._consumer.stop_flow()
@@ -245,7 +245,7 @@ class LocalLink:
         else:
             offset = await topic.offset_at_time(to)
         self._open_consumer()
-        self._sink.reset()  # in one step with the move, which forgets what is in the outbox
+        self._sink.reset()  # in one step with the move, which drops the outbox
         await self._source.move(offset)
 
     async def unsubscribe(self) -> None:

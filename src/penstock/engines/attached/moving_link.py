@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -29,9 +30,12 @@ class MovingLink:
     """A `Link` over the links that `link_to` opens, and their sink.
 
     After a link has ended with `Moved`, `link_to` is asked again, with pauses, until a link is open or an error says that
-    trying again cannot help. The permits carry over. The sink is reset; a consumer that is not durable is not, but goes on
-    after the last entry that arrived, or where its last seek led. `flush` refuses acknowledgements that the old link may not
-    have stored, and those made while there is no link: their messages may be delivered again.
+    trying again cannot help. The permits carry over. The sink is reset, except for a consumer that is not durable: that one continues
+    after the last entry that arrived, or at the position of its last seek.
+
+    Acknowledgements are lost that the old link may not have stored, or that are made while there is no link: their messages may be
+    delivered again. A `flush` answers for the acknowledgements since the one before it began, or for the same as that one if there are
+    no newer ones, and fails if one of them is lost. Without newer ones, at most as many fail as acknowledgements were lost.
     """
 
     def __init__(self, link_to: LinkTo, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
@@ -40,16 +44,18 @@ class MovingLink:
         self._sink = sink
         self._tasks = tasks
         self._link: Link | None = None
-        self._permits = 0  # that no link has yet
-        self._given = self._confirmed = 0  # acknowledgements, and those that `flush` has confirmed
-        self._refused = False  # some of them are lost
+        self._permits = 0  # not yet given to a link
+        self._given = self._confirmed = 0  # acknowledgements, and those that are durable or lost
+        self._flushed = (0, 0)  # the last flush answers for those after the first number, up to the second
+        self._lost_up_to = 0  # the last one that is lost
+        self._refusals = 0  # how many flushes those that are lost still fail
         self._lost = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         # Entries of a non-persistent topic all have the same place.
         self._goes_on = not wanted.options.durable and wanted.topic.persistent
         self._sought: tuple[MessageId | int, bool] | None = None  # the last seek, until an entry arrives
 
-    # -- coming and going
+    # -- start and end
 
     async def start(self) -> None:
         backoff, loop = Backoff(max_s=MOVED_MAX_S), asyncio.get_running_loop()
@@ -68,15 +74,20 @@ class MovingLink:
     async def _open(self) -> None:
         link = await self._link_to(self._wanted, self)
         self._link = link
+        started = False
         try:
             await link.start()
+            started = True
             if self._sought is not None:
                 target, inclusive = self._sought
                 await link.seek(target, inclusive=inclusive)
         except BaseException:
             self._drop(link)
+            if started:
+                with suppress(PulsarException):  # there is no connection: the owner has noticed, or will
+                    await link.close()
             raise
-        if self._link is link and self._permits > 0:  # else it has ended again, or has them
+        if self._link is link and self._permits > 0:  # else the link has ended again, or has the permits
             permits, self._permits = self._permits, 0
             link.flow(permits)
 
@@ -143,8 +154,7 @@ class MovingLink:
             self._sink.ended(error)
             return
         self._drop(self._link)
-        self._refused = self._refused or self._given > self._confirmed
-        self._confirmed = self._given
+        self._lose()
         if self._wanted.options.durable:
             self._sink.reset()
         self._lost.set()
@@ -174,11 +184,17 @@ class MovingLink:
 
     def _acknowledging(self) -> Link | None:
         """The link that an acknowledgement goes to; without one it is lost."""
+        self._given += 1
         if self._link is None:
-            self._refused = True
-        else:
-            self._given += 1
+            self._lose()
         return self._link
+
+    def _lose(self) -> None:
+        """Those that are not confirmed are lost."""
+        count = self._given - self._confirmed
+        if count:
+            self._lost_up_to = self._confirmed = self._given
+            self._refusals += count
 
     def acknowledge(self, places: Iterable[Place]) -> None:
         link = self._acknowledging()
@@ -203,20 +219,35 @@ class MovingLink:
         )
 
     async def flush(self) -> None:
-        if self._refused:
-            self._refused = False
-            raise Moved(self._wanted.topic)
-        link, given = self._link, self._given
-        if link is not None:
-            try:
-                await link.flush()
-            except Moved:
-                self._refused = False  # with this error
-                raise
-            self._confirmed = max(self._confirmed, given)
+        given, lost = self._given, self._lost_up_to
+        after, up_to = self._flushed
+        if given > up_to:
+            after = up_to
+            self._flushed = after, given
+        if lost <= after:
+            self._refusals = 0  # those of earlier flushes
+        elif self._refusals:
+            raise self._refusal()
+        link = self._link
+        if link is None:
+            return
+        try:
+            await link.flush()
+        except PenstockError:
+            if self._lost_up_to > lost:
+                self._refusal()
+            raise
+        if self._lost_up_to > lost:
+            raise self._refusal()
+        self._confirmed = max(self._confirmed, given)
+
+    def _refusal(self) -> Moved:
+        """The error of a flush; one fewer is to fail."""
+        self._refusals = max(0, self._refusals - 1)
+        return Moved(self._wanted.topic)
 
     def redeliver(self, places: Iterable[Place]) -> None:
-        if self._link is not None:  # else all of them come again
+        if self._link is not None:  # else all of them are redelivered
             self._link.redeliver(places)
 
     def redeliver_all(self) -> None:

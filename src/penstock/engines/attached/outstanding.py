@@ -1,8 +1,8 @@
-"""What one consumer has of one topic or partition: entries that arrived and are not wholly acknowledged.
+"""The entries of one topic or partition that one consumer has: those that arrived and are not wholly acknowledged.
 
 The cluster delivers and acknowledges whole entries (parts of them only where it keeps acknowledgements within batches), and
-an entry may come again of which some messages are done, with the client, or to come later. What is known here of each
-message decides which of them are delivered.
+an entry may be redelivered of which some messages are done, with the client, or due later. The state of each message
+here decides which of them are delivered.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ REMEMBERED_MAX: Final = 10_000  # entries of which nothing is out: they may have
 
 class Row(msgspec.Struct, gc=False):
     """An entry. Of its messages, as bits: `out` are with the client or on their way to it, `acked` are done, `later`
-    are to come again when their time has come; the others may come at any time. `coming`: the cluster was asked for it, or
-    gives all of it again on a new connection, so that it may be on its way here even when all of it is done."""
+    are redelivered when they are due; the others may come at any time. `coming`: the cluster was asked for it, or
+    redelivers all of it on a new connection, so that it may be on its way here even when all of it is done."""
 
     count: int
     out: int = 0
@@ -159,7 +159,7 @@ class Outstanding:
         return 0 if row is None or id(entry) not in row.tokens else row.out & mask
 
     def forget(self) -> int:
-        """Nothing of before counts (a seek); returns how many messages were out."""
+        """Forget all earlier entries (a seek); returns how many messages were out."""
         count, self.out = self.out, 0
         for row in self._rows.values():
             row.out = row.later = 0
@@ -186,7 +186,7 @@ class Outstanding:
 
 
 class Redelivery:
-    """Times of one consumer's messages of one topic. `ask` is called with the entries whose time has come, those of one
+    """Deadlines of one consumer's messages of one topic. `ask` is called with the entries that are due, those of one
     moment together; `late` with messages that were not acknowledged in time."""
 
     def __init__(
@@ -204,14 +204,14 @@ class Redelivery:
         self._due: dict[Place, int] = {}
 
     def later(self, place: Place, bits: int, delay_ms: int) -> None:
-        """These messages are to come again after a while."""
+        """Redeliver these messages after a delay."""
         if delay_ms <= 0:
             self._came((place, bits))
         else:
             self._timers.at(self._clock.monotonic_ms() + delay_ms, self._came, (place, bits))
 
     def watch(self, place: Place, row: Row, bits: int, timeout_ms: int) -> None:
-        """These messages are to be acknowledged in time."""
+        """The client has to acknowledge these messages in time."""
         self._timers.at(self._clock.monotonic_ms() + timeout_ms, self._over, (place, row, bits))
 
     def _came(self, what: tuple[Place, int]) -> None:
@@ -232,7 +232,7 @@ class Redelivery:
             self._late(place, row.out & bits)
 
     def forget(self) -> None:
-        """A seek: nothing of before comes again."""
+        """A seek: no earlier message is redelivered."""
         self._timers.close()
         self._due.clear()
 
@@ -240,5 +240,5 @@ class Redelivery:
 
 
 def _wanted(what: object) -> bool:
-    """Whether a deadline still means something."""
+    """Whether a deadline is still valid."""
     return not (isinstance(what, tuple) and len(what) == 3 and not what[1].out & what[2])

@@ -32,7 +32,7 @@ def opaque_end(last: MessageId) -> int:
 
 
 def entry_of(arrived: Arrived, *, numbered: bool) -> Entry:
-    """An entry that came from a broker; one without a number in a cluster that numbers (of before that was turned on)
+    """An entry that came from a broker. In a cluster that numbers entries, an entry from before the numbering was turned on
     gets the offset 0."""
     if not numbered:
         offset = opaque((arrived.ledger, arrived.entry_id))

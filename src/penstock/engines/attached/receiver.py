@@ -1,6 +1,6 @@
-"""The side of a consumer that messages are delivered to: what waits for its endpoint, and what its topics may send.
+"""The receiving side of a consumer: messages that wait for its endpoint, and the permits of its topics.
 
-Entries arrive because they were permitted. Those that the endpoint permits no more, or that its window has no room for,
+Entries arrive because they were permitted. Entries that the endpoint no longer permits, or that do not fit its window,
 wait here: the cluster cannot take them back.
 """
 
@@ -22,7 +22,7 @@ from .topic_consumer import TopicConsumer
 HELD_FACTOR: Final = 2  # times `outbox_bytes_max` may wait before permits are taken back
 ANSWER_MS: Final = 20  # within which a cluster sends what it has, once it is permitted
 NEXT_MS: Final = 5  # within which more follows what came
-FIRST_BYTES: Final = 16 * 1024  # of a message, until one has come
+FIRST_BYTES: Final = 16 * 1024  # of a message, before the first one
 _FALL: Final = 0.1  # of the difference, with each run that is smaller
 
 
@@ -63,7 +63,7 @@ class Receiver(Outbox):
         return not self._waiting and self.capacity() > 0 and self._clock.monotonic_ms() < self._expected_until
 
     def grant(self) -> None:
-        """Let the topics send what there is room for."""
+        """Permit the topics as many messages as there is room for."""
         if self.closed or not self.parts:
             return
         held = self.outbox_bytes + self._waiting_bytes
@@ -119,7 +119,7 @@ class Receiver(Outbox):
             link.restart()
 
     def _pump(self) -> None:
-        """Let what waits go to the endpoint, as far as it permits."""
+        """Move waiting messages to the outbox, as far as the endpoint permits."""
         waiting, room = self._waiting, self.capacity()
         if not waiting or room <= 0:
             return
@@ -176,7 +176,7 @@ class Receiver(Outbox):
             part.handed_on([one for one in taken if one.subscription is source])
 
     def _count(self) -> None:
-        """Count in the budget what it has now."""
+        """Update the bytes that count in the budget."""
         if self.budget is None:
             return
         size = self.outbox_bytes + self._waiting_bytes + self._taken_bytes
@@ -227,7 +227,7 @@ class Receiver(Outbox):
 
 
 class MessageSize:
-    """Bytes of a message, as they have been lately."""
+    """The recent average of bytes per message."""
 
     def __init__(self) -> None:
         self.bytes = float(FIRST_BYTES)
@@ -242,12 +242,12 @@ class MessageSize:
             self.bytes = max(1.0, self.bytes + (each - self.bytes) * _FALL)
 
     def fit(self, size: int) -> int:
-        """How many messages fit into `size` bytes, at least one where there is any room."""
+        """How many messages fit into `size` bytes, at least one if there is any room."""
         return max(1, int(size / self.bytes)) if size > 0 else 0
 
 
 def share_of(room: int, topics: int) -> int:
-    """What each of some topics may send, so that none waits for another: at least one while there is room."""
+    """The number of messages that each of some topics may send, so that none waits for another: at least one while there is room."""
     return max(1, room // topics) if room > 0 else 0
 
 

@@ -1,4 +1,4 @@
-"""Which topics a consumer is attached to: one of the cluster's consumers for each partition, and how they come and go."""
+"""The topics that a consumer is attached to, with one link for each partition; partitions and topics may be added and removed."""
 
 import asyncio
 import logging
@@ -94,7 +94,7 @@ class Subscriber(Receiver, ABC):
         self._looks = False  # a look is about to begin
         self._follows = False  # topics that come later: it lives without any
 
-    # -- coming and going
+    # -- start and end
 
     async def open(
         self,
@@ -103,9 +103,9 @@ class Subscriber(Receiver, ABC):
         follow: Names | None = None,
         matches: Callable[[TopicName], bool] | None = None,
     ) -> None:
-        """Subscribe to every partition; raises what stands in the way, and then it is attached nowhere.
+        """Subscribe to every partition; if one fails, raises its error and is attached to none.
 
-        `follow` says which topics there are now, where that is more than the partitions of those that were named,
+        `follow` returns the present topics, if these are more than the partitions of the named ones,
         and `matches` whether a topic may be one of them.
         """
         self._unique, self._follows = unique_name, follow is not None
@@ -126,7 +126,7 @@ class Subscriber(Receiver, ABC):
         return self._names
 
     async def _join(self, name: TopicName, *, first: bool) -> None:
-        """Attach it to every log of a topic that it has not yet. Those that come later are read from their beginning."""
+        """Attach it to every log of a topic that it is not attached to. Later partitions are read from their beginning."""
         topics = await self._topics.all_of(name, create=None if first else False)
         known = {source.topic.name for source in self.parts}
         named = {topic.name.partition for topic in topics} & {self.options.start.partition}
@@ -160,12 +160,11 @@ class Subscriber(Receiver, ABC):
             await part.link.start()
             if fresh:
                 await part.seek(start, inclusive=options.start_inclusive)
-        except PulsarException as error:
-            source.remove(self)
-            raise engine_error(error) from None
-        except BaseException:
+        except BaseException as error:
             source.remove(self)
             await part.close()
+            if isinstance(error, PulsarException):
+                raise engine_error(error) from None
             raise
         self.parts[source] = part
         if self.closed:
@@ -188,7 +187,7 @@ class Subscriber(Receiver, ABC):
         await self.look()
 
     async def look(self, names: Names | None = None) -> None:
-        """Join the partitions and topics that came, leave those that went."""
+        """Join new partitions and topics, leave removed ones."""
         async with self._joining:
             try:
                 found = await (names or self._follow_names)()
@@ -206,7 +205,7 @@ class Subscriber(Receiver, ABC):
                 self._drop(self.parts[source])
 
     def part_ended(self, source: Subscription, error: PenstockError) -> None:
-        """Nothing more comes of a topic: with the last one the consumer ends."""
+        """A topic delivers no more: the consumer ends with the last one."""
         if source in self.parts:
             self._drop(self.parts[source])
         if not self.parts and not self._follows and not self.closed:
@@ -221,7 +220,7 @@ class Subscriber(Receiver, ABC):
         self._leaving = [task for task in self._leaving if not task.done()]
 
     def close(self, reason: PenstockError | None = None) -> None:
-        """Leave every topic; what was out goes to the others."""
+        """Leave every topic; unacknowledged messages go to other consumers."""
         if self.closed:
             return
         self.closed, self.close_reason = True, reason
@@ -280,7 +279,7 @@ class Subscriber(Receiver, ABC):
             self.end_reached()
 
     def active(self, source: Subscription, active: bool) -> None:
-        """The cluster says whether it gets everything of a topic."""
+        """The cluster reports whether it is the active consumer of a topic."""
         if active:
             source.active = self
         elif source.active is self:

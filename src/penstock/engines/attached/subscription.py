@@ -1,4 +1,4 @@
-"""A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
+"""A subscription of one topic or partition that the cluster has: this process knows its own consumers and asks for the rest."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -46,7 +46,7 @@ class SeekingConsumer(Receiver, Protocol):
         """The subscription was moved by others."""
 
     def settle_in(self, source: "Subscription", message_id: MessageId) -> bool:
-        """Acknowledge a message that others were given to acknowledge; False where nothing is known of its entry."""
+        """Acknowledge a message for another consumer; False if its entry is unknown."""
 
 
 class ClusterCursor:
@@ -76,7 +76,7 @@ class ClusterCursor:
 
 
 class Subscription:
-    """`broker.Subscription`. Its figures are what `refresh` learned last, and what goes through this process."""
+    """`broker.Subscription`. Its figures are those that `refresh` learned last, and those of this process."""
 
     answers = partial_batches = None  # entry ids alone name no message, as the log has many ledgers
 
@@ -128,7 +128,7 @@ class Subscription:
             self.active = None
         known = subscriptions_of(self.topic)
         if not self.consumers and known.get(self.name) is self:
-            del known[self.name]  # a topic that nobody uses is let go
+            del known[self.name]  # an unused topic may be closed
 
     def settle(self, message_id: MessageId, but: object) -> bool:
         """Have the consumer of this process that has a message acknowledge it; False where none has, `but` one aside."""
@@ -219,7 +219,7 @@ class Subscription:
             consumer.forget(self)
 
     async def move(self, offset: int) -> None:
-        """Go on at `offset`, forwards or backwards."""
+        """Move to `offset`, forwards or backwards."""
         if offset >= self.topic.next_offset:
             await self.seek(LATEST)
             return
@@ -232,7 +232,7 @@ class Subscription:
         await self.seek(self.topic.id_of(entry, index), inclusive=True)
 
     def skip(self, offset: int) -> None:
-        """Not offered: what goes through this process is acknowledged by its consumers."""
+        """Not offered: consumers of this process acknowledge their messages themselves."""
         raise not_supported("skipping messages of a subscription by offset")
 
     def upcoming(self, messages_max: int) -> Sequence[Entry]:
@@ -240,7 +240,7 @@ class Subscription:
         return ()
 
     async def last_visible(self) -> tuple[Entry, int] | None:
-        """The last entry of the log; what was compacted is the cluster's."""
+        """The last entry of the log; the cluster does the compaction."""
         await self.topic.refresh()
         if self.topic.next_offset <= self.topic.first_offset:
             return None

@@ -36,7 +36,7 @@ class Owner(Protocol):
         """Messages arrived."""
 
     def void(self, source: Subscription) -> Sequence[Delivery]:
-        """What was not taken of a topic will come again; returns it."""
+        """Drop and return deliveries of a topic that were not taken: they will be redelivered."""
 
     def settled(self, count: int) -> None:
         """Messages are no longer out."""
@@ -45,13 +45,13 @@ class Owner(Protocol):
         """There may be room for more."""
 
     def active(self, source: Subscription, active: bool) -> None:
-        """It gets everything of a topic, or no longer."""
+        """It became the active consumer of a topic, or no longer is."""
 
     def end_reached_of(self, source: Subscription) -> None:
         """A topic is terminated, and all of it acknowledged."""
 
     def part_ended(self, source: Subscription, error: PenstockError) -> None:
-        """Nothing more comes of a topic."""
+        """A topic delivers no more."""
 
 
 class TopicConsumer:
@@ -131,7 +131,7 @@ class TopicConsumer:
         deliveries.append(Delivery(self.source, entry, wanted, times))
 
     def request(self, message_id: MessageId) -> Entry | None:
-        """The entry of a request that is out, None for a message that is none; raises MESSAGE_NOT_FOUND."""
+        """The entry of a request that is out, None for a message that is not a request; raises MESSAGE_NOT_FOUND."""
         row = self.out.row((message_id.ledger, message_id.entry))
         if row is None or not row.out >> max(0, message_id.batch_index) & 1:
             raise PenstockError(
@@ -153,7 +153,7 @@ class TopicConsumer:
         self._owner.grant()
 
     def forget(self) -> None:
-        """The subscription moved: nothing of before is out, waits or comes again."""
+        """The subscription moved: earlier messages are no longer out, and are not redelivered."""
         self._burying.forget()
         self._elsewhere.forget()
         self.at_end = False
@@ -215,7 +215,7 @@ class TopicConsumer:
             self.link.acknowledge_part(place, row.left)
 
     def handed_on(self, deliveries: Collection[Delivery]) -> None:
-        """What is handed on counts as acknowledged (a reader's)."""
+        """A reader's messages count as acknowledged when they are handed on."""
         whole: list[Place] = []
         for delivery in deliveries:
             place = (delivery.entry.ledger, delivery.entry.entry_id)
@@ -242,7 +242,7 @@ class TopicConsumer:
         return count + self.out.acknowledge_before(place)
 
     def negative(self, one: MessageId, delay_ms: int) -> int:
-        """A message is to come again after a while; returns how many messages were out."""
+        """Redeliver a message after a delay; returns how many messages were out."""
         place = (one.ledger, one.entry)
         row = self.out.row(place)
         if row is None or one.batch_index >= row.count:
@@ -268,7 +268,7 @@ class TopicConsumer:
         if self._shared:
             self.link.redeliver(places)
         else:
-            self._unread.clear()  # they come again with all the others
+            self._unread.clear()  # they are redelivered with all the others
             self.out.all_coming()
             self.link.redeliver_all()
 
@@ -356,11 +356,11 @@ class Elsewhere:
         return count
 
     def _remember(self, place: Place) -> None:
-        """Who names its messages again, one by one, is right."""
+        """Acknowledging its messages again, one by one, succeeds."""
         self._done[place] = None
         if len(self._done) > REMEMBERED_MAX:
             del self._done[next(iter(self._done))]
 
     def forget(self) -> None:
-        """The subscription moved: they may come again."""
+        """The subscription moved: the batches may be redelivered."""
         self._done.clear()

@@ -22,7 +22,7 @@ SKIPPED_MAX: Final = 100  # such schemas of one topic; beyond it entries wait fo
 
 
 class ArrivingSchemas(Protocol):
-    """What is known of the schemas that entries name."""
+    """The schemas that entries name, as far as they are known."""
 
     def knows(self, topic: TopicName, version: int) -> bool:
         """Whether a version was fetched, or is known not to be there."""
@@ -76,7 +76,7 @@ class Unread:
         return entries
 
     def clear(self) -> None:
-        """None of them is awaited any more."""
+        """Drop all of them: they are no longer needed."""
         self._entries.clear()
 
     def close(self) -> None:

@@ -11,9 +11,9 @@ from penstock.broker.fleet import Header
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
-HIGH_BYTES: Final = 262_144  # received and not taken, before reading stops
+HIGH_BYTES: Final = 262_144  # received and not taken: reading stops above it
 LOW_BYTES: Final = 65_536
-WRITE_BYTES: Final = 65_536  # written and not sent, before the sender waits
+WRITE_BYTES: Final = 65_536  # written and not sent: the sender waits above it
 
 
 class ConnectionCutError(Exception):
@@ -25,12 +25,13 @@ class ConnectionCutError(Exception):
 
 
 class Answer:
-    """`broker.ForwardedAnswer`. `sent`: the whole request was sent; `complete`: the whole answer was received."""
+    """`broker.ForwardedAnswer`. `sent`: the whole request was sent; `complete`: the whole answer was received; `exceeded`: and
+    something after it, which belongs to no request."""
 
     def __init__(self, connection: "Connection", *, bodiless: bool) -> None:
         self.status = 0
         self.headers: list[Header] = []
-        self.begun = self.sent = self.complete = False
+        self.begun = self.sent = self.complete = self.exceeded = False
         self._failed: Exception | None = None
         self._connection = connection
         self._bodiless = bodiless
@@ -78,21 +79,30 @@ class Answer:
 
     def feed(self, data: bytes) -> None:
         """Bytes came; raises HttpParserError."""
-        self._parser.feed_data(data)
-        self._notify()
+        try:
+            self._parser.feed_data(data)
+        finally:
+            self._notify()  # also of an answer that something else follows
 
     @property
     def reusable(self) -> bool:
         """Whether another request may follow on the connection."""
-        return self.sent and self.complete and self._keeps_alive
+        taken = not self._parts and not self._connection.paused
+        return self.sent and self.complete and self._keeps_alive and taken
 
     # -- the parser's calls
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self.exceeded = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.begun:  # else it is a trailer
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            return
         status = self._parser.get_status_code()
         if status < 200:
             self.headers.clear()
@@ -115,35 +125,41 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """`closed`: no other request may be sent. `idle_since`: the loop's time at which the last one ended."""
+    """`closed`: no other request may be sent. `paused`: nothing is read. `idle_since`: the loop's time at which the last
+    request ended."""
 
     def __init__(self, tasks: Tasks) -> None:
         """`tasks` send bodies that come in parts."""
         self._tasks = tasks
         self._sending: asyncio.Task[None] | None = None
-        self.closed = False
+        self.closed = self.paused = False
         self.idle_since = 0.0
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._paused = False
 
     # -- the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self.closed:  # while it was being opened
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(WRITE_BYTES)
 
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None or answer.complete:
-            self.close()  # nobody asked
+            self.close()  # no request was sent
             return
         try:
             answer.feed(data)
         except httptools.HttpParserError:
             self.close()
+        else:
+            if answer.exceeded:
+                self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -159,14 +175,14 @@ class Connection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Read no more until `resume_reading`."""
-        if not self._paused and not self.closed:
-            self._paused = True
+        if self._transport is not None and not self.paused and not self.closed:
+            self.paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read on, if reading was paused."""
-        if self._paused and not self.closed:
-            self._paused = False
+        if self._transport is not None and self.paused and not self.closed:
+            self.paused = False
             self._transport.resume_reading()
 
     # -- requests
@@ -176,23 +192,31 @@ class Connection(asyncio.Protocol):
     ) -> Answer:
         """Send a request, and wait for the head of its answer; raises ConnectionCutError, and what `body` does."""
         self._answer = answer = Answer(self, bodiless=method == b"HEAD")
-        if self.closed:
+        transport = self._transport
+        if transport is None or self.closed:
             raise ConnectionCutError(False)
+        self.resume_reading()
         lines = [method + b" " + target + b" HTTP/1.1"]
         lines += [name + b": " + value for name, value in headers]
         head = b"\r\n".join([*lines, b"", b""])
         if isinstance(body, bytes):
             answer.sent = True
-            self._transport.write(head + body)
+            transport.write(head + body)
         else:
-            self._transport.write(head)
+            transport.write(head)
             # Beside the answer, which may begin before the body ends.
-            self._sending = self._tasks.spawn(self._send_parts(answer, headers, body), "pass on a body")
+            self._sending = self._tasks.spawn(
+                self._send_parts(transport, answer, headers, body), "pass on a body"
+            )
         await answer.head()
         return answer
 
     async def _send_parts(
-        self, answer: Answer, headers: Sequence[Header], body: AsyncIterator[bytes]
+        self,
+        transport: asyncio.Transport,
+        answer: Answer,
+        headers: Sequence[Header],
+        body: AsyncIterator[bytes],
     ) -> None:
         chunked = any(name == b"transfer-encoding" for name, _ in headers)
         try:
@@ -200,18 +224,19 @@ class Connection(asyncio.Protocol):
                 if self.closed:
                     return
                 if part:
-                    self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                    transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
                     await self._writable.wait()
         except Exception as error:
             answer.fail(error)
             return
         if chunked:
-            self._transport.write(b"0\r\n\r\n")
+            transport.write(b"0\r\n\r\n")
         answer.sent = True
 
     def close(self) -> None:
-        """End the connection, and whatever waits on it."""
+        """End the connection and the calls that wait on it."""
         self.closed = True
         if self._sending is not None:
             self._sending.cancel()
-        self._transport.abort()
+        if self._transport is not None:
+            self._transport.abort()

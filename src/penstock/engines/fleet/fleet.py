@@ -26,7 +26,7 @@ class ProcessFleet:
         self._sessions = Sessions(self.proof, self.id)
         self._tasks = Tasks()
         self._peers: dict[str, Peer] = {}
-        self.look_up: Callable[[], Awaitable[None]] | None = None  # learns of processes that began lately
+        self.look_up: Callable[[], Awaitable[None]] | None = None  # learns of processes that started recently
 
     # -- the other processes
 
@@ -40,7 +40,7 @@ class ProcessFleet:
         self._peers[process.id] = Peer(process, self.id, self.proof, self.tls, self._tasks)
 
     def forget(self, id: str) -> None:
-        """A process has ended; harmless for one that is not known."""
+        """A process has ended; does nothing for an unknown one."""
         peer = self._peers.pop(id, None)
         if peer is not None:
             peer.close()
@@ -53,12 +53,12 @@ class ProcessFleet:
         return {one: (peer.sent, peer.failed) for one, peer in self._peers.items()}
 
     def find(self, id: str) -> Process | None:
-        """A process that is known, without this one."""
+        """A known process other than this one."""
         peer = self._peers.get(id)
         return None if peer is None else peer.process
 
     def look(self) -> None:
-        """Called now and then: close connections that were idle for too long."""
+        """Called periodically: close connections that were idle for too long."""
         now = asyncio.get_running_loop().time()
         for peer in self._peers.values():
             peer.look(now)

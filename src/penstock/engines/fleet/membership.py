@@ -1,8 +1,12 @@
-"""How the processes before one cluster know one another: by documents in the cluster that each writes of itself.
+"""How the processes before one cluster know one another: each writes a document about itself to the cluster.
 
-A document has the addresses of its process and a code with the service's secret: nobody who may only write to the cluster can have
-requests sent to an address. It is renewed every RENEW_S seconds. A process has ended if it renewed nothing while this process
-renewed its own document LAPSE times, and heard of it: so no clock matters, and a cluster that is away ends nothing.
+A document has the addresses of its process and a code with the service's secret. A program that can write to the cluster but does not
+know the secret cannot have requests sent to an address. A process renews its document every RENEW_S seconds. It counts as ended if its
+last document, which is signed too, says so, or if no renewal arrived while more than LAPSE renewals of this process's own document did. So
+no clocks are compared, and no process counts as ended because the cluster is away.
+
+Any program that can write to the cluster can remove a document. A process whose own document was removed or replaced writes it again,
+and the others count it as ended only if it does not.
 """
 
 import asyncio
@@ -31,12 +35,14 @@ KIND: Final = "fleet"
 FORMAT: Final = DOCUMENTS[KIND]
 RENEW_S: Final = 10.0
 LAPSE: Final = 4
-LOOK_UP_S: Final = 1.0  # between two questions for processes that are not known
-DISTRUSTED_MAX: Final = 1000  # that are remembered, so that each is logged once
+REMOVED_LAPSE: Final = 2  # of a process whose document was removed without proof
+AGAIN_S: Final = 1.0  # between two times that a removed document is written again
+LOOK_UP_S: Final = 1.0  # between two look-ups of unknown processes
+DISTRUSTED_MAX: Final = 1000  # ids that are remembered, so that each is logged once
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """`machine` is where loopback addresses lead to this process."""
+    """`machine` identifies the machine whose loopback addresses lead to this process."""
 
     process: Process
     machine: str
@@ -67,12 +73,17 @@ class Membership:
         self._own = b""
         self._clock = clock
         self._tasks = tasks
-        self._renewed = 0  # how often this process's own document came
-        self._seen: dict[str, int] = {}  # how often it had come when another process's document last came
+        self._renewed = 0  # renewals of this process's own document that arrived
+        self._renewing = False  # one is written and has not arrived
+        self._seen: dict[str, int] = {}  # by process: `_renewed` when its document last arrived
+        self._removed: set[str] = set()  # of those: without proof that they have ended
         self._started = False
         self._failing = False
         self._distrusted: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._missing = False  # the own document was removed or replaced
+        self._restoring: asyncio.Task[None] | None = None
+        self._restored = -AGAIN_S
         self._looking = asyncio.Lock()
         self._looked = -LOOK_UP_S
         fleet.look_up = self.look_up
@@ -80,8 +91,8 @@ class Membership:
     async def start(
         self, url: str, pulsar_url: str = "", pulsar_tls_url: str = "", peer_url: str = ""
     ) -> None:
-        """Write the document of this process, with the addresses at which others reach it, and know those of the others. If they
-        cannot be kept, it is logged, and tried again."""
+        """Write the document of this process, with the addresses at which others reach it, and learn those of the others. A failure
+        is logged and retried."""
         own = Process(
             id=self._fleet.id,
             url=url,
@@ -107,6 +118,7 @@ class Membership:
             if not self._started:
                 await self._documents.start(self._learned)
                 self._started = True
+            self._renewing = True
             await self._documents.write(self._fleet.id, self._own)
             self._failing = False
         except PenstockError as error:
@@ -116,37 +128,67 @@ class Membership:
                     "processes do not know one another",
                     extra={"reason": error.message, "follows": "no request is passed on to another process"},
                 )
-        for ended in [one for one, seen in self._seen.items() if self._renewed - seen > LAPSE]:
+        for ended in [one for one, seen in self._seen.items() if self._renewed - seen > self._lapse(one)]:
             log.info("a process of this service has ended", extra={"process_id": ended})
-            self._learned(ended, None)
+            self._forget(ended)
             await self._remove(ended)
 
-    async def _remove(self, id: str) -> None:
+    def _lapse(self, id: str) -> int:
+        return REMOVED_LAPSE if id in self._removed else LAPSE
+
+    async def _remove(self, id: str, last: bytes = b"") -> None:
         try:
-            await self._documents.write(id, None)
+            await self._documents.remove(id, last)
         except PenstockError as error:
             log.debug("the document of process %s stays: %s", id, error.message)
 
     def _learned(self, id: str, document: bytes | None) -> None:
         if id == self._fleet.id:
-            self._renewed += document is not None
-            return
-        if document is None:
-            self._seen.pop(id, None)
-            self._fleet.forget(id)
-            return
-        process = decode(self._fleet, id, document, self._machine)
-        if process is None:
+            self._learned_own(document)
+        elif document is None:
+            if id in self._seen:
+                self._removed.add(id)
+        elif is_end(self._fleet, id, document):
+            self._forget(id)
+        elif (process := decode(self._fleet, id, document, self._machine)) is None:
             self._distrust(id)
-            return
-        self._seen[id] = self._renewed
-        self._fleet.learn(process)
+        else:
+            self._seen[id] = self._renewed
+            self._removed.discard(id)
+            self._fleet.learn(process)
+
+    def _learned_own(self, document: bytes | None) -> None:
+        if document is None or decode(self._fleet, self._fleet.id, document, self._machine) is None:
+            self._missing = True
+            if self._task is not None and (self._restoring is None or self._restoring.done()):
+                self._restoring = self._tasks.spawn(
+                    self._restore(), "write the document of this process again"
+                )
+        elif self._renewing:
+            self._renewing = False  # one renewal counts once, however often others repeat the document
+            self._renewed += 1
+
+    async def _restore(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._missing:
+            await asyncio.sleep(max(0.0, self._restored + AGAIN_S - loop.time()))
+            self._missing, self._restored = False, loop.time()
+            log.info("the document of this process was removed or replaced by another program")
+            try:
+                await self._documents.write(self._fleet.id, self._own)
+            except PenstockError as error:
+                log.debug("the document of this process was not written: %s", error.message)
+
+    def _forget(self, id: str) -> None:
+        self._seen.pop(id, None)
+        self._removed.discard(id)
+        self._fleet.forget(id)
 
     def _distrust(self, id: str) -> None:
         if id not in self._distrusted and len(self._distrusted) < DISTRUSTED_MAX:
             self._distrusted.add(id)
             log.warning(
-                "the document of a process is not believed",
+                "the document of a process was rejected",
                 extra={
                     "process_id": id[:32],
                     "reason": "it was not written with the fleet.secret of this process",
@@ -154,7 +196,7 @@ class Membership:
             )
 
     async def look_up(self) -> None:
-        """Learn of processes that began a moment ago; asks at most once a LOOK_UP_S."""
+        """Learn of processes that started a moment ago; asks at most once in LOOK_UP_S."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if now - self._looked < LOOK_UP_S or not self._started:
@@ -170,7 +212,9 @@ class Membership:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-            await self._remove(self._fleet.id)
+            if self._restoring is not None:
+                self._restoring.cancel()
+            await self._remove(self._fleet.id, encode_end(self._fleet, self._fleet.id))
 
 
 def encode(fleet: ProcessFleet, process: Process, machine: str) -> bytes:
@@ -195,6 +239,24 @@ def decode(fleet: ProcessFleet, id: str, document: bytes, machine: str) -> Proce
     return process if found.machine == machine or not _is_loopback(process.url) else _without_url(process)
 
 
+def encode_end(fleet: ProcessFleet, id: str) -> bytes:
+    """The last document of a process, signed: it has ended."""
+    return msgspec.json.encode(_Signed(document=id, code=_end_code(fleet, id)))
+
+
+def is_end(fleet: ProcessFleet, id: str, document: bytes) -> bool:
+    """Whether a document proves that the process has ended. As ids are never used again, it may be repeated."""
+    try:
+        signed = msgspec.json.decode(document, type=_Signed)
+        return hmac.compare_digest(_end_code(fleet, id).encode(), signed.code.encode())
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+
+
+def _end_code(fleet: ProcessFleet, id: str) -> str:
+    return fleet.proof.code("ended", id.encode(errors="replace")).hex()
+
+
 def _code(fleet: ProcessFleet, id: str, text: str) -> str:
     return fleet.proof.code("document", id.encode(errors="replace"), text.encode(errors="replace")).hex()
 
@@ -212,7 +274,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def this_machine() -> str:
-    """What all processes that share the loopback interface have in common, and no others: the boot and the network namespace
+    """An identifier shared by exactly the processes that share the loopback interface: the boot and the network namespace
     on Linux, else the name of the host."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

@@ -5,7 +5,7 @@ import ipaddress
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,12 +18,12 @@ from penstock.runtime.tasks import Tasks
 from .connection import Answer, Connection, ConnectionCutError
 from .proof import Proof
 from .sessions import Asking, Welcome
+from .slots import CONNECTIONS_MAX, Slots
 
 PATH: Final = b"/fleet/session"
-CONNECTIONS_MAX: Final = 1000  # to one process; each long poll has one
 OPEN_S: Final = 5.0  # to connect and to begin a session
-FREE_S: Final = 5.0  # for a connection to be free, if there are CONNECTIONS_MAX
-IDLE_S: Final = 30.0  # an idle connection is used no more after this
+FREE_S: Final = 5.0  # to wait for a free connection if there are too many
+IDLE_S: Final = 30.0  # an idle connection is not used again after this
 _IDEMPOTENT: Final = (b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS")
 _WELCOME_BYTES_MAX: Final = 4096
 _BUSY: Final = frozenset(
@@ -60,37 +60,30 @@ class Peer:
         self._tls = tls_context(self._host, tls) if parts.scheme == "https" else None
         self._idle: deque[_Link] = deque()
         self._links: set[_Link] = set()
-        self._free = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._slots = Slots()
 
     @asynccontextmanager
     async def send(self, request: ForwardedRequest, head_s: float) -> AsyncIterator[Answer]:
         """Send a request; its answer must begin within `head_s` seconds. Raises ProcessGoneError, UNAVAILABLE."""
         self.sent += 1
-        await self._acquire()
-        try:
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(self._slots.hold(request, FREE_S))
+            except TimeoutError:
+                raise self._unavailable(
+                    "has too many requests of this process, or of one client, at once"
+                ) from None
             link, answer = await self._answered(request, head_s)
             try:
                 yield answer
             finally:
                 self._release(link, answer)
-        finally:
-            self._free.release()
 
     async def session(self) -> Asking:
         """A session for connections of another protocol. Raises ProcessGoneError, UNAVAILABLE."""
         link = await self._open()
         self._drop(link)
         return link.asking
-
-    async def _acquire(self) -> None:
-        if not self._free.locked():
-            await self._free.acquire()
-            return
-        try:
-            async with asyncio.timeout(FREE_S):
-                await self._free.acquire()
-        except TimeoutError:
-            raise self._unavailable(f"has {CONNECTIONS_MAX} requests of this process at once") from None
 
     async def _answered(self, request: ForwardedRequest, head_s: float) -> tuple[_Link, Answer]:
         """The head of the answer. A request is sent twice at most: if an idle connection turns out to be closed and the
@@ -106,7 +99,7 @@ class Peer:
                     answer = await self._send(link, request)
             except ConnectionCutError as error:
                 self._drop(link)
-                if kept and again and not error.begun and request.method in _IDEMPOTENT:
+                if kept and again and not error.begun and _repeatable(request):
                     again = False
                     continue
                 raise self._unavailable("closed the connection") from None
@@ -116,7 +109,7 @@ class Peer:
             except BaseException:
                 self._drop(link)
                 raise
-            if any(name == FORWARDED for name, _ in answer.headers):  # it did not look at the request
+            if any(name == FORWARDED for name, _ in answer.headers):  # the proof was refused
                 self._drop(link)
                 if kept and again:
                     again = False
@@ -174,7 +167,7 @@ class Peer:
         except TimeoutError:
             connection.close()
             raise self._unavailable("does not answer") from None
-        except (OSError, ConnectionCutError) as error:
+        except (OSError, UnicodeError, ConnectionCutError) as error:
             connection.close()
             raise self._unavailable(f"cannot be reached: {error}") from None
         except BaseException:
@@ -199,11 +192,11 @@ class Peer:
                 break
         if answer.status in _BUSY:
             connection.close()
-            raise self._unavailable("takes no requests now")
+            raise self._unavailable("accepts no requests now")
         welcome = _welcome_in(content) if answer.status == 200 and answer.reusable else None
         if welcome is None or not asking.welcomed(welcome):
             connection.close()
-            raise self._gone("another program is at its address")
+            raise self._gone("another program listens at its address")
         return _Link(connection, asking, welcome.idle_s)
 
     def close(self) -> None:
@@ -221,6 +214,11 @@ class Peer:
         return PenstockError(ErrorKind.UNAVAILABLE, f"process {self.process.id} {what}")
 
 
+def _repeatable(request: ForwardedRequest) -> bool:
+    """Whether a second time does nothing more; a consumer's GET of messages takes them."""
+    return request.method in _IDEMPOTENT and not request.target.partition(b"?")[0].endswith(b"/messages")
+
+
 def _welcome_in(content: bytes) -> Welcome | None:
     try:
         return msgspec.json.decode(content, type=Welcome)
@@ -229,7 +227,7 @@ def _welcome_in(content: bytes) -> Welcome | None:
 
 
 def tls_context(host: str, tls: ssl.SSLContext | None) -> ssl.SSLContext:
-    """The context for connections to a process. Certificates seldom name loopback addresses. There the session alone proves who is asked."""
+    """Certificates seldom name loopback addresses. There the session alone proves the identity of the other process."""
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:

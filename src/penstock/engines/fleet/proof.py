@@ -1,6 +1,6 @@
-"""How the processes of a service prove that they are: message authentication codes (RFC 2104) with a shared secret.
+"""How processes prove that they belong to one service: message authentication codes (RFC 2104) with a shared secret.
 
-Every code names its purpose, so that no code can stand for one of another purpose.
+Every code names its purpose, so that no code is valid for another purpose.
 """
 
 import base64
@@ -13,7 +13,7 @@ from penstock.model.secret import Secret
 
 SECRET_BYTES_MIN: Final = 16
 _ID_BYTES: Final = 8  # of a process
-_RANDOM_BYTES: Final = 12  # of what a process has
+_RANDOM_BYTES: Final = 12  # of an id that a process creates
 _TAG_BYTES: Final = 10
 
 
@@ -34,12 +34,12 @@ class Proof:
         return code_of(self._key, purpose.encode(), *parts)
 
     def new_id(self, process: str) -> str:
-        """An id that names its process, that no client can guess or make."""
+        """An id that names its process, and that no client can guess or create."""
         content = bytes.fromhex(process) + secrets.token_bytes(_RANDOM_BYTES)
         return base64.urlsafe_b64encode(content + self._tag(content)).decode()
 
     def owner_of(self, id: str) -> str | None:
-        """The process that made an id; None if it was not made with this secret."""
+        """The process that created an id; None if it was not created with this secret."""
         try:
             content = base64.b64decode(id.encode("ascii"), altchars=b"-_", validate=True)
         except ValueError:  # and UnicodeEncodeError, which is one

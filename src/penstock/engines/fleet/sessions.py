@@ -1,14 +1,14 @@
-"""Sessions between two processes: how each proves who it is before a client's credentials are sent, and signs requests.
+"""Sessions between two processes: how each proves its identity before a client's credentials are sent, and signs requests.
 
-The process that asks begins a session on each new connection:
+The asking process begins a session on each new connection:
 
     asker -> asked   from, to, nonce a, code("hello", from, to, a)
     asked -> asker   session, nonce b, code("welcome", key)        key = code("session", from, to, session, a, b)
 
-The asker sends nothing of a client before it has checked `welcome`: another program at the address of a process that ended
-gets nothing. Each request then has a number, larger than that of the one before it, and a code with `key` of the number, of the
-client as its connection shows it, and of the request's line and credentials. So a request that was recorded is refused when it is
-repeated, and no clock is needed. A session belongs to no connection, as a proxy may spread requests over several.
+The asker sends no data of a client before it has checked `welcome`: another program at the address of a process that ended
+gets none. Each request then has a number, larger than that of the one before it, and a code with `key` of the number, of the
+client as its connection shows it, and of the request's line and credentials. So a replayed request is refused, and no clock is
+needed. A session belongs to no connection, as a proxy may spread requests over several.
 """
 
 import base64
@@ -25,14 +25,14 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .proof import Proof, code_of
 
-SESSIONS_MAX: Final = 16_384  # that a process remembers: one for each connection of another process
-VERSION: Final = 1  # of all of this
-SIGNED: Final = (b"authorization", b"x-original-principal")  # headers that say who is asking
+SESSIONS_MAX: Final = 16_384  # sessions of a process: one for each connection from another process
+VERSION: Final = 1  # of this protocol
+SIGNED: Final = (b"authorization", b"x-original-principal")  # headers that identify the client
 _NONCE_BYTES: Final = 16
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process says that begins a session."""
+    """The request that begins a session."""
 
     version: int
     asker: str
@@ -42,7 +42,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the other one answers. `idle_s`: for how long a connection may be idle, in seconds."""
+    """The answer to `Hello`. `idle_s`: for how long a connection may be idle, in seconds."""
 
     session: str
     nonce: str
@@ -110,7 +110,7 @@ class Sessions:
             raise _refused("the request was passed on in a session that this process does not have")
         _, number, fields, code = parts
         if not hmac.compare_digest(_code(session.key, number, fields, method, target, headers), code):
-            raise _refused("the request was not passed on as it came")
+            raise _refused("the proof does not match the request")
         if int(number) <= session.number:
             raise _refused("the request was passed on before")
         session.number = int(number)

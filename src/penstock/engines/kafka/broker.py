@@ -220,7 +220,7 @@ class KafkaBroker:
         except BaseException:
             await self._disconnect()
             raise
-        self.tasks.spawn(self._sweep(), "let go what is not used")
+        self.tasks.spawn(self._sweep(), "close unused objects")
         self.tasks.spawn(self._list(), "look for topics")
 
     def _listen(self) -> None:

@@ -25,7 +25,7 @@ class EntryPublishing:
         self._producers: OrderedDict[TopicName, Producer] = OrderedDict()
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        """As `Broker.append_entries`, but not all or none: what was stored before an error stays."""
+        """As `Broker.append_entries`, but not all or none: entries stored before an error stay."""
         if deduplicate:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED, "Kafka does not tell repeats: it has no deduplication"

@@ -41,7 +41,7 @@ class FollowedLog:
         self.deleted = False
         self.followers: set[Callable[[], None]] = Followers(self._follow)
         self.used_ms = clock.monotonic_ms()
-        self.framings = framings  # where there is a schema registry
+        self.framings = framings  # None without a schema registry
         self._fetcher = fetcher
         self._at: At = (place.topic, place.partition)
         self._tail = Tail()

@@ -34,7 +34,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class KnownTopics:
-    """`broker.Topics`, as far as it says which topics there are, and learns of them.
+    """`broker.Topics`, the part that lists topics and learns of them.
 
     A topic of Kafka's with one partition is one without partitions here. `gone` and `changed` are called with each topic
     that is no longer there, was made again or has other partitions; `changed` with those that come, too.

@@ -1,4 +1,4 @@
-"""The documents by which processes before a Kafka cluster know one another, beside its other documents."""
+"""The documents by which processes before a Kafka cluster know one another, kept with its other documents."""
 
 from penstock.broker.fleet import Learned
 from penstock.engines.fleet.membership import KIND
@@ -22,8 +22,11 @@ class KafkaProcessDocuments:
         self._documents.reader.read_all(KIND, await self._documents.load_meta(KIND), read)
         self._documents.listeners[KIND].append(read)
 
-    async def write(self, id: str, document: bytes | None) -> None:
+    async def write(self, id: str, document: bytes) -> None:
         await self._documents.save_meta([(KIND, id, document)])
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        await self._documents.save_meta([*([(KIND, id, last)] if last else []), (KIND, id, None)])
 
     async def catch_up(self) -> None:
         await self._documents.catch_up()

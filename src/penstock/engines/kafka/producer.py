@@ -55,7 +55,7 @@ class Producer:
         self._kept_name = options.name  # one that was made up is not worth a header
         self._versions = AskedVersions(lambda schema: publishing.schemas.get_or_create(name, schema))
         self._numbers = Numbers()
-        self._numbers.next = options.initial_sequence_id + 1
+        self._numbers.follow(options.initial_sequence_id)
         self._router = Router(len(topics), options.routing, options.partitioner or publishing.partitioner)
         self._repartitions_by_key = (
             options.repartitions_by_key and name.partition >= 0 and publishing.partitioner.hashes_bytes
@@ -121,7 +121,7 @@ class Producer:
         batch: bool = True,
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
-        """As `broker.Producer.publish`. Each message is a record of its own, whatever `batch` says."""
+        """As `broker.Producer.publish`. Each message is a separate record, whatever `batch` says."""
         if not requests:
             return await self._publish(messages)
         made: list[Result]

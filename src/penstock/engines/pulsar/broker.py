@@ -66,7 +66,7 @@ class PulsarBroker:
         clock: Clock,
         cluster: PulsarCluster | None = None,
     ) -> None:
-        """`cluster`: as the settings say, unless it is given. Raises BAD_PARAMETER."""
+        """`cluster`: by default the one that the settings name. Raises BAD_PARAMETER."""
         if not settings.admin_url:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
@@ -144,7 +144,7 @@ class PulsarBroker:
         self.settings = msgspec.structs.replace(
             self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
         )
-        self.tasks.spawn(self._sweep(), "let go what is not used")
+        self.tasks.spawn(self._sweep(), "close unused objects")
 
     def _new_staging(self) -> Staging:
         space = StagingSpace(self.cluster, self._staging_namespace, self.settings.stage_timeout_ms)

@@ -55,7 +55,7 @@ class PulsarCluster:
     administered = True
 
     def __init__(self, settings: ClusterSettings, own: Authentication | None = None) -> None:
-        """`own`: who the server is to the cluster; None: as the settings say. Raises BAD_PARAMETER."""
+        """`own`: the server's credentials for the cluster; None: those of the settings. Raises BAD_PARAMETER."""
         self._settings = settings
         self.authentication = credentials_of(settings)
         self.act_for = settings.act_for

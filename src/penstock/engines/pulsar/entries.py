@@ -19,7 +19,7 @@ from penstock.wire.contents import parse_head
 from .producer import Producer
 
 PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself when it is not used
-# A broker connects one producer of a name at a time. Who has it leaves with its answer, so that this is waited for.
+# A broker connects one producer of a name at a time. The one that has the name leaves after its answer; others wait for that.
 NAME_WAIT_S: Final = 5.0
 NAME_RETRY_S: Final = 0.05
 
@@ -57,7 +57,7 @@ class EntryPublishing:
     async def _publish_named(
         self, topic: TopicName, name: str, entries: Sequence[NewEntry], done: Published, *, encrypted: bool
     ) -> None:
-        """Publish under the entries' own name, whose last sequence id the broker says to its producer alone."""
+        """Publish under the entries' own name: the broker returns the last sequence id of a name only to its producer."""
         producer = await self._open_named(topic, ProducerOptions(name=name, encrypted=encrypted))
         try:
             await self._publish(producer, entries, done)

@@ -1,4 +1,4 @@
-"""Errors of requests that the server makes for itself."""
+"""Errors of the server's own requests."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """The partitions of one producer: each has a producer on its broker, all under one name.
 
 A broker connects one producer of a name at a time. So producers that share their name (`ProducerOptions.shared_name`) connect under
-names of their own, and write the shared name into the metadata of their entries. While the broker deduplicates, numbered messages
+different names, and write the shared name into the metadata of their entries. While the broker deduplicates, numbered messages
 go through a connection of the kind that replicators have (`numbered`): for these a broker recognises repeats by the producer name in
 the metadata (docs/decisions/0098-producers-that-share-a-name.md).
 """
@@ -35,8 +35,8 @@ from .topics import PulsarTopics
 log = logging.getLogger(__name__)
 
 OPENING_MAX: Final = 32  # partitions at once
-UNUSED_S: Final = 60.0  # then a stateless producer leaves: the cluster keeps topics that have producers
-REPLICATOR: Final = "pulsar.repl.penstock-"  # how names of producers begin that Pulsar takes for replicators
+UNUSED_S: Final = 60.0  # after this a stateless producer leaves: the cluster keeps topics that have producers
+REPLICATOR: Final = "pulsar.repl.penstock-"  # Pulsar takes producers with this prefix for replicators
 _TOKEN_BYTES: Final = 8
 
 
@@ -133,7 +133,7 @@ class Partitions:
             except PulsarException as error:
                 raise engine_error(error, str(self._topic)) from None
         last = max(one.entries.last_sequence_id for one in self._open)
-        self.numbers.next = max(self.numbers.next, last + 1, self._options.initial_sequence_id + 1)
+        self.numbers.follow(max(last, self._options.initial_sequence_id))
         self.router.count = len(self._open)
         self.topics = topics
         if not self._numbered:
@@ -143,7 +143,7 @@ class Partitions:
         self._rest()
 
     async def _open_all(self, topics: Sequence[PulsarTopic]) -> None:
-        """Open what is not open yet. The first partition's broker gives the name, where none is given."""
+        """Open the partitions that are not open yet. The first partition's broker chooses the name if none is given."""
         opened: list[PartitionProducer] = []
         try:
             if not self._open:

@@ -1,8 +1,7 @@
 """The documents by which processes before a Pulsar cluster know one another: messages of a non-persistent topic.
 
-Nothing is stored. Each process renews its document, and writes it again when another one asks, as a process does that starts.
-The topic has its own namespace, beside that of staged publishing, which is created if it is missing: other policies than those of
-staged publishing and journals are right for it.
+Nothing is stored. Each process renews its document, and writes it again when a starting process asks for all documents. The topic
+has its own namespace, because it needs other policies than staged publishing and journals; it is created if it is missing.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ ANSWERS_S: Final = 1.0  # for all processes to write their documents again
 _ID: Final = (
     "penstock-process"  # a property: whose document it is. A message without it asks for all documents
 )
-_ENDED: Final = "penstock-process-ended"  # a property: the process has ended
+_ENDED: Final = "penstock-process-ended"  # a property: the process has ended, as the payload proves
 
 
 class PulsarProcessDocuments:
@@ -62,18 +61,18 @@ class PulsarProcessDocuments:
         self._learned = learned
         await self._send(b"", {})
 
-    async def write(self, id: str, document: bytes | None) -> None:
-        if document is not None:
-            self._own = id, document
-        elif self._own is None or id != self._own[0]:
-            return  # nothing is kept of another process
-        else:
+    async def write(self, id: str, document: bytes) -> None:
+        self._own = id, document
+        await self._send(document, {_ID: id})
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        if self._own is not None and id == self._own[0]:  # nothing is kept of another process
             self._own = None
-        await self._send(document or b"", {_ID: id, **({} if document else {_ENDED: "true"})})
+            await self._send(last, {_ID: id, _ENDED: "true"})
 
     async def catch_up(self) -> None:
         await self._send(b"", {})
-        await asyncio.sleep(ANSWERS_S)  # how many answer is not known
+        await asyncio.sleep(ANSWERS_S)  # the number of answers is unknown
 
     async def _send(self, payload: bytes, properties: dict[str, str]) -> None:
         sender = await self._open()
@@ -92,10 +91,11 @@ class PulsarProcessDocuments:
         try:
             FORMAT.check(message.properties.get(VERSION), process)
         except PenstockError as error:
-            log.warning("a process is not known here: %s", error.message)
+            log.warning("the document of a process cannot be read: %s", error.message)
             return
         if self._learned is not None:
-            self._learned(process, None if _ENDED in message.properties else message.payload)
+            ended = _ENDED in message.properties
+            self._learned(process, None if ended and not message.payload else message.payload)
 
     async def _answer(self, id: str, document: bytes) -> None:
         try:
@@ -134,7 +134,7 @@ class PulsarProcessDocuments:
         return self._topic.of_partition(0)
 
     async def _create(self) -> None:
-        """The cluster remembers a partitioned topic, also where it creates none by itself."""
+        """Create a partitioned topic, which the cluster keeps even if it creates no topics automatically."""
         path = Target.of_topic(self._topic, "partitions")
         try:
             await self._put(path, 1, missing=ErrorKind.NAMESPACE_NOT_FOUND)

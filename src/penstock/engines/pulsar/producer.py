@@ -45,7 +45,7 @@ class RequestReplies(Protocol):
         """Have replies to requests of a namespace arrive."""
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
 
 
 class Producer:

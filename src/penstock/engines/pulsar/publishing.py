@@ -12,7 +12,7 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
 from penstock.engines.shared.batching import batch_sizes, cut
-from penstock.engines.shared.sequence_ids import Numbers
+from penstock.engines.shared.sequence_ids import RAISING_MAX, Numbers
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -75,6 +75,8 @@ class PartitionProducer:
         async with self._turn:
             await self._room()
             given = self._numbers.give_all(messages)
+            if given and not self._shared_name and self._deduplicate():
+                messages, places = _below_max(messages, places, results)
             counts = batch_sizes(messages) if batch else [1] * len(messages)
             if not given:
                 return self._send(messages, places, counts, results)
@@ -90,8 +92,8 @@ class PartitionProducer:
             return posted
 
     def _name(self) -> str:
-        """The producer name in entries. The broker learns from the entries again which ids are stored when it loads the topic: what it
-        deduplicates by the connection's name is stored under that name."""
+        """The producer name in entries. When the broker loads the topic, it learns the stored ids from the entries. So entries that
+        it deduplicates by the connection's name carry that name."""
         if self._shared_name and (self._numbered or not self._deduplicate()):
             return self._shared_name
         return self.entries.name
@@ -280,6 +282,23 @@ class PartitionProducer:
     def error(self, error: PulsarException) -> PenstockError:
         """An error of the cluster's, for those who publish here."""
         return engine_error(error, str(self._topic.name))
+
+
+def _below_max(
+    messages: Sequence[OutMessage], places: Sequence[int], results: list[Result | None]
+) -> tuple[Sequence[OutMessage], Sequence[int]]:
+    """The messages with an id below `RAISING_MAX`, and their places. The others are refused: a broker that deduplicates by the
+    connection's name would drop every later message of the connection that has an id of the server's."""
+    kept: list[tuple[OutMessage, int]] = []
+    for message, place in zip(messages, places, strict=True):
+        if (message.sequence_id or 0) >= RAISING_MAX:
+            results[place] = PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"sequence id {message.sequence_id} without a producer name; there the bound is 2^62",
+            )
+        else:
+            kept.append((message, place))
+    return [message for message, _ in kept], [place for _, place in kept]
 
 
 def _too_large(size: int, size_max: int) -> PenstockError:

@@ -1,4 +1,4 @@
-"""The topics by which replies go between processes: those that this one listens to, and those that it publishes to."""
+"""The topics that carry replies between processes: those that this process consumes, and those that it publishes to."""
 
 import asyncio
 import logging
@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 
 class Listener:
-    """A consumer of a non-persistent topic by which processes write to one another, as a process's topic for replies in one
-    namespace; `subscription` is its alone."""
+    """A consumer of a non-persistent topic by which processes send messages to one another, such as a process's topic for replies in one
+    namespace; no other consumer uses `subscription`."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Listener:
 
 
 class Sender:
-    """A producer for a non-persistent topic by which processes write to one another."""
+    """A producer for a non-persistent topic by which processes send messages to one another."""
 
     def __init__(self, context: Context, topic: str) -> None:
         self.producer = EntryProducer(context, Publication(topic=topic))
@@ -113,7 +113,7 @@ class Sender:
 
 
 class ReplyTopics:
-    """`ReplyTransport` of a cluster; `requests` get what comes."""
+    """`ReplyTransport` of a cluster; `requests` get the replies that arrive."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ async def find_offset(
             guess = min(high, max(low, low + int(share * (high - low))))
         place = place_at(ledgers, guess)
         entry = await read(place)
-        if entry is None:  # trimmed meanwhile, or a marker that no reader gets
+        if entry is None:  # trimmed since, or a marker that no reader gets
             low = guess + 1
             continue
         if entry.offset <= offset < entry.end:

@@ -26,7 +26,7 @@ class PulsarSubscriptions:
         self._topics = topics
 
     async def of(self, name: TopicName, subscription: str) -> Sequence[Subscription]:
-        """The subscription on every partition; one without consumers here is asked for in the cluster."""
+        """The subscription on every partition; the cluster is asked for one without consumers here."""
         found: list[Subscription] = []
         for topic in await self._topics.all_of(name, create=False):
             known = subscriptions_of(topic)

@@ -1,7 +1,7 @@
-"""Replies on their way between processes, whatever carries them: those of this one's consumers out, those to its requests in.
+"""Replies between processes: those of this process's consumers are sent, those to its requests arrive.
 
-A request says as properties where its reply goes, as the engine has it (`ReplyAddresses`), and its correlation id. A reply is an ordinary
-message there with that id, so that consumers of any client can give one. A reply that no request waits for is counted and
+A request has two properties: the address of its reply in the engine's form (`ReplyAddresses`), and its correlation id. A reply is an ordinary
+message at that address with that id, so that consumers of any client can reply. A reply that no request waits for is counted and
 dropped.
 """
 
@@ -33,6 +33,8 @@ CORRELATION_ID: Final = "penstock-correlation-id"  # of its reply, too
 IS_ERROR: Final = "penstock-is-error"
 SCHEMA_VERSION: Final = "penstock-schema-version"
 
+_DIGITS_MAX: Final = 18  # of a schema version, which fits into 63 bits
+
 REPLY_TOPICS: Final = "penstock-replies-"  # how the local names of such topics begin
 
 
@@ -40,11 +42,11 @@ class ReplyAddresses(Protocol):
     """Where the replies of an engine go."""
 
     def own(self, process: str, namespace: NamespaceName) -> str:
-        """Where a process has replies to its requests of a namespace come."""
+        """The address of a process for replies to its requests of a namespace."""
 
     def accepts(self, reply_to: str, namespace: NamespaceName) -> bool:
-        """Whether a request of a namespace may ask for its reply there: who sends a request does not choose what the
-        replier publishes to."""
+        """Whether a request of a namespace may name this address: requesters must not choose the topics that
+        repliers publish to."""
 
 
 class TopicPerProcess:
@@ -68,7 +70,7 @@ class TopicPerProcess:
 
 
 class ReplyTransport(Protocol):
-    """What replies go by, from and to addresses of `ReplyAddresses`. What arrives is given to `receive`."""
+    """Carries replies between addresses of `ReplyAddresses`. `receive` gets the replies that arrive."""
 
     async def listen(self, reply_to: str) -> None:
         """Have what is sent to one of this process's addresses arrive, from before this returns; harmless when repeated.
@@ -123,7 +125,7 @@ def receive(requests: Requests, properties: Mapping[str, str], content: bytes) -
         EARLIEST,  # the wait knows the request's id
         content,
         properties.get(IS_ERROR) == "true",
-        int(version) if version.isascii() and version.isdigit() else None,
+        int(version) if version.isascii() and version.isdigit() and len(version) <= _DIGITS_MAX else None,
     )
     if not requests.answer(correlation_id, reply):
         requests.late += 1
@@ -164,7 +166,7 @@ class Replies:
         return requests
 
     def properties(self, namespace: NamespaceName, request: Request) -> dict[str, str]:
-        """By which the reply to a message of a namespace finds the wait for it."""
+        """The properties by which the reply to a message of a namespace finds its wait."""
         return {REPLY_TO: self.reply_to(namespace), CORRELATION_ID: request.correlation_id}
 
     async def reply(self, entry: Entry, topic: TopicName, reply: Reply) -> Outcome:

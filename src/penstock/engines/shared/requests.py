@@ -1,7 +1,7 @@
 """Request-reply (PIP-371): the table of requests that wait for replies.
 
 A request is an ordinary durable message with a property. The wait is in memory only. It ends with the first reply, the timeout, the
-requester's withdrawal or the server's stop, and what it ended with is handed over once and not kept.
+requester's withdrawal or the server's stop, and its result is handed over once and not kept.
 
 A wait is found by one key. If replies are handed over within the process, the key is topic, producer and sequence id until the
 message is stored, and the message's id from then on. If replies are published to an address (`replies.Replies`), the key is the
@@ -58,7 +58,7 @@ class Request(msgspec.Struct, eq=False):
     _on_end: Callable[["Request", ReplyOrError], None] | None = None
     _ended: ReplyOrError | None = None  # until it is handed over
 
-    def __repr__(self) -> str:  # without all the others, which it refers to
+    def __repr__(self) -> str:  # without the other waits, to which it refers
         return f"Request{self.key}"
 
     @property
@@ -127,7 +127,7 @@ class Request(msgspec.Struct, eq=False):
             self._requests.withdrawn += 1
 
     def _forget(self) -> None:
-        """It waits no more, and is not found any more."""
+        """End the wait; it is not found any more."""
         self.waiting = False
         bucket = self._bucket
         del bucket[self]
@@ -234,7 +234,7 @@ class Requests:
         request = self._request(self, self.waits, timeout_ms, self._bucket)
         self._bucket[request] = None
         if self._correlated:
-            # Random: who sees one request must not know the id of another, as it is all that a reply has to say.
+            # Random: a replier that sees one request must not know the id of another, as a reply is accepted by its id alone.
             request.enter(f"{self.process}-{secrets.token_hex(_CORRELATION_ID_BYTES)}")
         self.opened += 1
         return request
@@ -266,7 +266,7 @@ class Requests:
         """The server stops: every wait ends; the messages stay."""
         gone = PenstockError(
             ErrorKind.UNAVAILABLE,
-            "the server is shutting down; the request is stored, nobody waits for its reply",
+            "the server is shutting down; the request is stored, its reply will be dropped",
         )
         for request in list(self._all()):
             request.fail(gone)

@@ -243,7 +243,7 @@ def _mask_of(entry_id: int, index: int, count: int) -> int:
 
 
 class PartialBatches:
-    """`broker.PartialBatches`: which parts of a batch went out as batches of their own, with indexes from 0 on, since the server started.
+    """`broker.PartialBatches`: which parts of a batch were delivered as separate batches, with indexes from 0, since the server started.
 
     An acknowledgement of part of a batch says by index what it leaves. A client may hold messages of the whole batch
     and of several such parts at a time, after a reconnect for example, and does not say which of them it counts by.

@@ -63,7 +63,7 @@ class Kept:
 
 
 class Compaction(topic.Compaction):
-    """The compaction of one topic: what is left, and how the last run went."""
+    """The compaction of one topic: the messages that remain, and the result of the last run."""
 
     kept: Kept | None = None
 

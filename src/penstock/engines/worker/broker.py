@@ -36,7 +36,7 @@ class WorkerBroker(PulsarBroker):
 
     def __init__(self, access: WorkerAccess, own: BrokerSettings, clock: Clock) -> None:
         super().__init__(settings_of(access), own, clock, OwnerCluster(access))
-        self.processes = None  # the supervisor knows them
+        self.processes = None  # its supervisor gives it the owner's address
 
     async def start(self) -> None:
         await super().start()
@@ -66,7 +66,7 @@ class WorkerBroker(PulsarBroker):
 
 
 def _with_client(properties: dict[str, str], client: ClientInfo) -> dict[str, str]:
-    """The properties by which the owner knows for which program a producer or consumer is."""
+    """The properties that name the client program of a producer or consumer to the owner."""
     if client == UNKNOWN_CLIENT:
         return properties
     return {**properties, CLIENT_PROPERTY: msgspec.json.encode(client).decode()}

@@ -9,6 +9,7 @@ from penstock.broker.producer import Request as AnyRequest
 from penstock.client.entries.producer import EntryProducer
 from penstock.engines.pulsar.acting import ActingCluster
 from penstock.engines.pulsar.cluster import PulsarCluster
+from penstock.engines.pulsar.partitions import Partitions
 from penstock.engines.pulsar.producer import Producer
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
@@ -26,8 +27,8 @@ ASKED_MIN: Final = 256  # requests that are remembered before those that ended a
 
 
 class WorkerProducer(Producer):
-    """`broker.Producer`. What has no receipt when the owner goes is not sent again: the client decides, as when it loses its own
-    connection to a lone process."""
+    """`broker.Producer`. If the owner ends, entries without a receipt are not sent again: the client decides, as when it loses its own
+    connection to a single process."""
 
     def __init__(
         self,
@@ -39,10 +40,9 @@ class WorkerProducer(Producer):
         replies: OwnerReplies,
     ) -> None:
         self._requests = replies.requests
-        self._sending: dict[
-            WorkerRequest, OutMessage
-        ] = {}  # requests, until the ids of their messages are known
-        self._asked: set[WorkerRequest] = set()  # all that wait, and some that do not
+        # By the identity of the message, until its id is known.
+        self._sending: dict[int, WorkerRequest] = {}
+        self._asked: set[WorkerRequest] = set()  # all waiting requests, and some that have ended
         self._prune_at = ASKED_MIN
         new_entries: Callable[..., EntryProducer] = partial(
             EntryProducer, on_reply=self._replied, on_lost=self._lost, resend=False
@@ -56,24 +56,32 @@ class WorkerProducer(Producer):
         batch: bool = True,
         requests: Sequence[AnyRequest | None] = (),
     ) -> list[Result]:
-        """As `broker.Publishing.publish`. A request has an entry of its own: the owner looks for one in each entry."""
-        asked = {
-            request: message
-            for request, message in zip(requests, messages, strict=False)
-            if isinstance(request, WorkerRequest)
-        }
-        self._remember(asked)
-        for request, message in asked.items():
-            request.on_withdraw = partial(self._withdraw, message)
+        """As `broker.Publishing.publish`. Each request is a separate entry: the owner looks for one request in each entry."""
+        asked: dict[int, WorkerRequest] = {}
+        for request, message in zip(requests, messages, strict=False):
+            if isinstance(request, WorkerRequest):
+                request.message, request.on_withdraw = message, self._withdraw
+                asked[id(message)] = request
+        self._remember(asked.values())
         self._sending |= asked
         try:
             return await super().publish(messages, batch=batch and not asked, requests=requests)
         finally:
-            for request in asked:
-                del self._sending[request]
+            for key in asked:
+                del self._sending[key]
+
+    async def _publish_to(
+        self, to: Partitions, messages: Sequence[OutMessage], *, batch: bool
+    ) -> list[Result]:
+        if self._sending:
+            for message in messages:
+                request = self._sending.get(id(message))
+                if request is not None:
+                    request.sent_by = to
+        return await super()._publish_to(to, messages, batch=batch)
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
-        """Also as entries of their own: the owner makes them of a batch, one after the other."""
+        """Also as separate entries: the owner creates them from a batch, in order."""
         each = count > 1 and not batch
         return super().takes_plain(count, size_bytes, partition) and not (each and self.options.shared_name)
 
@@ -93,10 +101,12 @@ class WorkerProducer(Producer):
         self.published += len(payloads)
         return Placement(self.topics[number], ledger, entry, -1, len(payloads), batched=False)
 
-    def _withdraw(self, message: OutMessage) -> None:
-        """The owner need not wait for the reply to a message."""
-        if message.sequence_id is not None:
-            for entries in self._partitions.entries:
+    @staticmethod
+    def _withdraw(request: WorkerRequest) -> None:
+        """Tell the owner to stop waiting for the reply to a message."""
+        message, sent_by = request.message, request.sent_by
+        if message is not None and message.sequence_id is not None and sent_by is not None:
+            for entries in sent_by.entries:
                 entries.withdraw(message.sequence_id)
 
     def _remember(self, asked: Iterable[WorkerRequest]) -> None:
@@ -105,26 +115,31 @@ class WorkerProducer(Producer):
             self._asked = {request for request in self._asked if request.waiting}
             self._prune_at = max(ASKED_MIN, 2 * len(self._asked))
 
-    def _replied(self, receipt: CommandRequestReceipt) -> None:
-        """A reply came, perhaps before the receipt of its request: then the request is found by its sequence id."""
+    def _replied(self, entries: EntryProducer, receipt: CommandRequestReceipt) -> None:
+        """A reply came, perhaps before the receipt of its request: then the request is found by its sequence id among those that
+        the same partitions sent."""
         request_id = MessageId.from_bytes(receipt.request_message_id.SerializeToString())
         version = receipt.schema_version if receipt.HasField("schema_version") else None
         reply = Reply(request_id, receipt.reply_payload, receipt.is_error, version)
         if self._requests.answer(id_key(request_id), reply):
             return
-        for request, message in self._sending.items():
-            if message.sequence_id == receipt.sequence_id and request.waiting:
+        number = receipt.sequence_id
+        for request in self._sending.values():
+            message, sent_by = request.message, request.sent_by
+            if message is None or sent_by is None or not request.waiting:
+                continue
+            if message.sequence_id == number and entries in sent_by.entries:
                 request.answer(reply)
                 return
         self._requests.late += 1
 
     def _lost(self) -> None:
-        """The owner has forgotten who waits for replies."""
+        """The connection has ended: the owner has dropped the waits."""
         asked, self._asked = self._asked, set()
         for request in asked:
             request.fail(
                 PenstockError(
                     ErrorKind.UNAVAILABLE,
-                    "the process that owns the log cannot be reached; if the request is stored, nobody waits for its reply",
+                    "the process that owns the log cannot be reached; if the request is stored, its reply will be dropped",
                 )
             )

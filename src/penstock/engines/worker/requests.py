@@ -1,4 +1,4 @@
-"""Request-reply (PIP-371) through a worker: the owner knows who replies, the worker who waits.
+"""Request-reply (PIP-371) through a worker: the owner finds the replier, the worker has the wait.
 
 The owner waits for the reply to a request that the worker's producer sent, and sends it over the producer's connection.
 """
@@ -6,22 +6,25 @@ The owner waits for the reply to a request that the worker's producer sent, and 
 from collections.abc import Callable, Sequence
 
 from penstock.broker.producer import Request as AnyRequest
+from penstock.engines.pulsar.partitions import Partitions
 from penstock.engines.shared.requests import Request, Requests
 from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName
 
 
 class WorkerRequest(Request):
-    """A wait. `on_withdraw` tells the owner that it need not wait for the reply."""
+    """A wait for the reply to `message`. `on_withdraw` tells the owner to stop waiting for it."""
 
-    on_withdraw: Callable[[], None] | None = None
+    message: OutMessage | None = None
+    sent_by: Partitions | None = None  # which number independently of one another; None: not sent yet
+    on_withdraw: Callable[["WorkerRequest"], None] | None = None
 
     def withdraw(self) -> None:
         waited, on_withdraw = self.waiting, self.on_withdraw
         self.on_withdraw = None
         Request.withdraw(self)
         if waited and on_withdraw is not None:
-            on_withdraw()
+            on_withdraw(self)
 
 
 class WorkerRequests(Requests):

@@ -7,7 +7,7 @@ from penstock.model.names import TopicName
 
 
 class WorkerTopics(PulsarTopics):
-    """`broker.Topics`. Another worker may just have had a topic created: one that was not there is asked for each time."""
+    """`broker.Topics`. Another worker may just have created a topic: a topic that was missing is looked up each time."""
 
     def fresh(self, name: TopicName) -> bool:
         return super().fresh(name) and self.document(name) is not None

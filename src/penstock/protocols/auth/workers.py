@@ -20,7 +20,7 @@ _decoder = msgspec.json.Decoder(WorkerCredentials)
 
 
 class Workers:
-    """Who the workers are. Raises UNAUTHENTICATED for everyone else."""
+    """Recognises workers. Raises UNAUTHENTICATED for all other clients."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret.reveal().encode()

@@ -63,7 +63,7 @@ async def _authenticate(session: Session, command: pb.CommandConnect) -> None:
         method, data = command.auth_method_name, command.auth_data
         if session.of_worker != (method == METHOD):
             raise PenstockError(
-                ErrorKind.UNAUTHENTICATED, "workers of this server have an address of their own"
+                ErrorKind.UNAUTHENTICATED, "workers of this server connect to another address"
             )
         original = Original(
             command.original_principal, command.original_auth_method, command.original_auth_data.encode()

@@ -97,7 +97,7 @@ class Peer:
         self.allowance: Allowance | None = None  # how fast it may go
         self.pending_bytes = 0  # sent by its producers, and not stored yet
         self.closed = False
-        self.of_worker = False  # it came where only workers of this server may
+        self.of_worker = False  # it came to the address for workers of this server
         self.of_process = False  # it proved that it is another process of this service
 
     @property
@@ -114,7 +114,7 @@ class Peer:
             )
 
     def client_of(self, properties: dict[str, str]) -> ClientInfo:
-        """The program that a producer or consumer of these properties is for. A worker says it; else it is the peer."""
+        """The client program of a producer or consumer with these properties: a worker names it, else it is the peer."""
         if not self.of_worker:
             return self.client
         said = properties.pop(CLIENT_PROPERTY, None)

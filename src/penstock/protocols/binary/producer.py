@@ -7,6 +7,7 @@ writes the receipts. What comes while it waits for the store is the next group.
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -54,7 +55,7 @@ class Sending(msgspec.Struct, gc=False):
     size: int
     submitted: Item[NewEntry] | None = None
     refused: PenstockError | None = None
-    each: PlainMessages | None = None  # to be stored as an entry each
+    each: PlainMessages | None = None  # each is stored as an entry
 
 
 class ProducerHandler:
@@ -80,7 +81,7 @@ class ProducerHandler:
         self._more = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._requests: dict[Request, int] = {}  # with the sequence ids that the client knows them by
+        self._requests: dict[int, set[Request]] = {}  # by the sequence ids that the client knows them by
         self._takes_requests = peer.features.supports_request_reply
         self._numbered = peer.of_worker and producer.name.startswith(NUMBERED_PREFIX)
         self._why = f"producer {producer_id} waits for the store"
@@ -113,7 +114,7 @@ class ProducerHandler:
         self._enqueue(sending)
 
     def _plain(self, entry: NewEntry) -> PlainMessages:
-        """The messages of a batch that are to be stored as an entry each. Raises BAD_PARAMETER, also for clients that are no workers."""
+        """The messages of a batch, each to store as an entry. Raises BAD_PARAMETER, also for clients that are not workers."""
         stored = Entry(0, 0, 0, entry.count, entry.publish_time, entry.deliver_at, entry.data)
         found = wire.plain(stored) if self._peer.of_worker else None
         if found is None:
@@ -136,19 +137,22 @@ class ProducerHandler:
             return None
         sequence_id, timeout_ms = asked
         topic = self.producer.topics[0].name.base
-        request = self._peer.broker.requests.wait((str(topic), self.producer.name, sequence_id), timeout_ms)
-        self._requests[request] = sequence_id
-        request.call_when_ended(self._replied)
+        # The names of the stored message, by which an early reply is found: a worker's connection has another name.
+        request = self._peer.broker.requests.wait((str(topic), entry.producer, sequence_id), timeout_ms)
+        self._requests.setdefault(sequence_id, set()).add(request)
+        request.call_when_ended(partial(self._replied, sequence_id))
         return request
 
     def withdraw(self, sequence_id: int) -> None:
         """The client waits no longer for the reply to a request."""
-        for request in [one for one, number in self._requests.items() if number == sequence_id]:
-            del self._requests[request]
+        for request in self._requests.pop(sequence_id, ()):
             request.withdraw()
 
-    def _replied(self, request: Request, got: ReplyOrError) -> None:
-        sequence_id = self._requests.pop(request)
+    def _replied(self, sequence_id: int, request: Request, got: ReplyOrError) -> None:
+        same = self._requests[sequence_id]
+        same.discard(request)
+        if not same:
+            del self._requests[sequence_id]
         if isinstance(got, PenstockError):
             return  # its time is over, or it was not stored: the client knows by its own clock, or its receipt
         self._peer.send(
@@ -204,7 +208,7 @@ class ProducerHandler:
         return [MessageId(placed.ledger, placed.entry_id, placed.topic.name.partition)]
 
     def _take(self) -> list[Sending]:
-        """What is published in one go: entries, or one batch whose messages become entries."""
+        """One publish: entries, or one batch whose messages become entries."""
         group: list[Sending] = []
         size = 0
         while self._waiting and size < GROUP_BYTES_MAX:
@@ -255,8 +259,8 @@ class ProducerHandler:
         """Store what was sent, then leave the topic; no reply is waited for any more."""
         await self.finish()
         self._task.cancel()
-        for request in list(self._requests):
-            request.withdraw()
+        for sequence_id in list(self._requests):
+            self.withdraw(sequence_id)
         self.producer.close()
         self._peer.output.release(self._why)
 

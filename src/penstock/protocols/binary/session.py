@@ -58,7 +58,7 @@ class Session(Peer):
     def admit(self, who: Caller, method: str, *, refreshes: bool) -> None:
         """Admit a client, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
-        # What goes through a worker or another process counts there.
+        # The traffic of clients of a worker or of another process counts there.
         counted = self.of_worker or self.of_process
         self.allowance = None if counted else self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:

@@ -32,8 +32,8 @@ class ClientGoneError(Exception):
 
 
 class Named(NamedTuple):
-    """The headers that are looked at in every request. `length` is -1 if none is announced; `forwarded` is the proof of
-    another process that passes a request on."""
+    """The headers that are looked at in every request. `length` is -1 if none is announced, or no number; `forwarded` is the
+    proof of another process that passes a request on."""
 
     authorization: bytes | None = None
     encoding: bytes | None = None
@@ -48,7 +48,7 @@ class Named(NamedTuple):
         length, traceable = -1, False
         for name, value in headers:
             if name == b"content-length":
-                length = int(value[:_LENGTH_DIGITS]) if value.isdigit() else -1
+                length = _length_of(value)
             elif name == b"authorization":
                 authorization = value
             elif name == b"content-encoding":
@@ -287,6 +287,12 @@ class Exchange:
     async def end(self) -> None:
         """The end of an answer given in parts."""
         await self.send({"type": "http.response.body", "body": b""})
+
+
+def _length_of(value: bytes) -> int:
+    """The number of a Content-Length, as the parser of the connection reads it; -1 if it is none."""
+    digits = value.strip(b" \t")
+    return int(digits.lstrip(b"0")[:_LENGTH_DIGITS] or b"0") if digits.isdigit() else -1
 
 
 def _too_large(bytes_max: int) -> PenstockError:

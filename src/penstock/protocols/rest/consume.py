@@ -74,7 +74,7 @@ class FetchAnswer(Struct):
     messages: list[ReadMessage]
 
 
-_NO_MESSAGES: Final = b'{"messages":[]}'
+NO_MESSAGES: Final = b'{"messages":[]}'
 _request: Final = msgspec.json.Decoder(ConsumerRequest)
 
 
@@ -185,7 +185,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
             values = Values(rest.broker.schemas, target.topic, found.reader, form)
             fetched = Fetch(rest.decoding, found.consumer, Bounds(messages_max, bytes_max))
             if found.turn.locked() and not await poll.until(_free(found.turn), wait_ms):
-                await exchange.answer(_NO_MESSAGES)
+                await exchange.answer(NO_MESSAGES)
                 return
             async with found.turn:
                 await fetched.run(poll, wait_ms)
@@ -221,7 +221,7 @@ async def instance_of(
         if wait_ms is None:
             answered = await remote.answered(target.consumer, exchange, body=body)
         else:
-            answered = await remote.polled(target.consumer, exchange, wait_ms / 1000, _NO_MESSAGES)
+            answered = await remote.polled(target.consumer, exchange, wait_ms / 1000, NO_MESSAGES)
         if answered:
             return None
         raise

@@ -95,7 +95,7 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
     "/subscription/{subscription}/cursor",
     *(f"{path}/cursor" for path in INSTANCE),
     summary="Acknowledge messages, give them back, or seek.",
-    description="The path may name the consumer instance that has the messages; of several processes it finds that one's.",
+    description="The path may name the consumer instance that has the messages: any process passes the request on to it.",
     request=CursorRequest,
     answer=CursorResult,
     errors=(

@@ -1,10 +1,9 @@
 """Consumer instances that other processes of the service have: requests for them are passed on.
 
 The id of an instance names its process, so that any process finds it. Requests without an id are for any instance of a
-subscription: the properties of its consumers, which the cluster shows to every process, name the processes.
+subscription: the properties of its consumers, which every process sees in the cluster, name the processes.
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final
@@ -13,7 +12,7 @@ from penstock.broker.fleet import ProcessGoneError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import OWN_PROPERTIES
 from penstock.protocols.context import ServerContext
-from penstock.protocols.forwarding import forward
+from penstock.protocols.forwarding import StoppingError, Waits, forward
 from penstock.protocols.http.exchange import Exchange
 
 from .operations import Target
@@ -29,7 +28,7 @@ class RemoteInstances:
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self._polls: set[asyncio.Timeout] = set()  # that wait at other processes
+        self._polls = Waits()
         self._prefix = secrets.token_urlsafe(_PREFIX_BYTES)  # of ids, if processes pass nothing on
 
     def new_id(self) -> str:
@@ -43,24 +42,17 @@ class RemoteInstances:
         return {} if fleet is None or self._context.broker.cluster is None else {INSTANCE: fleet.new_id()}
 
     async def polled(self, id: str, exchange: Exchange, wait_s: float, empty: bytes) -> bool:
-        """As `answered`, for a request that may wait for `wait_s`. It is answered with `empty` if this process ends meanwhile."""
+        """As `answered`, for a request that may wait for `wait_s`. If this process stops before that, the answer is `empty`."""
         try:
-            async with asyncio.timeout(None) as poll:
-                self._polls.add(poll)
-                try:
-                    return await self.answered(id, exchange, wait_s=wait_s)
-                finally:
-                    self._polls.discard(poll)
-        except TimeoutError:
-            if exchange.started:
-                raise
+            async with self._polls.hold(exchange):
+                return await self.answered(id, exchange, wait_s=wait_s)
+        except StoppingError:
             await exchange.answer(empty)
             return True
 
     def drain(self) -> None:
         """End every wait at another process."""
-        for poll in self._polls:
-            poll.reschedule(asyncio.get_running_loop().time())
+        self._polls.end()
 
     async def answered(
         self, id: str, exchange: Exchange, *, wait_s: float = 0.0, body: bytes | None = None

@@ -15,15 +15,15 @@ from .parts import Decoding
 from .prepared import Preparing
 from .remote_instances import RemoteInstances
 
-# Answers a request whose body was read by what another process answers.
+# Passes a request on whose body was read; the answer is that of another process.
 PassOn = Callable[[Exchange, bytes], Awaitable[None]]
 
-# In a body that names its producer: the sequence ids of a name are the owner's to give.
+# In a body that names its producer: only the owner numbers the messages of a name.
 _NAMES: Final = (b"producer_name", b"producerName")
 
 
 class Services:
-    """Made by the endpoint, which closes it. `pass_on` is a worker's: the process that owns the log has the producers that clients
+    """Created and closed by the endpoint. `pass_on` is set in a worker: the process that owns the log has the producers that clients
     name."""
 
     def __init__(self, context: ServerContext, pass_on: PassOn | None = None) -> None:

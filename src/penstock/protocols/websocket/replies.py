@@ -111,7 +111,7 @@ class Replies:
             if not reason:
                 self.withdraw(request)
                 continue
-            text = f"{reason}; the request is stored, nobody waits for its reply"
+            text = f"{reason}; the request is stored, its reply will be dropped"
             request.fail(PenstockError(ErrorKind.UNAVAILABLE, text))
         self._open.clear()
         self._due.close()

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
-from tests.support.attached_broker import AttachedBroker
+from tests.support.attached_broker import AttachedBroker, AttachedTopic
 from tests.support.waiting import until_async
 from tests.unit.engines.core.brokers import TOPIC, Bench
 
@@ -13,6 +13,7 @@ from penstock.client.entries.arrived import Arrived, Place
 from penstock.engines.attached import moving_link
 from penstock.engines.attached.link import Attachment, LinkSink, Moved
 from penstock.engines.attached.moving_link import MovingLink
+from penstock.engines.attached.topic_consumer import TopicConsumer
 from penstock.engines.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -188,6 +189,88 @@ async def test_one_flush_does_not_answer_for_another() -> None:
     owners.links[0].flushed.set()
     await asyncio.gather(*flushes)
     await owners.tasks.close()
+
+
+async def test_no_flush_confirms_acknowledgements_that_are_lost() -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.link.acknowledge([(3, 1)])
+    owners.link.acknowledge([(3, 2)])
+    under_way = owners.tasks.spawn(owners.link.flush(), "flush")
+    await settle()
+    owners.link.acknowledge([(3, 3)])
+    owners.move()
+    await settle()
+    for link in owners.links:
+        link.flushed.set()
+    with pytest.raises(Moved):
+        await under_way
+    for _ in range(2):  # of two callers
+        with pytest.raises(Moved):
+            await owners.link.flush()
+    owners.link.acknowledge([(3, 4)])
+    await owners.link.flush()
+    await owners.link.flush()
+    assert [link.acknowledged for link in owners.links] == [[(3, 1), (3, 2), (3, 3)], [(3, 4)]]
+
+    owners.link.acknowledge([(3, 5)])
+    owners.move()
+    await settle()
+    owners.links[-1].flushed.set()
+    owners.link.acknowledge([(3, 6)])
+    with pytest.raises(Moved):  # it answers for both
+        await owners.link.flush()
+    owners.link.acknowledge([(3, 5), (3, 6)])
+    await owners.link.flush()
+
+    owners.link.acknowledge([(3, 7)])
+    owners.move()
+    with pytest.raises(Moved):
+        await owners.link.flush()
+    await owners.link.flush()  # the only one that was lost has been answered for
+    await owners.tasks.close()
+
+
+async def test_a_link_whose_seek_fails_is_closed() -> None:
+    owners = Owners(durable=False)
+    await owners.link.start()
+    await owners.link.seek(MessageId(3, 5))
+
+    async def refuse(link: FakeLink) -> None:
+        async def seek(to: MessageId | int, *, inclusive: bool = False) -> None:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "not now")
+
+        owners.begin = owners._begin
+        link.seek = seek  # type: ignore[method-assign]
+
+    owners.begin = refuse
+    owners.move()
+    await settle()
+    assert [link.closed for link in owners.links] == [False, True, False]
+    assert owners.links[2].sought == [(MessageId(3, 5), False)]
+    await owners.tasks.close()
+
+
+async def test_what_cannot_be_attached_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(store=MemoryStore())
+    await bench.broker.start()
+    attached = AttachedBroker(bench.broker)
+    await bench.publish(b"a", batch=False)
+    closed: list[TopicConsumer] = []
+
+    async def close(part: TopicConsumer) -> None:
+        closed.append(part)
+
+    monkeypatch.setattr(TopicConsumer, "close", close)
+    monkeypatch.setattr(moving_link, "START_S", -1)
+    attached.owner.broker, core = None, attached.owner.broker
+    (topic,) = await core.topics.all_of(TOPIC)
+    consumer = attached.consumer([TOPIC], "s", ConsumerOptions())
+    with pytest.raises(PenstockError) as caught:
+        await consumer._attach(AttachedTopic(topic), LATEST)
+    assert caught.value.kind is ErrorKind.UNAVAILABLE
+    assert [part.source.consumers for part in closed] == [[]]
+    await attached.close()
 
 
 async def test_one_that_is_not_durable_goes_on_after_the_last_entry() -> None:

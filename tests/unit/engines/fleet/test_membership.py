@@ -11,11 +11,19 @@ import pytest
 
 from penstock.broker.fleet import Learned, Process
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.membership import LAPSE, Membership, decode, encode
+from penstock.engines.fleet.membership import (
+    LAPSE,
+    REMOVED_LAPSE,
+    Membership,
+    decode,
+    encode,
+    encode_end,
+    is_end,
+)
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.runtime.tasks import Tasks
-from penstock.testing.clock import ManualClock
+from penstock.testing.clock import ManualClock, settle
 
 SECRET, OTHER = Secret("a secret of sixteen bytes"), Secret("another secret, also long")
 VECTORS = Path(__file__).parents[3] / "vectors" / "cluster"
@@ -41,14 +49,18 @@ class Shared:
             learned(key, document)
         self.listeners.append(learned)
 
-    async def write(self, key: str, document: bytes | None) -> None:
+    async def write(self, key: str, document: bytes) -> None:
         self._check()
-        if document is None:
-            self.documents.pop(key, None)
-        else:
-            self.documents[key] = document
+        self.documents[key] = document
         for learned in self.listeners:
             learned(key, document)
+
+    async def remove(self, key: str, last: bytes = b"") -> None:
+        self._check()
+        self.documents.pop(key, None)
+        for document in (last, None) if last else (None,):
+            for learned in self.listeners:
+                learned(key, document)
 
     async def catch_up(self) -> None:
         self.asked += 1
@@ -100,6 +112,49 @@ async def test_a_process_that_renews_nothing_has_ended() -> None:
         assert list(shared.documents) == [one.fleet.id]
         await other.membership.renew()
         assert one.others == {other.fleet.id: URL}
+
+
+async def test_a_process_whose_document_others_remove_goes_on() -> None:
+    shared = Shared()
+    one, other = Member(shared), Member(shared)
+    async with members(one, other):
+        (peer,) = one.fleet
+        for proof in (b"", b"{}", encode_end(ProcessFleet(OTHER), other.fleet.id)):
+            await shared.remove(other.fleet.id, proof)
+            assert list(one.fleet) == [peer]  # with the requests that it has
+        await settle()
+        assert shared.documents.keys() == {one.fleet.id, other.fleet.id}
+        for _ in range(LAPSE):
+            await one.membership.renew()
+        assert list(one.fleet) == [peer]
+
+        other.membership._restored = asyncio.get_running_loop().time() + 1000
+        await other.membership.renew()
+        await shared.remove(other.fleet.id)  # it does not write again
+        for _ in range(REMOVED_LAPSE):
+            await one.membership.renew()
+            assert list(one.fleet) == [peer]
+        await one.membership.renew()
+        assert one.others == {}
+
+
+async def test_only_own_renewals_count() -> None:
+    shared = Shared()
+    one, other, stranger = Member(shared), Member(shared), Member(shared, OTHER)
+    async with members(one, other):
+        own = shared.documents[one.fleet.id]
+        forged = encode(stranger.fleet, Process(id=one.fleet.id, url=URL), "m")
+        for _ in range(2 * LAPSE):
+            await shared.write(one.fleet.id, own)
+            shared.away = True
+            await one.membership.renew()
+            shared.away = False
+            await shared.write(one.fleet.id, forged)
+            one.membership._renewing = False
+        await one.membership.renew()
+        assert one.others == {other.fleet.id: URL}
+        await settle()
+        assert shared.documents[one.fleet.id] == own
 
 
 async def test_a_cluster_that_is_away_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,6 +228,8 @@ def test_documents_of_every_version_are_read() -> None:
         texts = [b64decode(one["value"]) for one in stored if one["value"]]
         fleet = ProcessFleet(Secret("the secret of these vectors"))
         (process,) = (found for text in texts if (found := decode(fleet, "0123456789abcdef", text, "")))
+        ends = [text for text in texts if is_end(fleet, "0123456789abcdef", text)]
+        assert len(ends) == (kind == "processes")
         assert process.url == "http://10.0.0.5:8001"
         assert process.pulsar_url == "pulsar://10.0.0.5:6651"
 

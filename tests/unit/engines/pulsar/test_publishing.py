@@ -113,6 +113,24 @@ async def test_numbers_of_several_partitions_rise_in_each() -> None:
     assert (ids_of(first), ids_of(second)) == ([[0, 10], [12]], [[11]])
 
 
+async def test_the_highest_number_of_a_client_leaves_numbers_for_the_server() -> None:
+    entries = Entries()
+    one = producer(entries)
+    assert not [r for r in await publish(one, numbered(None, 2**63 - 1)) if not isinstance(r, MessageId)]
+    assert await publish(one, numbered(None)) == [MessageId(5, 1, 3)]
+    await one.post_plain([b"x"], None)
+    assert ids_of(entries) == [[0, 2**63 - 1], [1], [2]]
+
+
+async def test_a_number_that_would_hide_the_server_s_is_refused_where_repeats_are_dropped() -> None:
+    entries = Entries()
+    refused, stored = await publish(producer(entries, deduplicate=True), numbered(2**62, None))
+    assert isinstance(refused, PenstockError)
+    assert refused.kind is ErrorKind.BAD_PARAMETER
+    assert stored == MessageId(5, 0, 3)
+    assert ids_of(entries) == [[0]]
+
+
 @pytest.mark.parametrize("batch", [True, False])
 async def test_numbers_that_do_not_rise_share_no_entry(batch: bool) -> None:
     entries = Entries(last=5)

@@ -162,6 +162,7 @@ async def test_a_request_says_its_address_and_its_correlation_id(
         ({"penstock-is-error": "1", "penstock-schema-version": "x"}, Reply(REQUEST_ID, b"v", False, None)),
         ({"penstock-schema-version": "7"}, Reply(REQUEST_ID, b"v", False, 7)),
         ({"penstock-schema-version": "\u0667"}, Reply(REQUEST_ID, b"v", False, None)),
+        ({"penstock-schema-version": "7" * 5000}, Reply(REQUEST_ID, b"v", False, None)),
     ],
 )
 async def test_what_a_reply_says(

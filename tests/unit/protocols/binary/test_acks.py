@@ -17,6 +17,7 @@ from penstock.wire.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandFlow,
     CommandRedeliverUnacknowledgedMessages,
+    CommandRequestReceipt,
     CommandSeek,
     CommandSend,
     CommandSubscribe,
@@ -315,3 +316,51 @@ async def test_who_goes_waits_no_more() -> None:
         assert len(one.bench.broker.requests) == 1
         await one.session.close()
         assert len(one.bench.broker.requests) == 0
+
+
+class Searched(dict[int, Any]):
+    """Fails when it is looked through, until that is allowed."""
+
+    allowed = False
+
+    def __iter__(self) -> Any:
+        assert self.allowed, "all waits were looked at"
+        return super().__iter__()
+
+    items = keys = values = __iter__  # type: ignore[assignment]
+
+
+async def test_a_withdrawal_looks_at_the_waits_of_its_sequence_id_only() -> None:
+    async with sessions() as (one,):
+        await begin(one, supports_request_reply=True)
+        waits = one.bench.broker.requests
+        for number in (0, 1, 1, 2):
+            mark = {REQUEST_TIMEOUT_PROPERTY: "1000"}
+            one.say(
+                CommandSend(producer_id=1, sequence_id=number),
+                entry(b"?", properties=mark, sequence_id=number),
+            )
+        await one.heard()
+        handler = one.session.producers[1]
+        searched = handler._requests = Searched(handler._requests)
+        for withdrawn, left in ((9, 4), (1, 2), (1, 2), (0, 1)):
+            one.say(CommandRequestReceipt(reply_to_producer_id=1, sequence_id=withdrawn))
+            assert len(waits) == left
+        searched.allowed = True
+        await one.bench.clock.advance(1001)
+        assert (len(waits), len(handler._requests), waits.timed_out) == (0, 0, 1)
+
+
+async def test_a_worker_s_request_waits_under_the_name_in_its_message() -> None:
+    """The connection of a worker has a name of its own, and the stored message has the one that is shared."""
+    async with sessions() as (one,):
+        await begin(one, supports_request_reply=True)
+        one.session.of_worker = True
+        mark = {REQUEST_TIMEOUT_PROPERTY: "1000"}
+        one.say(
+            CommandSend(producer_id=1, sequence_id=4),
+            entry(b"?", producer="x", properties=mark, sequence_id=4),
+        )
+        assert list(one.bench.broker.requests.waits) == [(str(NAME), "x", 4)]
+        await one.heard()
+        assert [type(key[0]) for key in one.bench.broker.requests.waits] == [int]

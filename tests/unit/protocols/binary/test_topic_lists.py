@@ -70,7 +70,7 @@ async def test_a_change_matches_its_own_name_once_for_each_pattern(monkeypatch: 
             for answer in await heard(one, WATCHES):
                 assert isinstance(answer, CommandWatchTopicListSuccess)
         counted = Counted(monkeypatch)
-        began = time.process_time()
+        began = time.thread_time()
         await topics.create(name("topic-7x"), 0)
         wanted = sum(number % PATTERNS == 7 for number in range(WATCHES))
         for one in clients:
@@ -83,7 +83,7 @@ async def test_a_change_matches_its_own_name_once_for_each_pattern(monkeypatch: 
             for update in await heard(one, wanted):
                 assert list(update.deleted_topics) == [str(name("topic-7x"))]
         assert counted.names == ["public/default/topic-7x"] * PATTERNS
-        assert time.process_time() - began < 2
+        assert time.thread_time() - began < 2
 
 
 async def test_another_namespaces_changes_match_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_bounds() -> None:
 )
 def test_hostile_ones_take_no_time(junk: bytes) -> None:
     body = b"--b\r\n" + junk * (1_000_000 // len(junk))
-    start = time.process_time()
+    start = time.thread_time()
     with pytest.raises(PenstockError):
         parse_multipart(body, "b")
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 10  # some 50 ms; were it quadratic, minutes

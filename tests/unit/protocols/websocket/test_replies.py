@@ -76,7 +76,7 @@ async def test_the_end_of_a_socket_is_told_or_withdraws() -> None:
     bench.replies.close("because")
     bench.may.set()
     await bench.replies.run()
-    assert bench.sent[0]["result"] == "because; the request is stored, nobody waits for its reply"
+    assert bench.sent[0]["result"] == "because; the request is stored, its reply will be dropped"
     gone = Bench()
     gone.ask("1")
     gone.replies.close()

@@ -226,7 +226,7 @@ class Broker:
         )
 
     async def _forget(self, topic: Topic) -> None:
-        """Remove what is kept beside the log of a deleted topic."""
+        """Remove the data kept for a deleted topic in addition to its log."""
         await self._epochs.forget(topic.name)
         await self.compactions.forget(topic)
         await self.policies.forget(topic.name.base)

@@ -1,4 +1,4 @@
-"""What happens to topics, and which parts of the broker act on it."""
+"""Events of topics, and the parts of the broker that act on them."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Makes the subscriptions of topics, with what they ask of the broker."""
+"""Creates the subscriptions of topics, with what they need of the broker."""
 
 from penstock.engines.core.topic.replies import Replies
 from penstock.engines.core.topic.topic import Topic

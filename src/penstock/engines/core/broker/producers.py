@@ -53,7 +53,7 @@ class Producers:
         self._clock = clock
         self._message_bytes_max = message_bytes_max
         self._new_name = new_name
-        # Sequence ids of requests have to differ: replies are found by them.
+        # Of producers that share a name. Sequence ids of requests have to differ: replies are found by them.
         self._numbers: WeakValueDictionary[tuple[TopicName, str], Numbers] = WeakValueDictionary()
         self._growing: dict[TopicName, set[Producer]] = {}  # by the partitioned topic they publish to
         self._tasks = tasks
@@ -77,6 +77,9 @@ class Producers:
                 await topic.backlog.check()
 
         own_name = options.name or self._new_name("producer")
+        numbers = Numbers()
+        if options.shared_name and options.initial_sequence_id < 0:
+            numbers = self._numbers.setdefault((name.base, own_name), numbers)
         producer = Producer(
             own_name,
             topics,
@@ -89,7 +92,7 @@ class Producers:
             detach=self._detach,
             requests=self._requests,
             topic=str(name.base),
-            numbers=self._numbers.setdefault((name.base, own_name), Numbers()),
+            numbers=numbers,
         )
         try:
             for topic in topics:
@@ -97,6 +100,7 @@ class Producers:
         except BaseException:
             producer.close()
             raise
+        numbers.follow(producer.last_sequence_id)
         if not options.stateless and (len(topics) > 1 or topics[0].name != name):
             self._growing.setdefault(name, set()).add(producer)
         return producer

@@ -31,7 +31,7 @@ PRODUCERS_EVERY_MS: Final = 600_000  # inactive producers are looked for
 
 
 class RetentionTask:
-    """Looks after every topic whose policies do not keep everything."""
+    """Applies retention to every topic whose policies do not keep everything."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
-from penstock.engines.shared.sequence_ids import Numbers
+from penstock.engines.shared.sequence_ids import RAISING_MAX, Numbers
 from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -28,7 +28,8 @@ class Producer:
     """`broker.Producer`: publishes to the partitions of one topic under one name.
 
     `version_of` finds or registers a schema for the topic; `deduplicate` says whether explicit sequence ids
-    count; `message_bytes_max` bounds one message. Producers that share a name share their `numbers`.
+    count; `message_bytes_max` bounds one message. Producers that share a name share their `numbers`, which follow
+    `last_sequence_id` once the producer is admitted.
     """
 
     def __init__(
@@ -69,7 +70,6 @@ class Producer:
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
         self._numbers = numbers
-        numbers.next = max(numbers.next, self.last_sequence_id + 1)
 
     # -- publishing
 
@@ -155,7 +155,8 @@ class Producer:
                 by_topic.setdefault(number, []).append(item)
             if sequence_id is None:
                 message.sequence_id = sequence_id = numbers.next
-            if sequence_id >= numbers.next:
+                numbers.next = sequence_id + 1
+            elif numbers.next <= sequence_id < RAISING_MAX:
                 numbers.next = sequence_id + 1
             item.sequence_id = sequence_id
         if requests:

@@ -1,4 +1,4 @@
-"""Replies to requests of the same process (PIP-371): handed over to the waits, by the message's id or by what is stored of it.
+"""Replies to requests of the same process (PIP-371): handed over to the waits, found by the message's id or by its producer and sequence id.
 
 A reply may come before the requester's own receipt: until the message's id is known, a wait is found by producer and sequence id.
 """
@@ -35,8 +35,8 @@ class Replies:
             return Outcome.DELIVERED
         message = await self._message(source, message_id)
         names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
-        # Its id may be known by now.
-        if requests.answer(names, reply) or requests.answer(id_key(message_id), reply):
+        # Its id may be known by now; by its names it may be mistaken for another producer's.
+        if requests.answer(id_key(message_id), reply) or requests.answer(names, reply):
             return Outcome.DELIVERED
         if REQUEST_TIMEOUT_PROPERTY not in message.properties:
             return Outcome.NOT_A_REQUEST
@@ -46,8 +46,7 @@ class Replies:
     def reply_all(
         self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
     ) -> list[Reply]:
-        """`reply` many at once, where the ids of the requests are known by now, as they mostly are. Returns the others:
-        with them nothing has happened."""
+        """`reply` many at once, where the ids of the requests are known by now, as they mostly are. Returns the others, unchanged."""
         requests, has_out = self._requests, source.answers.has_out
         waits = requests.waits
         left: list[Reply] = []

@@ -164,7 +164,7 @@ async def read_batch(space: StagingSpace, writer: str, batch: int) -> Staged:
 
 
 async def pieces_of(space: StagingSpace, topic: TopicName) -> AsyncGenerator[tuple[Piece, Entry, bytes]]:
-    """The messages in a batch's topic, with the entries in them. Raises NEWER_wire."""
+    """The messages in a batch's topic, with the entries in them. Raises NEWER_FORMAT."""
     reader = Reader(space.cluster.context, topic, EARLIEST, inclusive=True, numbered=False)
     try:
         await reader.open()
