@@ -42,7 +42,7 @@ class Gateway(NamedTuple):
 
     def resident_mb(self) -> float:
         """Of the largest of its processes; 0 where it has none now."""
-        return max((_resident(pid) for pid in self.pids), default=0) / 1e6
+        return max(map(resident_mb, self.pids), default=0.0)
 
 
 Work = Callable[[Gateway], Result]
@@ -56,8 +56,9 @@ class Measured(NamedTuple):
     broker_us: float
 
 
-def _resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _children(pid: int) -> list[int]:
