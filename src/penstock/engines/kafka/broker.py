@@ -200,7 +200,7 @@ class KafkaBroker:
         self._stopping = False
         self.cluster.sent = self._sent
         self.cluster.shown = self._shown
-        self.policies.on_change(self._policies_changed)
+        self.policies.on_change(self.topics.apply)
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
@@ -347,12 +347,6 @@ class KafkaBroker:
 
     # -- what the parts tell one another
 
-    def _policies_changed(self, name: TopicName | NamespaceName) -> None:
-        if isinstance(name, TopicName):
-            self.topics.apply(lambda topic: topic.base == name)
-        else:
-            self.topics.apply(lambda topic: topic.namespace_name == name)
-
     def _topic_changed(self, name: TopicName) -> None:
         if self.topics.document(name) is not None:  # of one that was deleted nobody publishes
             self.tasks.spawn(self._grow(name), f"publish to all partitions of {name}")
@@ -380,7 +374,7 @@ class KafkaBroker:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self.topics.sweep()
+            await self.topics.sweep()
             self._serving.served.sweep(self.topics.open_topics)
             await self.staging.sweep()
 

@@ -256,7 +256,7 @@ class PulsarBroker:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self.topics.sweep()
+            await self.topics.sweep()
             await self._acting.sweep()
             if self.staging is not None:
                 await self.staging.sweep()
