@@ -15,6 +15,7 @@ from tests.support.waiting import until, until_async
 import penstock.client.aio as aio
 from penstock.broker.delivery import Delivery
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.topic_listeners import TopicListeners
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import ReadError
 from penstock.engines.attached import subscriber
@@ -65,7 +66,7 @@ class Topics:
     def __init__(self, cluster: Connection) -> None:
         self._cluster = cluster
         self._logs: dict[TopicName, Log] = {}
-        self.listeners: set[object] = set()
+        self.listeners = TopicListeners()
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> Sequence[Log]:
         count = await self._cluster.context.lookup.partitions(str(name))

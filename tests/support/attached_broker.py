@@ -7,6 +7,7 @@ from typing import Any
 from penstock.broker.broker import Broker
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
+from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.link import Attachment, Link, LinkSink, Moved
 from penstock.engines.attached.local_link import LocalLink
@@ -39,7 +40,7 @@ class Owner:
     def __init__(self, broker: Broker | None) -> None:
         self.broker = broker  # None: there is no owner
         self.tasks = Tasks()
-        self.listeners: set[Callable[[TopicName], None]] = set()
+        self.listeners = TopicListeners()
         self.asked = 0  # times that a link was asked for
         self._topics: dict[TopicName, AttachedTopic] = {}
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.broker.topic_listeners import TopicListeners
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
@@ -36,9 +37,7 @@ class TopicObserver(Protocol):
 class Topics(Protocol):
     """Which topics there are, as far as the engine knows at once or has learned. They are opened when they are first used."""
 
-    listeners: set[
-        Callable[[TopicName], None]
-    ]  # called with every topic that is created, grows or is deleted
+    listeners: TopicListeners
     observers: list[TopicObserver]
 
     @property

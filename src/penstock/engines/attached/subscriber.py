@@ -90,7 +90,10 @@ class Subscriber(Receiver, ABC):
         self._leaving: list[asyncio.Task[None]] = []
         self._unique = False
         self._follow_names: Names = self._named
-        self._wants: Callable[[TopicName], bool] = self._names_it
+        self._matches: Callable[[TopicName], bool] | None = None
+        self._bases: Sequence[TopicName] | None = [
+            name.base for name in names
+        ]  # None: it follows topics by a pattern
         self._looks = False  # a look is about to begin
         self._follows = False  # topics that come later: it lives without any
 
@@ -115,12 +118,10 @@ class Subscriber(Receiver, ABC):
         except BaseException:
             await self.leave()
             raise
-        self._follow_names, self._wants = follow or self._named, matches or self._names_it
-        self._topics.listeners.add(self._changed)
+        if follow is not None:
+            self._follow_names, self._matches, self._bases = follow, matches, None
+        self._topics.listeners.add(self._changed, self._bases)
         self._following = self._tasks.spawn(self._follow(), f"follow the topics of {self.name}")
-
-    def _names_it(self, topic: TopicName) -> bool:
-        return any(name.base == topic for name in self._names)
 
     async def _named(self) -> Sequence[TopicName]:
         return self._names
@@ -178,7 +179,9 @@ class Subscriber(Receiver, ABC):
 
     def _changed(self, topic: TopicName) -> None:
         """This process learned of a topic, or of partitions: there may be something to join before it is time to look."""
-        if self._wants(topic) and not self._looks and not self.closed:
+        if self._looks or self.closed:
+            return
+        if self._matches is None or self._matches(topic):
             self._looks = True
             self._tasks.spawn(self._look_now(), f"look at the topics of {self.name}")
 
@@ -224,7 +227,7 @@ class Subscriber(Receiver, ABC):
         if self.closed:
             return
         self.closed, self.close_reason = True, reason
-        self._topics.listeners.discard(self._changed)
+        self._topics.listeners.discard(self._changed, self._bases)
         if self._following is not None and self._following is not asyncio.current_task():
             self._following.cancel()
         for part in list(self.parts.values()):

@@ -201,7 +201,8 @@ class KafkaBroker:
         self.cluster.sent = self._sent
         self.cluster.shown = self._shown
         self.policies.on_change(self.topics.apply)
-        self.topics.listeners.update((self.watches.changed, self._topic_changed))
+        self.topics.listeners.add(self.watches.changed)
+        self.topics.listeners.add(self._topic_changed)
 
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""

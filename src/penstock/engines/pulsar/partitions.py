@@ -139,7 +139,7 @@ class Partitions:
         if not self._numbered:
             for topic in topics:
                 topic.producers[producer_key(self._owner)] = self._owner
-        self._catalog.listeners.add(self._changed)
+        self._catalog.listeners.add(self._changed, (self._topic.base,))
         self._rest()
 
     async def _open_all(self, topics: Sequence[PulsarTopic]) -> None:
@@ -192,7 +192,7 @@ class Partitions:
         )
 
     def _changed(self, topic: TopicName) -> None:
-        if topic != self._topic.base or self._closed:
+        if self._closed:
             return
         if any(one.deleted for one in self.topics):
             self._owner.close(PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self._topic} was deleted"))
@@ -230,7 +230,7 @@ class Partitions:
     def close(self) -> None:
         """Leave the topic; harmless when repeated."""
         self._closed = True
-        self._catalog.listeners.discard(self._changed)
+        self._catalog.listeners.discard(self._changed, (self._topic.base,))
         if self._idle is not None:
             self._idle.cancel()
         self._leave_all()

@@ -7,12 +7,13 @@ change does not grow with the number of topics, and a listing does not block the
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from penstock.broker.topic import Topic
+from penstock.broker.topic_listeners import TopicListeners
 from penstock.broker.topics import TopicDocument, TopicObserver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -75,7 +76,7 @@ class Catalog(ABC, Generic[T]):
     lists_all: bool  # topics of all namespaces with all partitions; else of one namespace with partitions that are in use
 
     def __init__(self, namespaces: Namespaces, clock: Clock, learned_ms: int) -> None:
-        self.listeners: set[Callable[[TopicName], None]] = set()
+        self.listeners = TopicListeners()
         self.observers: list[TopicObserver] = []
         self._namespaces = namespaces
         self._clock = clock
@@ -182,11 +183,7 @@ class Catalog(ABC, Generic[T]):
             for log in list(self._of.get(name, ())):
                 self._forget(log, deleted=True)
         if known and _differ(was, found):
-            self._tell(name)
-
-    def _tell(self, name: TopicName) -> None:
-        for listener in list(self.listeners):
-            listener(name)
+            self.listeners.tell(name)
 
     def _note(self, name: TopicName, at_ms: int) -> None:
         self._asked.pop(name, None)

@@ -147,11 +147,12 @@ def _following(topics: Topics, names: Set[TopicName], changed: Callable[[], None
     logs = [topic for topic in topics.open_topics if topic.name in names or topic.name.base in names]
     for topic in logs:
         topic.followers.add(changed)
-    topics.listeners.add(listener)
+    bases = {name.base for name in names}
+    topics.listeners.add(listener, bases)
     try:
         yield len(logs)
     finally:
-        topics.listeners.discard(listener)
+        topics.listeners.discard(listener, bases)
         for topic in logs:
             topic.followers.discard(changed)
 

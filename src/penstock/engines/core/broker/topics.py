@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topic_listeners import TopicListeners
 from penstock.broker.topics import TopicDocument
 from penstock.engines.core.ports import Store
 from penstock.engines.core.topic.access import Access, Epochs
@@ -65,19 +66,13 @@ class Topics:
         self._reader = reader
         self._unread: set[TopicName] = set()  # topics whose stored documents cannot be read
         self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
-        self.listeners: set[Callable[[TopicName], None]] = (
-            set()
-        )  # called with every topic that is created, grows or is deleted
+        self.listeners = TopicListeners()
         self.observers = events.observers
         self._tails = TailCache(settings.tail_bytes)
         self._documents: dict[TopicName, TopicDocument] = {}
         self._open: dict[TopicName, Topic] = {}
         # By the base name: a topic and its partitions are opened, changed and deleted one after the other.
         self._locks: Locks[TopicName] = Locks()
-
-    def _changed(self, name: TopicName) -> None:
-        for listener in list(self.listeners):
-            listener(name)
 
     async def load(self) -> None:
         """Read which topics there are."""
@@ -227,7 +222,7 @@ class Topics:
         self._check_room(name, _logs(document))
         await self._namespaces.ensure(name.namespace_name)
         await self._keep(name, document)
-        self._changed(name)
+        self.listeners.tell(name)
 
     def _check_readable(self, name: TopicName) -> None:
         """Raise UNAVAILABLE if the topic's document cannot be read: the topic exists and must not be created again."""
@@ -275,7 +270,7 @@ class Topics:
             self._check_room(name, _logs(document))
             await self._namespaces.ensure(name.namespace_name)
             await self._keep(name, document)
-        self._changed(name)
+        self.listeners.tell(name)
 
     async def set_partitions(self, name: TopicName, partitions: int) -> None:
         """Let a partitioned topic grow; raises FEWER_PARTITIONS, and BAD_PARAMETER for a topic without partitions."""
@@ -291,7 +286,7 @@ class Topics:
             self._check_room(name, partitions - have)
             document = msgspec.structs.replace(self._documents[name], partitions=partitions)
             await self._keep(name, document)
-        self._changed(name)
+        self.listeners.tell(name)
 
     def _check_partitions(self, partitions: int) -> None:
         if not 0 <= partitions <= self._settings.max_partitions:
@@ -342,4 +337,4 @@ class Topics:
             if name.persistent:
                 await self._store.save_meta([(_KIND, str(name), None)])
             self._logs[name.namespace_name] -= _logs(self._documents.pop(name))
-        self._changed(name)
+        self.listeners.tell(name)

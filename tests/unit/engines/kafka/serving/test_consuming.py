@@ -1,7 +1,7 @@
 """Consumers as endpoints have them, over links within the process: their partition goes, and comes back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from tests.support.kafka_serving import TOPIC, LogTopic, Server, id_of
 from tests.support.skipping_log import Host, SkippingLog
 from tests.unit.engines.kafka.serving.test_attached import Admin
 
+from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
 from penstock.engines.fleet.proof import new_process_id
@@ -32,7 +33,7 @@ class Topics:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.listeners: set[Callable[[TopicName], None]] = set()
+        self.listeners = TopicListeners()
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> Sequence[LogTopic]:
         return [await self.server.get(name)]
