@@ -159,6 +159,9 @@ class OwnedSubscription(Subscription):
         else:
             await found.seek_time(publish_time)
 
+    def _moved(self) -> None:
+        """Consumers have been told by the subscription that is here, or by their links to the owner."""
+
     async def move(self, offset: int) -> None:
         """As `Subscription.move`, up to the end of the log: the ids of messages are their offsets."""
         await self.seek(self._id(offset), inclusive=True)
