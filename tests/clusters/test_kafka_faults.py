@@ -50,7 +50,7 @@ def server(kafka_way: Way, service: str, tmp_path_factory: pytest.TempPathFactor
 async def load_of(url: str, cluster: KafkaCluster, service: str) -> AsyncIterator[Load]:
     """Clients of a new topic; once the block is left, what they were answered is compared with what is there."""
     topic = f"t{uuid4().hex[:12]}"
-    async with Load(url, "public/default", topic, once=False, mark=f"{topic}-") as load:
+    async with Load(url, "public/default", topic, once=False) as load:
         await load.goes_on()
         yield load
         await load.stop()
