@@ -160,7 +160,8 @@ class OwnedSubscription(Subscription):
             await found.seek_time(publish_time)
 
     def _moved(self) -> None:
-        """Consumers have been told by the subscription that is here, or by their links to the owner."""
+        if self.name not in self.topic.served:  # else it has told them, before it delivered anything
+            super()._moved()
 
     async def move(self, offset: int) -> None:
         """As `Subscription.move`, up to the end of the log: the ids of messages are their offsets."""
