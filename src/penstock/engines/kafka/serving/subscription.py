@@ -1,6 +1,7 @@
 """Subscriptions of one partition that run in this process."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from penstock.engines.attached.link import Moved
@@ -21,7 +22,7 @@ HAND_OVER_MS: Final = 1000  # as Pulsar's activeConsumerFailoverDelayTimeMillis
 class ServedSubscription(Subscription):
     """`broker.Subscription`. The log is followed while it has consumers.
 
-    Nothing is delivered unless `owns` is true. After `end` nothing is delivered, and answers are refused; after `drop` another
+    Nothing is delivered unless `owns` is true; while `alone` is held, no subscription of this name is opened. After `end` nothing is delivered, and answers are refused; after `drop` another
     process may serve the subscription, and nothing is saved here either.
 
     If another consumer becomes the active one (Failover), nothing is delivered until the one before has answered what it has, for
@@ -41,6 +42,7 @@ class ServedSubscription(Subscription):
         cursors: CursorWriter,
         host: Host,
         owns: Callable[[], bool],
+        alone: Callable[[], AbstractAsyncContextManager[None]],
         properties: dict[str, str] | None = None,
     ) -> None:
         super().__init__(
@@ -57,6 +59,7 @@ class ServedSubscription(Subscription):
         )
         self.ended = False
         self._owns = owns
+        self._alone = alone
         self._previous: Receiver | None = None  # the active consumer before, which still has messages
         self._until: Timer | None = None
 
@@ -121,6 +124,11 @@ class ServedSubscription(Subscription):
             elif consumer.moved is not None:
                 consumer.moved()
         await super().move(offset)
+
+    async def delete(self) -> None:
+        """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription."""
+        async with self._alone():
+            await super().delete()
 
     def end(self) -> None:
         """Disconnect the consumers, which connect to the next owner. The flusher saves what they acknowledged before."""

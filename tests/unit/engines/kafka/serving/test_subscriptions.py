@@ -1,5 +1,6 @@
 """Subscriptions that follow their slot from process to process."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
 from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.serving.consumers import ServedConsumer
 from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import LATEST
@@ -184,6 +186,31 @@ async def test_a_deleted_subscription_is_gone_everywhere(servers: tuple[Server, 
     assert a.topic.served == {}
     b.read()
     assert dict(b.cursors.known(TOPIC, 0)) == {}
+
+
+async def test_consumers_that_come_while_it_is_deleted_begin_a_new_one(
+    servers: tuple[Server, Server],
+) -> None:
+    a, _ = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    await offsets(consumer)
+    await consumer.acknowledge_all([id_of(offset) for offset in range(10)])
+    await consumer.flush()
+    (served,) = a.topic.served.values()
+    again: list[ServedConsumer] = []
+
+    async def come_back() -> None:
+        while await consumer.ready():
+            pass
+        again.append(await a.subscribe())
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(come_back())
+        await settle()
+        await served.delete()
+    assert await offsets(again[0]) == set(range(10))
+    assert a.cursors.known(TOPIC, 0)["s"].mark == 0
 
 
 async def test_readers_need_no_owner(servers: tuple[Server, Server]) -> None:
