@@ -161,7 +161,7 @@ deep: $(STAMPS)/project ## Let the property tests look further (minutes, other e
 SOAKS := tests/soak tests/integration/test_limits.py tests/integration/test_memory_attacks.py tests/integration/test_tls_renewal.py tests/pipeline/test_declared_changes.py \
   tests/integration/test_endpoints_fuzz.py tests/integration/test_openapi_fuzz.py tests/integration/test_small_disk.py \
   tests/pipeline/test_kills.py tests/pipeline/test_kills_tasks.py tests/pipeline/test_kills_server.py \
-  tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py tests/clusters/test_pulsar_faults.py tests/clusters/test_kafka_faults.py tests/clusters/test_kafka_faults_groups.py \
+  tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py tests/clusters/test_pulsar_faults.py tests/clusters/test_kafka_faults.py tests/clusters/test_kafka_faults_owners.py \
   tests/clusters/test_demo_kafka.py
 
 .PHONY: soak

@@ -31,7 +31,7 @@ MOST_FLAKY = 2  # of all lanes
 MOST_RERUN = 10  # failed tests of one lane
 END_S = 60  # for a lane that is interrupted
 # Files of tests/clusters that use none of the brokers that tests share: they may run in another process.
-OWN_BROKERS = ("test_*_faults.py", "test_*_faults_groups.py", "test_*_stopping.py")
+OWN_BROKERS = ("test_*_faults.py", "test_*_faults_owners.py", "test_*_stopping.py")
 
 PASSED, FAILED, INTERRUPTED, NONE = 0, 1, 130, 5  # NONE: -k or -m leaves no test
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)

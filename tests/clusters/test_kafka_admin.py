@@ -238,9 +238,9 @@ async def test_rates_are_kept_by_each_process(kafka_cluster: KafkaCluster, mark:
         await broker.policies.change_topic(name, lambda now: TopicPolicies(subscription_dispatch_rate=rate))
         assert isinstance((await publish(1))[0], MessageId)
         consumer = await broker.subscribe([name], f"s-{mark}", ConsumerOptions(start=EARLIEST))
-        (source,) = consumer.attached
-        assert source.throttle is not None
-        throttle = source.throttle
+        (served,) = (await broker.topics.get(name)).served.values()
+        assert served.throttle is not None
+        throttle = served.throttle
         await until_async(lambda: throttle.wait_ms() > 1000)
         assert len(consumer.outbox) < 51
         await broker.policies.change_topic(name, lambda now: TopicPolicies())

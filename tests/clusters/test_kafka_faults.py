@@ -17,7 +17,7 @@ import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
 from tests.support.kafka_broker import KafkaCluster
-from tests.support.kafka_faults import ROUNDS, SOAK, Way, flags_of
+from tests.support.kafka_faults import ROUNDS, SOAK, Way, flags_of, new_service
 from tests.support.kafka_reader import KafkaReader
 from tests.support.pulsar_broker import free_ports
 from tests.support.waiting import until
@@ -36,21 +36,26 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800 if SOAK else 600)]
 
 
 @pytest.fixture(scope="module")
-def server(kafka_way: Way, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
-    with launch(tmp_path_factory.mktemp("server"), *flags_of(kafka_way.cluster)) as started:
+def service() -> str:
+    return new_service()
+
+
+@pytest.fixture(scope="module")
+def server(kafka_way: Way, service: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
+    with launch(tmp_path_factory.mktemp("server"), *flags_of(kafka_way.cluster, service)) as started:
         yield started
 
 
 @asynccontextmanager
-async def load_of(url: str, cluster: KafkaCluster) -> AsyncIterator[Load]:
+async def load_of(url: str, cluster: KafkaCluster, service: str) -> AsyncIterator[Load]:
     """Clients of a new topic; once the block is left, what they were answered is compared with what is there."""
     topic = f"t{uuid4().hex[:12]}"
-    async with Load(url, "public/default", topic, once=False, mark=f"{topic}-") as load:
+    async with Load(url, "public/default", topic, once=False) as load:
         await load.goes_on()
         yield load
         await load.stop()
     print(load)
-    await asyncio.to_thread(load.check, KafkaReader(cluster.plain))
+    await asyncio.to_thread(load.check, KafkaReader(cluster.plain, service))
 
 
 async def happens(load: Load, fault: Callable[[], None]) -> None:
@@ -89,15 +94,16 @@ def check_refusals(load: Load, *, gone: bool = False) -> None:
 
 async def test_a_process_is_killed(kafka_way: Way, tmp_path: Path) -> None:
     (port,) = free_ports(1)  # which stays free while nobody listens
-    running = Launched.start(tmp_path, *flags_of(kafka_way.cluster), port=port)
+    service = new_service()
+    running = Launched.start(tmp_path, *flags_of(kafka_way.cluster, service), port=port)
 
     def kill() -> None:
         nonlocal running
         running.kill()
-        running = Launched.start(tmp_path, *flags_of(kafka_way.cluster), port=port)
+        running = Launched.start(tmp_path, *flags_of(kafka_way.cluster, service), port=port)
 
     try:
-        async with load_of(running.url, kafka_way.cluster) as load:
+        async with load_of(running.url, kafka_way.cluster, service) as load:
             for _ in range(ROUNDS):
                 await happens(load, kill)
         check_refusals(load, gone=True)
@@ -106,7 +112,8 @@ async def test_a_process_is_killed(kafka_way: Way, tmp_path: Path) -> None:
 
 
 async def test_a_worker_is_killed(kafka_way: Way, tmp_path: Path) -> None:
-    with launch(tmp_path, *flags_of(kafka_way.cluster, "--workers", "2")) as running:
+    service = new_service()
+    with launch(tmp_path, *flags_of(kafka_way.cluster, service, "--workers", "2")) as running:
 
         def pids() -> list[int]:
             lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
@@ -118,14 +125,14 @@ async def test_a_worker_is_killed(kafka_way: Way, tmp_path: Path) -> None:
             until(lambda: len(pids()) > len(before))
 
         until(lambda: len(pids()) == 2)
-        async with load_of(running.url, kafka_way.cluster) as load:
+        async with load_of(running.url, kafka_way.cluster, service) as load:
             for _ in range(ROUNDS):
                 await happens(load, kill)
         check_refusals(load, gone=True)
 
 
-async def test_connections_are_cut(kafka_way: Way, server: Launched) -> None:
-    async with load_of(server.url, kafka_way.cluster) as load:
+async def test_connections_are_cut(kafka_way: Way, server: Launched, service: str) -> None:
+    async with load_of(server.url, kafka_way.cluster, service) as load:
         for _ in range(ROUNDS):
             for size, answers in CUTS:
                 before = kafka_way.relay.cuts
@@ -186,9 +193,9 @@ def known(server: Launched) -> str:
     return path
 
 
-async def test_the_broker_is_frozen(kafka_way: Way, server: Launched, known: str) -> None:
+async def test_the_broker_is_frozen(kafka_way: Way, server: Launched, service: str, known: str) -> None:
     cluster = kafka_way.cluster
-    async with load_of(server.url, cluster) as load:
+    async with load_of(server.url, cluster, service) as load:
         for _ in range(ROUNDS):
             await away(
                 server,
@@ -200,9 +207,9 @@ async def test_the_broker_is_frozen(kafka_way: Way, server: Launched, known: str
     check_refusals(load)
 
 
-async def test_the_broker_is_killed(kafka_way: Way, server: Launched, known: str) -> None:
+async def test_the_broker_is_killed(kafka_way: Way, server: Launched, service: str, known: str) -> None:
     cluster = kafka_way.cluster
-    async with load_of(server.url, cluster) as load:
+    async with load_of(server.url, cluster, service) as load:
         for _ in range(ROUNDS):
             await away(server, known, load, lambda: cluster.kill(signal.SIGKILL), cluster.restart)
     check_refusals(load)

@@ -91,7 +91,7 @@ async def test_dead_letters_that_kafka_refuses_wait_and_hold_up_no_others(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = await bench.broker()
-    letters = f"{bench.name}-{bench.group}-DLQ"
+    letters = f"{bench.name}-{bench.subscription}-DLQ"
     admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap})
     made = admin.create_topics([NewTopic(letters, 1, 1, config={"max.message.bytes": "1000"})])
     await asyncio.to_thread(made[letters].result, 60)
@@ -106,11 +106,13 @@ async def test_dead_letters_that_kafka_refuses_wait_and_hold_up_no_others(
         (subscription,) = client.consumer.attached
         figures = subscription.dead_letters
         await until(lambda: figures.failed >= 2 and figures.waiting == 1)
+        await subscription.flush()
+        await subscription.refresh()
         assert subscription.backlog == 1  # the small one is there
         assert figures.error is not None
         await bench.publish(["behind it"])
         assert (await client.come(3))[2] == "behind it"
-        assert [one.subject for one in broker.failures.ongoing] == [f"{bench.topic} {bench.group}"]
+        assert [one.subject for one in broker.failures.ongoing] == [f"{bench.topic} {bench.subscription}"]
 
         change = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, letters, incremental_configs=[change])

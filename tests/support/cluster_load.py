@@ -53,16 +53,12 @@ class Reader(Protocol):
 
 
 class Load:
-    """`namespace` as `tenant/namespace`. `once`: it has deduplication, and the producers number their messages.
+    """`namespace` as `tenant/namespace`. `once`: it has deduplication, and the producers number their messages."""
 
-    `mark` begins the names of subscriptions, where these have to be of one topic alone.
-    """
-
-    def __init__(self, url: str, namespace: str, topic: str, *, once: bool, mark: str = "") -> None:
+    def __init__(self, url: str, namespace: str, topic: str, *, once: bool) -> None:
         self.url = url
         self.path = f"{namespace}/{topic}"
         self.once = once
-        self.mark = mark
         self.stored: dict[str, float] = {}  # when the receipt came
         self.sent: dict[str, float] = {}  # when it was sent first
         self.in_doubt: set[str] = (
@@ -231,9 +227,7 @@ class Load:
 
     async def _ws_consumer(self) -> None:
         query = "subscriptionType=Shared&subscriptionInitialPosition=Earliest"
-        url = (
-            f"{self.url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{self.path}/{self.mark}ws?{query}"
-        )
+        url = f"{self.url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{self.path}/ws?{query}"
         while True:
             try:
                 async with connect(url, **SOCKET) as socket:
@@ -257,9 +251,9 @@ class Load:
             await asyncio.sleep(PAUSE_S)
 
     async def _rest_consumer(self) -> None:
-        subscription = f"/topics/{self.path}/subscription/{self.mark}rest"
+        subscription = f"/topics/{self.path}/subscription/rest"
         options = {"subscription_type": "Shared", "initial_position": "earliest"}
-        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S, follow_redirects=True) as http:
+        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S) as http:
             while True:
                 try:
                     made = await http.post(subscription, json=options)
@@ -326,7 +320,7 @@ class Load:
         for name, done in self.acknowledged.items():
             left = Counter(value for value, at in found if held(at))
             may_come = {value for value, at in found if at not in done or self._may_be_forgotten(done[at])}
-            again = reader.left(self.path, self.mark + name, left)
+            again = reader.left(self.path, name, left)
             more = again.keys() - left.keys() - may_come
             less = left - again
             assert (sorted(more), less) == ([], {}), name

@@ -1,4 +1,4 @@
-"""Topics of a test's own in a real Kafka, and several processes of ours: each is a broker in this one."""
+"""A topic of a test in a real Kafka, and brokers in the test's process, each of which is a process of the service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
+from penstock.broker.consumer import Consumer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
-from penstock.engines.subscription import Consumer
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
@@ -17,6 +17,7 @@ from penstock.runtime.clock import LoopClock
 from penstock.wire import entry as wire
 
 from .kafka_broker import KafkaCluster
+from .kafka_reader import KafkaReader
 from .waiting import until_async as until
 
 
@@ -28,7 +29,7 @@ class Client:
         self.consumer = consumer
         self.ids: list[MessageId] = []
         self.texts: list[str] = []
-        self.refused = 0
+        self.redeliveries: list[int] = []
         self._task = asyncio.get_running_loop().create_task(self._take())
 
     async def _take(self) -> None:
@@ -36,6 +37,7 @@ class Client:
             for delivery in self.consumer.take():
                 (message,) = wire.decode(delivery.entry)
                 self.texts.append(message.payload.decode())
+                self.redeliveries.append(delivery.redeliveries)
                 self.ids.append(delivery.topic.id_of(delivery.entry, -1))
 
     async def come(self, count: int) -> list[str]:
@@ -58,12 +60,13 @@ class Bench:
     def __init__(self, cluster: KafkaCluster, partitions: int = 1) -> None:
         self.cluster = cluster
         self.name = f"kc-{uuid4().hex[:10]}"
-        self.group = f"kc-s-{self.name}"
+        self.subscription = f"kc-s-{self.name}"
         self.topic = TopicName.parse(self.name)
         self.partitions = partitions
         self.brokers: list[KafkaBroker] = []
         self._made = False
         self.clients: list[Client] = []
+        self._reader = KafkaReader(cluster.bootstrap, f"__penstock-{self.name}")
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
 
     async def broker(self) -> KafkaBroker:
@@ -99,22 +102,14 @@ class Bench:
         **options: object,
     ) -> Client:
         chosen = ConsumerOptions(**{"type": type, "start": EARLIEST, "nack_delay_ms": 0, **options})  # type: ignore[arg-type]
-        made = await broker.subscribe([topic or self.topic], subscription or self.group, chosen)
+        made = await broker.subscribe([topic or self.topic], subscription or self.subscription, chosen)
         self.clients.append(Client(broker, made))
         return self.clients[-1]
 
-    async def no_members(self) -> None:
-        """Wait until nobody is in the group."""
-        for _ in range(600):
-            found = await self.brokers[0].cluster.groups.describe(self.group)
-            if found is None or not found.members:
-                return
-            await asyncio.sleep(0.05)  # the coordinator tells nobody
-        raise AssertionError(f"{self.group} has members")
-
-    async def committed(self) -> dict[int, int]:
-        found = await self.brokers[0].cluster.groups.committed(self.group)
-        return {partition: one.offset for (_, partition), one in found.items()}
+    async def marks(self, subscription: str | None = None) -> dict[int, int]:
+        """Below which offset everything is acknowledged, durably, by partition."""
+        cursors = await asyncio.to_thread(self._reader.cursors, self.name, subscription or self.subscription)
+        return {partition: cursor.mark for partition, cursor in cursors.items()}
 
     async def close(self) -> None:
         for broker in list(self.brokers):

@@ -3,12 +3,15 @@
 import os
 from collections.abc import Sequence
 from typing import Final
+from uuid import uuid4
 
 from .kafka_broker import KafkaCluster
 from .relay import Relay
 
 SOAK: Final = os.environ.get("PENSTOCK_SOAK") == "1"
 ROUNDS: Final = 3 if SOAK else 1  # of each fault
+# The processes of a service prove to one another with it that they are of the same service.
+SECRET: Final = {"PENSTOCK_FLEET__SECRET": "a secret of the processes of a test"}
 
 
 class Way:
@@ -30,5 +33,16 @@ class Way:
             one.close()
 
 
-def flags_of(cluster: KafkaCluster, *more: str) -> Sequence[str]:
-    return "--engine", cluster.service_url, "--pulsar", "off", "--log", "json", *more
+def new_service() -> str:
+    """The topic of documents of a service with its own internal topics."""
+    return f"__{uuid4().hex[:10]}"
+
+
+def flags_of(cluster: KafkaCluster, service: str, *more: str) -> Sequence[str]:
+    """Of a process of a service."""
+    topics = [
+        part
+        for key, name in (("documents", ""), ("replies", "-replies"), ("journals", "-journals"))
+        for part in ("--set", f"engine.{key}_topic={service}{name}")
+    ]
+    return "--engine", cluster.service_url, "--log", "json", *topics, *more

@@ -11,13 +11,16 @@ from .subscription import Subscription
 
 
 class Consumer(Receiver, Protocol):
-    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets `owner`, `proxy` and these two.
+    """One consumer, of one or more subscriptions of one name. The endpoint that made it sets `owner`, `proxy` and these three.
 
     Ids of other topics raise MESSAGE_NOT_FOUND.
     """
 
     end_reached: Callable[[], None] | None  # everything of a terminated topic was read
     active_changed: Callable[[Any, bool], None] | None  # of a Failover subscription
+    moved: (
+        Callable[[], None] | None
+    )  # a subscription was moved: what was delivered before is not out any more
 
     @property
     def attached(self) -> Sequence[Subscription]: ...

@@ -82,6 +82,9 @@ class Link(Protocol):
 class LinkSink(Sink, Protocol):
     """A `Sink` of any link."""
 
+    def moved(self) -> None:
+        """The subscription was moved, by another consumer or an administrator: no earlier message is out any more."""
+
     def ended(self, error: PenstockError) -> None:
         """Nothing more will come. `Moved`: unless a link is opened to the next owner."""
 

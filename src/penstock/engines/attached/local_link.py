@@ -77,6 +77,7 @@ class LocalLink:
         assert self._source.answers is not None  # the log has one ledger
         self._answers = self._source.answers
         consumer.end_reached = self._end_reached
+        consumer.moved = self._sink.moved
         if options.type is SubscriptionType.FAILOVER:
             consumer.active_changed = self._active_changed
             self._sink.active(self._source.active is consumer)

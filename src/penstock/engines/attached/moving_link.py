@@ -143,6 +143,9 @@ class MovingLink:
     def reset(self) -> None:
         self._sink.reset()
 
+    def moved(self) -> None:
+        self._sink.moved()
+
     def active(self, active: bool) -> None:
         self._sink.active(active)
 

@@ -152,6 +152,9 @@ class TopicConsumer:
             self.out.take_back((entry.ledger, entry.entry_id), delivery.mask, later=False, tried=False)
         self._owner.grant()
 
+    def moved(self) -> None:
+        self.forget()
+
     def forget(self) -> None:
         """The subscription moved: earlier messages are no longer out, and are not redelivered."""
         self._burying.forget()

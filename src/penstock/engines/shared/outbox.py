@@ -45,6 +45,9 @@ class Outbox(ABC):
         self.closed = False
         self.close_reason: PenstockError | None = None
         self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
+        self.moved: Callable[[], None] | None = (
+            None  # a subscription was moved, by any consumer or an administrator
+        )
         self._alone = options.flow and not options.type.shared
         self._ready = asyncio.Event()
         self._taken_bytes = 0  # by the last `take`

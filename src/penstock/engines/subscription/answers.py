@@ -91,12 +91,13 @@ class Answers:
         self._acknowledge(self._pending.of(message_id.entry), entry.offset, mask)
 
     def acknowledge_but(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> bool:
-        """Acknowledge what `consumer` has of an entry but the messages in `unacked`; where it has nothing of
-        it, all that is not out with others. False when the entry is not out."""
+        """Acknowledge what `consumer` has of an entry but the messages in `unacked`; if it has nothing of
+        it, all that is not out with others. An entry of one message is acknowledged with any consumer, as in Pulsar: it may have
+        gone to the next active one. False when the entry is not out."""
         held = self._pending.of(entry_id)
         if not held:
             return False
-        own = [part for part in held if part.consumer is consumer]
+        own = held if held[0].count == 1 else [part for part in held if part.consumer is consumer]
         mask = 0 if own else ((1 << held[0].count) - 1) & ~self._pending.mask(entry_id)
         for part in own:
             mask |= part.mask

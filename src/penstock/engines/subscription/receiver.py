@@ -214,7 +214,7 @@ class Receiver(Outbox):
         self.outbox_bytes = self._taken_bytes = 0
         self._count()
         self.budget = None
-        self.end_reached = self.active_changed = (
+        self.end_reached = self.active_changed = self.moved = (
             None  # they know this object: no circle is left to the collector
         )
         self._ready.set()

@@ -193,12 +193,16 @@ class Subscription(StoredCursor):
         self._out.again(self._out.selection.release_all())
         after = self.active
         if before is not after and before is not None and before in self.consumers:
-            self._out.take_all_back(before, self)
+            self._replaced(before)
         for consumer in self.consumers:
             concerned = consumer is joined or (before is not after and consumer in (before, after))
             if concerned and consumer.active_changed is not None:
                 consumer.active_changed(self, consumer is after)
         self.wake()
+
+    def _replaced(self, before: Receiver) -> None:
+        """A connected consumer is not the active one any more: the next one gets its messages."""
+        self._out.take_all_back(before, self)
 
     async def delete(self) -> None:
         """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""

@@ -159,6 +159,10 @@ class OwnedSubscription(Subscription):
         else:
             await found.seek_time(publish_time)
 
+    def _moved(self) -> None:
+        if self.name not in self.topic.served:  # else it has told them, before it delivered anything
+            super()._moved()
+
     async def move(self, offset: int) -> None:
         """As `Subscription.move`, up to the end of the log: the ids of messages are their offsets."""
         await self.seek(self._id(offset), inclusive=True)

@@ -46,7 +46,9 @@ class TopicHost:
         _check_room(policies.max_consumers, every, f"topic {self._topic.name}")
 
     def moved(self, subscription: Subscription) -> None:
-        if not (isinstance(subscription, ServedSubscription) and subscription.ended):
+        assert isinstance(subscription, ServedSubscription)
+        subscription.answered()
+        if not subscription.ended:
             self._means.flusher.dirty(subscription)
 
     def rewound(self) -> None:

@@ -152,6 +152,7 @@ class ServedSubscriptions:
             cursors=self._writer,
             host=TopicHost(topic, self._means, self.removed),
             owns=owns or (lambda: True),
+            alone=lambda: self._locks.hold((topic.ledger, name)),
             properties=properties,
         )
         topic.bound(made)

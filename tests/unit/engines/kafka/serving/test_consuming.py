@@ -17,6 +17,7 @@ from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.serving import administration as module
 from penstock.engines.kafka.serving.administration import Service
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
+from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.engines.shared.new_names import NewNames
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
@@ -94,6 +95,36 @@ async def case(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
     made = Case(monkeypatch)
     yield made
     await made.close()
+
+
+async def test_a_late_acknowledgement_counts_while_the_next_active_consumer_has_the_message(
+    case: Case,
+) -> None:
+    server = case.server
+    await server.gain()
+    first = await case.subscribe(SubscriptionType.FAILOVER, name="b")
+    assert await case.come(first, 6) == list(range(6))
+    second = await case.subscribe(SubscriptionType.FAILOVER, name="a")
+    await server.topic.clock.advance(HAND_OVER_MS)
+    assert await case.come(second, 6) == list(range(6))
+    assert await first.acknowledge_all([id_of(offset) for offset in range(6)]) == 6
+    await first.flush()
+    assert server.cursors.known(TOPIC, 0)["s"].mark == 6
+
+
+async def test_a_move_voids_the_messages_of_all_consumers(case: Case) -> None:
+    await case.server.gain()
+    first, second = [await case.subscribe(SubscriptionType.FAILOVER, name=name) for name in "ab"]
+    assert await case.come(first, 6) == list(range(6))
+    await second.seek(id_of(3))
+    assert await case.come(first, 2) == [4, 5]
+    assert first.unacked == 2
+    (source,) = second.attached
+    await source.seek(EARLIEST)  # an administrator
+    assert await case.come(first, 6) == list(range(6))
+    await source.move(5)
+    assert await case.come(first, 1) == [5]
+    assert (first.unacked, second.unacked) == (1, 0)
 
 
 @pytest.mark.parametrize("type", list(SubscriptionType))

@@ -88,6 +88,9 @@ class Sink:
     def reset(self) -> None:
         self.events.append("reset")
 
+    def moved(self) -> None:
+        self.events.append("moved")
+
     def active(self, active: bool) -> None:
         self.events.append(active)
 

@@ -1,5 +1,6 @@
 """Subscriptions that follow their slot from process to process."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,8 +10,11 @@ from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
 from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.serving.consumers import ServedConsumer
+from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import LATEST
+from penstock.model.policy import SubscriptionType
 from penstock.testing.clock import ManualClock, settle
 
 KEY = CursorKey(TOPIC, 0, "s")
@@ -69,6 +73,44 @@ async def test_nothing_counts_after_the_slot_was_lost(servers: tuple[Server, Ser
     await a.clock.advance(1000)
     await settle()
     assert len(a.process.journal.log.records) == writes, "what was refused is not tried again"
+
+
+async def test_the_next_active_consumer_waits_until_the_one_before_has_answered(
+    servers: tuple[Server, Server],
+) -> None:
+    a, _ = servers
+    await a.gain()
+    before = await a.subscribe("b", type=SubscriptionType.FAILOVER)
+    assert await offsets(before) == set(range(10))
+    active = await a.subscribe("a", type=SubscriptionType.FAILOVER)
+    (served,) = a.topic.served.values()
+    assert served.active is active
+    await before.acknowledge_all([id_of(offset) for offset in range(9)])
+    assert await offsets(active) == set()
+    a.topic.log.grow(0, 1)
+    await a.get(a.topic.name)
+    served.wake()
+    assert await offsets(active) == set()
+    await before.acknowledge(id_of(9))
+    assert await offsets(active) == {10}
+
+    third = await a.subscribe("0", type=SubscriptionType.FAILOVER)
+    await a.topic.clock.advance(HAND_OVER_MS)
+    assert await offsets(third) == {10}  # unanswered
+    await active.acknowledge(id_of(10))  # late, and it counts
+    await active.flush()
+    assert (served.cursor.mark, served.unacked) == (11, 0)
+
+
+async def test_an_active_consumer_that_leaves_is_not_waited_for(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    await a.gain()
+    before = await a.subscribe("b", type=SubscriptionType.FAILOVER)
+    assert await offsets(before) == set(range(10))
+    active = await a.subscribe("a", type=SubscriptionType.FAILOVER)
+    await before.acknowledge(id_of(0))
+    await before.leave()
+    assert await offsets(active) == set(range(1, 10))
 
 
 async def test_in_doubt_nothing_is_delivered(servers: tuple[Server, Server]) -> None:
@@ -144,6 +186,31 @@ async def test_a_deleted_subscription_is_gone_everywhere(servers: tuple[Server, 
     assert a.topic.served == {}
     b.read()
     assert dict(b.cursors.known(TOPIC, 0)) == {}
+
+
+async def test_consumers_that_come_while_it_is_deleted_begin_a_new_one(
+    servers: tuple[Server, Server],
+) -> None:
+    a, _ = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    await offsets(consumer)
+    await consumer.acknowledge_all([id_of(offset) for offset in range(10)])
+    await consumer.flush()
+    (served,) = a.topic.served.values()
+    again: list[ServedConsumer] = []
+
+    async def come_back() -> None:
+        while await consumer.ready():
+            pass
+        again.append(await a.subscribe())
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(come_back())
+        await settle()
+        await served.delete()
+    assert await offsets(again[0]) == set(range(10))
+    assert a.cursors.known(TOPIC, 0)["s"].mark == 0
 
 
 async def test_readers_need_no_owner(servers: tuple[Server, Server]) -> None:

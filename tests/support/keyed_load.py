@@ -94,41 +94,7 @@ class Consuming:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-class Holding:
-    """A consumer that acknowledges only what it is asked to."""
-
-    def __init__(self, url: str, path: str, subscription: str) -> None:
-        query = "subscriptionType=Shared&subscriptionInitialPosition=Earliest"
-        self._url = f"{url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{path}/{subscription}?{query}"
-        self.held: dict[str, str] = {}  # values by message id
-        self.answers: dict[str, str] = {}
-        self._socket: Any = None
-        self._reading: asyncio.Task[None]
-
-    async def __aenter__(self) -> "Holding":
-        self._socket = await connect(self._url, **SOCKET)
-        self._reading = asyncio.get_running_loop().create_task(self._read())
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._socket.close()
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
-
-    async def _read(self) -> None:
-        async for text in self._socket:
-            frame = json.loads(text)
-            if "payload" in frame:
-                self.held[frame["messageId"]] = b64decode(frame["payload"]).decode()
-            else:
-                self.answers[frame["context"]] = frame["result"]
-
-    async def acknowledge(self, message_id: str) -> None:
-        """Send an acknowledgement; `answers` gets what it is answered with."""
-        await self._socket.send(json.dumps({"messageId": message_id, "context": message_id}))
-
-
-class GroupLoad:
+class KeyedLoad:
     """One topic with partitions and a subscription of each type. `url` is of the server that stays."""
 
     def __init__(self, url: str, topic: str) -> None:
@@ -140,7 +106,7 @@ class GroupLoad:
         self._consuming: list[Consuming] = []
         self._producing: asyncio.Task[None]
 
-    async def __aenter__(self) -> "GroupLoad":
+    async def __aenter__(self) -> "KeyedLoad":
         async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S) as http:
             made = await http.put(f"/admin/v2/persistent/{self.path}/partitions", json=PARTITIONS)
             assert made.status_code == 204, made.text
