@@ -23,7 +23,6 @@ from tests.support.service import (
     service,
     started,
 )
-from tests.support.waiting import until
 
 MESSAGES = 120
 KEYS = 12
@@ -31,7 +30,8 @@ KEYS = 12
 
 @pytest.fixture(scope="module")
 def three(kafka_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("service"), flags_before(kafka_cluster)) as made:
+    """They share the secret of their user on this machine: none is configured."""
+    with service(tmp_path_factory.mktemp("service"), flags_before(kafka_cluster), environment={}) as made:
         yield made
 
 
@@ -72,15 +72,6 @@ def subscribe(
     return [kind(three.nodes, at, topic, subscription, type, deliveries) for kind in kinds for at in range(3)]
 
 
-def stats_of(three: Service, at: int, topic: str, partitions: int) -> dict[str, Any]:
-    what = "partitioned-stats" if partitions > 1 else "stats"
-    url = f"{three.nodes[at].url}/admin/v2/persistent/public/default/{topic}/{what}"
-    answer = httpx.get(url, timeout=WAIT_S)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_shared_messages_are_spread_over_the_consumers_of_all_processes(
     three: Service, partitions: int
@@ -88,7 +79,7 @@ def test_shared_messages_are_spread_over_the_consumers_of_all_processes(
     topic, deliveries = new_topic(three, partitions), Deliveries()
     consumers = started(subscribe(three, topic, "Shared", deliveries))
     sent = publish(three, topic)
-    until(lambda: deliveries.values == sent, said=lambda: f"{len(deliveries.values)} of {len(sent)} came")
+    deliveries.wait_for(sent)
     counts = deliveries.by_consumer()
     ended(consumers)
     assert set(counts) == set(consumers), {one.name: counts[one] for one in consumers}
@@ -100,7 +91,7 @@ def test_a_key_has_one_consumer_in_the_service(three: Service) -> None:
     topic, deliveries = new_topic(three, 2), Deliveries()
     consumers = started(subscribe(three, topic, "Key_Shared", deliveries))
     sent = publish(three, topic)
-    until(lambda: deliveries.values == sent)
+    deliveries.wait_for(sent)
     ended(consumers)
     assert all(len(found) == 1 for found in deliveries.keys().values()), deliveries.keys()
     assert len(deliveries.by_consumer()) > 1
@@ -114,7 +105,7 @@ def test_one_consumer_of_failover_is_active_and_the_next_one_goes_on(three: Serv
     while waiting:
         count = len(deliveries.all)
         sent |= publish(three, topic, len(sent) // KEYS, 2 * KEYS)
-        until(lambda: deliveries.values == sent, said=lambda: sorted(sent - deliveries.values))
+        deliveries.wait_for(sent)
         (active,) = {one.consumer for one in deliveries.all[count:]}
         active.end()
         waiting.remove(active)
@@ -129,9 +120,10 @@ def test_one_exclusive_consumer_is_admitted_in_the_service(three: Service) -> No
         others = subscribe(three, topic, "Exclusive", deliveries)
         for one in others:
             one.start()
-        until(lambda: all(one.refusals for one in others), said=lambda: [one.refusals for one in others])
+        for one in others:
+            one.wait_for_refusal()
         sent |= publish(three, topic, len(sent) // KEYS, 2 * KEYS)
-        until(lambda: deliveries.values == sent)
+        deliveries.wait_for(sent)
         ended(others)
         first.end()
         assert {refused[0] for one in others for refused in one.refusals} <= {0, 409}, others[0].refusals

@@ -4,9 +4,10 @@ import base64
 import contextlib
 import itertools
 import json
+import signal
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -81,7 +82,10 @@ class Service:
 
 def _end(node: Launched) -> None:
     if node.process.poll() is None:
+        node.process.send_signal(signal.SIGCONT)
         node.terminate()
+    elif node.process.stdout is not None:
+        node.process.stdout.close()
 
 
 @contextlib.contextmanager
@@ -146,6 +150,12 @@ class Deliveries:
     def values(self) -> set[str]:
         with self._lock:
             return {f"{one.key}/{one.number}" for one in self.all}
+
+    def wait_for(self, values: Collection[str]) -> None:
+        """Wait until all of them came; nothing else may come."""
+        wanted = set(values)
+        until(lambda: self.values >= wanted, said=lambda: f"missing: {sorted(wanted - self.values)[:10]}")
+        assert self.values == wanted
 
     @property
     def answered(self) -> int:
@@ -231,6 +241,9 @@ class Consumer(threading.Thread):
     def _refused(self, status: int, text: str) -> None:
         self.refusals.append((status, text))
 
+    def wait_for_refusal(self) -> None:
+        until(lambda: self.refusals, said=lambda: f"{self.name} is not refused")
+
     def end(self) -> None:
         self._ending.set()
         self.join(WAIT_S)
@@ -260,13 +273,13 @@ class SocketConsumer(Consumer):
                     except TimeoutError:
                         continue
                     if "context" in frame:
-                        id = waiting.pop(frame["context"])
+                        answered = waiting.pop(frame["context"])
                         if frame["result"] == "ok":
-                            self._deliveries.acknowledged(id)
+                            self._deliveries.acknowledged(answered)
                         continue
-                    id, text = id_of(frame["messageId"]), frame["messageId"]
-                    self._deliveries.arrived(self, id, base64.b64decode(frame["payload"]).decode())
-                    waiting[text] = id
+                    text = frame["messageId"]
+                    waiting[text] = id_of(text)
+                    self._deliveries.arrived(self, waiting[text], base64.b64decode(frame["payload"]).decode())
                     socket.send(json.dumps({"messageId": text, "context": text}))
         except ConnectionClosed as closed:
             if closed.rcvd is not None and closed.rcvd.code != 1001:
