@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from ssl import SSLContext
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -47,6 +48,9 @@ for opens in (connect_async.__init__, connect_sync):
 # Spark's Java machines live for seconds here: to start fast is worth more than to run fast.
 for options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Servers before a cluster keep the secret of this machine's processes there.
+os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="penstock-state-")
 
 # Every Python process that a test starts begins with tests/pipeline/startup/sitecustomize.py.
 _STARTUP = str(Path(__file__).parent / "pipeline" / "startup")

@@ -1,78 +1,18 @@
 """Processes that were started one by one before a real cluster: one service at any of their addresses."""
 
-import contextlib
 import itertools
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
-from tests.support.kafka_broker import KafkaCluster
-from tests.support.pulsar_broker import PulsarCluster
+from tests.support.service import Service, flags_before, known_by, service
 from tests.support.waiting import until
 
 COUNT = 3
 WAIT_S = 60
 SECRET = "a secret of these three processes"
-
-
-class Node:
-    """One process; the others learn its address only from its document in the cluster."""
-
-    def __init__(self, process: "subprocess.Popen[str]", errors: Path) -> None:
-        self.process = process
-        assert process.stdout is not None
-        line = process.stdout.readline().split()
-        assert line[:2] == ["penstock", "ready"], errors.read_text()
-        self.url = line[2]
-
-    @property
-    def known(self) -> int:
-        """How many other processes it knows."""
-        lines = httpx.get(f"{self.url}/metrics", timeout=WAIT_S).text.splitlines()
-        return next(
-            int(float(line.split()[1])) for line in lines if line.startswith("penstock_fleet_processes ")
-        )
-
-
-@contextlib.contextmanager
-def service(folder: Path, flags: list[str], secrets: list[str]) -> Iterator[list[Node]]:
-    nodes: list[Node] = []
-    with contextlib.ExitStack() as stack:
-        for number, secret in enumerate(secrets):
-            errors = folder / f"errors-{number}"
-            command = [sys.executable, "-m", "penstock", "serve", "--log", "json", "--http", "127.0.0.1:0"]
-            environment = {**os.environ, **({"PENSTOCK_FLEET__SECRET": secret} if secret else {})}
-            process = stack.enter_context(
-                subprocess.Popen(
-                    [*command, "--pulsar", "off", *flags],
-                    stdout=subprocess.PIPE,
-                    stderr=stack.enter_context(errors.open("w")),
-                    text=True,
-                    cwd=folder,
-                    env=environment,
-                )
-            )
-            stack.callback(process.kill)
-            nodes.append(Node(process, errors))
-        yield nodes
-        for node in nodes:
-            node.process.terminate()
-
-
-def flags_before(cluster: PulsarCluster | KafkaCluster) -> list[str]:
-    if isinstance(cluster, PulsarCluster):
-        return ["--engine", cluster.service_url, "--admin", cluster.admin_url]
-    topics = f"__{uuid4().hex[:10]}"
-    flags = ["--engine", cluster.service_url]
-    for key, name in (("documents", ""), ("replies", "-replies"), ("journals", "-journals")):
-        flags += ["--set", f"engine.{key}_topic={topics}{name}"]
-    return flags
 
 
 @pytest.fixture(params=["pulsar", "kafka"])
@@ -82,8 +22,9 @@ def flags(request: pytest.FixtureRequest) -> list[str]:
 
 def test_a_balancer_without_sticky_sessions(flags: list[str], tmp_path: Path) -> None:
     """Every request goes to the next process. A process that is killed takes its instances with it, and no others."""
-    with service(tmp_path, flags, [SECRET] * COUNT) as nodes:
-        until(lambda: [node.known for node in nodes] == [COUNT - 1] * COUNT)
+    environment = {"PENSTOCK_FLEET__SECRET": SECRET}
+    with service(tmp_path, ["--pulsar", "off", *flags], COUNT, environment) as made_of:
+        nodes = made_of.nodes
         turns = itertools.cycle(nodes)
 
         def ask(method: str, path: str, **more: object) -> httpx.Response:
@@ -135,11 +76,36 @@ def test_a_balancer_without_sticky_sessions(flags: list[str], tmp_path: Path) ->
 
 
 def test_processes_of_another_secret_are_not_believed(flags: list[str], tmp_path: Path) -> None:
-    with service(tmp_path, flags, [SECRET, "a secret of another process", ""]) as (one, other, _):
-        subscription = f"/topics/public/default/fleet-{uuid4().hex[:10]}/subscription/s"
-        made = httpx.post(f"{one.url}{subscription}", json={}, timeout=WAIT_S).json()["id"]
-        gone = httpx.get(f"{other.url}{subscription}/consumer/{made}/messages", timeout=WAIT_S)
+    """One has a secret, one another, one that of its user and machine. They say so, and remain ready to publish and read."""
+    made = Service(tmp_path, flags)
+    try:
+        one = made.start(0, environment={"PENSTOCK_FLEET__SECRET": SECRET})
+        other = made.start(1, environment={"PENSTOCK_FLEET__SECRET": "a secret of another process"})
+        local = made.start(2, environment={"XDG_STATE_HOME": str(tmp_path / "state")})
+        assert (tmp_path / "state" / "penstock" / "fleet.secret").exists()
+        topic = f"/topics/public/default/fleet-{uuid4().hex[:10]}"
+        subscription = f"{topic}/subscription/s"
+        answers = [httpx.post(f"{node.url}{subscription}", json={}, timeout=WAIT_S) for node in made.nodes]
+        if "kafka" in flags[1]:  # only the owner of the partition has the subscription
+            assert sorted(answer.status_code for answer in answers) == [200, 503, 503]
+            for answer in answers:
+                assert answer.status_code == 200 or "it uses another fleet.secret" in answer.json()["message"]
+        (created, at) = next(
+            (answer.json(), n) for n, answer in enumerate(answers) if answer.status_code == 200
+        )
+        gone = httpx.get(
+            f"{made.nodes[at - 1].url}{subscription}/consumer/{created['id']}/messages", timeout=WAIT_S
+        )
         assert (gone.status_code, gone.json()["error_code"]) == (404, 40403)
-        assert [one.known, other.known] == [0, 0]
-        assert "no request is passed on to another process" in (tmp_path / "errors-2").read_text()
-        assert "the document of a process was rejected" in (tmp_path / "errors-0").read_text()
+        for node in (one, other, local):
+            assert known_by(node) == 0
+            assert "the document of a process was rejected" in node.log
+            published = httpx.post(f"{node.url}{topic}", json={"messages": [{"value": "v"}]}, timeout=WAIT_S)
+            assert published.status_code == 200, published.text
+            ready = httpx.get(f"{node.url}/health/ready", timeout=WAIT_S)
+            assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+            assert (
+                "2 other processes before the cluster use another fleet.secret" in ready.json()["processes"]
+            )
+    finally:
+        made.close()

@@ -104,6 +104,10 @@ class Fleet(Protocol):
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """By each known process: how many requests were passed on to it, and how many of them it did not answer."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why processes before the same cluster are not one service with this one, and what to configure; None if nothing is known."""
+
     def new_id(self) -> str:
         """An unguessable id of something that this process has; `owner_of` finds the process."""
 

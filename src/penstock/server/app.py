@@ -1,8 +1,6 @@
 """Builds the application: stores, broker, context, and every endpoint round them."""
 
 import asyncio
-import logging
-from typing import Final
 
 import msgspec
 from starlette.routing import Router
@@ -12,6 +10,7 @@ from penstock.broker.cluster import Owner
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.membership import Membership
 from penstock.engines.opening import open_cluster, open_embedded, open_worker
+from penstock.model.secret import Secret
 from penstock.model.worker import WorkerAccess
 from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
@@ -39,13 +38,6 @@ from .owner import LogOwner, own_metrics, own_statistics, pages, publishing
 from .pages import Pages
 from .tracing import Tracing
 
-log = logging.getLogger(__name__)
-
-NO_SECRET: Final = {
-    "reason": "fleet.secret is not configured",
-    "follows": "requests for a consumer instance of another process are answered with 421 (42101)",
-}
-
 
 class App(msgspec.Struct, frozen=True):
     """What every endpoint is given, the endpoints that have something to finish, and the application of all."""
@@ -68,8 +60,6 @@ class App(msgspec.Struct, frozen=True):
         Pulsar's protocol."""
         if self.membership is not None:
             await self.membership.start(url, pulsar.url, pulsar.tls_url, peer_url)
-        elif self.context.broker.processes is not None:
-            log.warning("no request is passed on to another process", extra=NO_SECRET)
 
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
@@ -98,13 +88,19 @@ class App(msgspec.Struct, frozen=True):
 
 
 def build(
-    config: Config, clock: Clock | None = None, owner: WorkerAccess | None = None, *, worker: int = 0
+    config: Config,
+    clock: Clock | None = None,
+    owner: WorkerAccess | None = None,
+    *,
+    worker: int = 0,
+    local: Secret | None = None,
 ) -> App:
     """Everything of one server, not yet started; raises AuthConfigError, BAD_PARAMETER. `owner`: the process that owns the log of
-    several over the embedded engine: this one, unless it is a `worker`."""
+    several over the embedded engine: this one, unless it is a `worker`. `local`: the secret of this machine's processes, which is
+    used if none is configured."""
     if owner is not None and worker:
         return build_worker(config, owner)
-    fleet = open_fleet(config.fleet) if owner is None else ProcessFleet(owner.secret, id=owner.id)
+    fleet = open_fleet(config.fleet, local) if owner is None else ProcessFleet(owner.secret, id=owner.id)
     broker = open_broker(config, clock, fleet)
     workers = None if owner is None else Workers(owner.secret)
     context = ServerContext(broker, config.limits, authenticator(config.auth, broker), workers)

@@ -24,6 +24,7 @@ from .config import OFF, Config, PortTakenError, StartError, host_and_port
 from .expiry import Doubt, own, trusted
 from .fleet import open_fleet
 from .listeners import SOCKETS, TLS, bind, is_exposed
+from .local_secret import secret_file
 from .tls import Certificates
 
 
@@ -145,11 +146,15 @@ def _fleet(config: Config) -> Iterator[str]:
     found = open_fleet(config.fleet)
     if found is not None:
         yield "fleet.secret: given"
-    elif config.engine.url and config.engine.workers == 1:
-        yield Doubt(
-            "fleet.secret is not given: several processes before one cluster do not pass on requests for the consumer"
-            " instances of one another, and answer 421 (42101)"
-        )
+    elif config.engine.url:
+        try:
+            file = secret_file()
+        except RuntimeError as error:
+            yield Doubt(
+                f"fleet.secret is not given, and cannot be kept: {error}; set it if several processes are to run"
+            )
+        else:
+            yield f"fleet.secret: not given, processes of this user on this machine share {file}"
 
 
 def _parts(config: Config) -> Iterator[str]:

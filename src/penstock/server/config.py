@@ -77,11 +77,14 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The other processes of the service, before the same cluster."""
 
-    # Shared by all of them and no other program: it is how they trust one another. Without it they pass no requests on.
-    # The workers of one machine need none.
+    # Shared by all of them and no other program: it is how they trust one another. Empty: a secret in a file that only this user
+    # can read, for processes on this machine.
     secret: Secret = Secret()
     secret_file: str = ""  # read at the start
     tls_trust_file: str = ""  # PEM: authorities of their certificates; empty: the system's
+    # host:port for the other processes before a Kafka cluster alone, over Pulsar's protocol; the second of several workers has the
+    # port after it. Empty: they use pulsar.listen, or a free port at the host of HTTP if it is off or at a loopback address.
+    listen: str = ""
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):

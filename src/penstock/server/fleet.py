@@ -21,9 +21,9 @@ _HELLO_BYTES_MAX: Final = 4096
 _hello: Final = msgspec.json.Decoder(Hello)
 
 
-def open_fleet(settings: FleetSettings) -> ProcessFleet | None:
-    """The other processes of this one's service, none of them known yet; None without a secret. Raises StartError,
-    BAD_PARAMETER."""
+def open_fleet(settings: FleetSettings, local: Secret | None = None) -> ProcessFleet | None:
+    """The other processes of this one's service, none of them known yet. `local` is used if no secret is configured; None without any
+    secret. Raises StartError, BAD_PARAMETER."""
     secret = settings.secret
     if settings.secret_file:
         if secret:
@@ -34,6 +34,7 @@ def open_fleet(settings: FleetSettings) -> ProcessFleet | None:
             raise StartError(f"fleet.secret_file: {settings.secret_file}: {error}") from None
         if not secret:
             raise StartError(f"fleet.secret_file: {settings.secret_file} is empty")
+    secret = secret or local or Secret()
     if not secret:
         return None
     tls = None

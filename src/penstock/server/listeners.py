@@ -116,12 +116,17 @@ class Listeners:
             for address in (owner.http, owner.pulsar):
                 bound = sockets.enter_context(contextlib.closing(bind(address, shared=True)))
                 self._for_workers.append(Listener(bound))
+        self._peers: Listener | None = None  # for other processes of the service alone
         if worker:
             where = self._advertised
             self._own = _beside(self.http[0], 0 if where is None else where[2], sockets)
             if config.engine.url.startswith("kafka"):
                 for scheme in PULSAR & self._listeners.keys():
                     self._own_pulsar[scheme] = _beside(self._listeners[scheme], 0, sockets)
+        if config.engine.url.startswith("kafka") and (
+            config.fleet.listen or self._shared_with_peers() is None
+        ):
+            self._peers = self._bind_for_peers(sockets)
 
     def check_exposed(self, auth: AuthSettings) -> None:
         """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the
@@ -168,15 +173,31 @@ class Listeners:
 
     @property
     def peer_url(self) -> str:
-        """Where other processes reach Pulsar's protocol of this one: at the host of `own_url`, if clients are not told another address.
-        Empty if it does not listen for the protocol."""
+        """Where other processes reach Pulsar's protocol of this one."""
+        found = self._peers or self._shared_with_peers()
+        if found is None:
+            return ""
+        host, port = found.bound.getsockname()[:2]
+        if self._advertised is not None or _is_unspecified(host):
+            host = urlsplit(self.own_url).hostname or ""
+        return _joined("pulsar" if found.context is None else "pulsar+ssl", host, port)
+
+    def _shared_with_peers(self) -> Listener | None:
+        """The listener for clients at which other processes reach Pulsar's protocol of this one."""
         order = ("pulsar", "pulsar+ssl") if self._own_scheme == "http" else ("pulsar+ssl", "pulsar")
         for scheme in order:
             listener = self._own_pulsar.get(scheme) or self._listeners.get(scheme)
-            if listener is not None:
-                host = urlsplit(self.own_url).hostname or ""
-                return self._own_pulsar_url(scheme) or _joined(scheme, host, listener.bound.getsockname()[1])
-        return ""
+            if listener is not None and (self._advertised is None or not is_loopback(listener.bound)):
+                return listener
+        return None
+
+    def _bind_for_peers(self, sockets: contextlib.ExitStack) -> Listener:
+        """Over TLS if HTTP is. Raises StartError."""
+        like, listen = self._own or self.http[0], self._config.fleet.listen
+        if not listen:
+            return _beside(like, 0, sockets)
+        host, port = host_and_port(listen)
+        return _at(like, host, port + max(0, self._worker - 1) if port else 0, sockets)
 
     def _own_pulsar_url(self, scheme: str) -> str:
         listener = self._own_pulsar.get(scheme) or self._listeners.get(scheme)
@@ -188,7 +209,7 @@ class Listeners:
             host = self._advertised[1]
         elif named and not self._worker:
             return f"{scheme}://{named}"
-        elif ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        elif _is_unspecified(host):
             return ""
         return _joined(scheme, host, port)
 
@@ -221,6 +242,9 @@ class Listeners:
             await binary.open_tls(bound, self._url("pulsar+ssl"), settings.tls_advertise, tls, handshake_s)
         for bound, own_tls, handshake_s in self._own_pulsar.values():
             await binary.listen(bound, own_tls, handshake_s)
+        if self._peers is not None:
+            bound, peer_tls, handshake_s = self._peers
+            await binary.listen(bound, peer_tls, handshake_s, for_processes=True)
         if context.broker.cluster is not None:
             context.broker.cluster.announce(self.own_pulsar)
 
@@ -239,7 +263,10 @@ class Listeners:
 
 def _beside(like: Listener, port: int, sockets: contextlib.ExitStack) -> Listener:
     """A listener at the same address, and over TLS where the other one is; 0 is a free port."""
-    host = like.bound.getsockname()[0]
+    return _at(like, like.bound.getsockname()[0], port, sockets)
+
+
+def _at(like: Listener, host: str, port: int, sockets: contextlib.ExitStack) -> Listener:
     listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return like._replace(bound=sockets.enter_context(contextlib.closing(bind(listen))))
 
@@ -272,6 +299,10 @@ def is_loopback(bound: socket.socket) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped.is_loopback
     return address.is_loopback
+
+
+def _is_unspecified(host: str) -> bool:
+    return ipaddress.ip_address(host.partition("%")[0]).is_unspecified
 
 
 def url_of(bound: socket.socket, scheme: str = "http") -> str:

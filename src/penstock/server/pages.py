@@ -87,7 +87,11 @@ class Pages:
         failing = {
             kind.value: count for kind, count in self._context.broker.failures.counts().items() if count
         }
-        warnings = {"failing": failing} if failing else {}
+        warnings: dict[str, object] = {"failing": failing} if failing else {}
+        fleet = self._context.fleet
+        if fleet is not None and fleet.problem is not None:
+            # Publishing and reading work, and other processes may have the same problem: all of them would be out of service.
+            warnings["processes"] = fleet.problem
         return 200, _JSON, msgspec.json.encode({"status": "ready", **storage.readiness(), **warnings})
 
     @cached_property

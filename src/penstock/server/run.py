@@ -18,6 +18,7 @@ from .app import build
 from .config import Config, StartError
 from .http import HttpServer
 from .listeners import Listeners
+from .local_secret import secret_before_cluster
 from .logs import LINE_LIMITS, configure
 from .reload import Reload
 from .resources import allow_connections, trimming_of
@@ -58,7 +59,7 @@ async def serve(
         listeners = Listeners(config, sockets, worker=worker, owner=owner)
         listeners.check_exposed(config.auth)
         try:
-            app = build(config, clock, owner, worker=worker)
+            app = build(config, clock, owner, worker=worker, local=secret_before_cluster(config))
             await app.context.broker.start()
         except PenstockError as error:
             raise StartError(error.message) from None

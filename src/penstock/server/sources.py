@@ -199,4 +199,6 @@ _MAY_BE_ZERO: Final = frozenset(
         "auth.leeway_s",
     )
 )
-_ADDRESSES: Final = frozenset(("http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen"))
+_ADDRESSES: Final = frozenset(
+    ("http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen", "fleet.listen")
+)

@@ -22,6 +22,7 @@ from penstock.model.worker import WorkerAccess
 
 from .config import OFF, PULSAR_LISTEN, Config, PortTakenError, StartError
 from .listeners import SOCKETS, bind, is_exposed
+from .local_secret import secret_before_cluster
 from .logs import configure
 from .systemd import STOPPING, VARIABLE, notify
 
@@ -199,11 +200,12 @@ def _access(held: contextlib.ExitStack) -> WorkerAccess:
 
 
 def _secret(config: Config) -> dict[str, str]:
-    """The setting of a secret that only the workers know, unless one is configured. Every user of the machine
-    sees the arguments of a process, but not its environment."""
-    if config.engine.url and (config.fleet.secret or config.fleet.secret_file):
-        return {}
-    return {"PENSTOCK_FLEET__SECRET": secrets.token_hex(32)}
+    """The setting of a secret, unless one is configured: before a cluster that of this machine's processes, else one that only the
+    workers know. Every user of the machine sees the arguments of a process, but not its environment."""
+    if not config.engine.url:
+        return {"PENSTOCK_FLEET__SECRET": secrets.token_hex(32)}
+    secret = secret_before_cluster(config)
+    return {} if secret is None else {"PENSTOCK_FLEET__SECRET": secret.reveal()}
 
 
 def run_workers(config: Config, command: Sequence[str], count: int, ready: Callable[..., None]) -> None:

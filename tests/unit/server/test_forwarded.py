@@ -1,11 +1,13 @@
 """Which peers are trusted proxies, what those say of their clients, and the address of a process behind one."""
 
 import contextlib
+import re
 from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.server.config import Config, HttpSettings, PulsarSettings, advertised
+from penstock.broker.settings import ClusterSettings
+from penstock.server.config import Config, FleetSettings, HttpSettings, PulsarSettings, advertised
 from penstock.server.forwarded import HttpScheme, TrustedProxies, forwarded_scheme
 from penstock.server.listeners import Listeners
 
@@ -86,18 +88,55 @@ def test_a_process_is_found_where_it_is_advertised(said: str, url: str) -> None:
         assert Listeners(config, sockets).own_url == url
 
 
-def test_processes_reach_one_another_where_clients_may_not() -> None:
-    for listen, advertise, host in (
+KAFKA = ClusterSettings(url="kafka://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "host"),
+    [
         ("127.0.0.1:0", "", "127.0.0.1"),
         ("0.0.0.0:0", "", "127.0.0.1"),
         ("0.0.0.0:0", "gw.example:8080", "gw.example"),
-    ):
-        http = HttpSettings(listen="127.0.0.1:0", advertise=advertise)
-        with contextlib.ExitStack() as sockets:
-            config = Config(http=http, pulsar=PulsarSettings(listen=listen))
-            found = urlsplit(Listeners(config, sockets).peer_url)
-            assert (found.scheme, found.hostname) == ("pulsar", host)
-            assert found.port
+    ],
+)
+def test_processes_reach_one_another_where_clients_may_not(listen: str, advertise: str, host: str) -> None:
+    http = HttpSettings(listen="127.0.0.1:0", advertise=advertise)
     with contextlib.ExitStack() as sockets:
-        config = Config(http=http, pulsar=PulsarSettings(listen="off"))
+        config = Config(
+            http=http, pulsar=PulsarSettings(listen=listen, advertise="lb.example:1"), engine=KAFKA
+        )
+        listeners = Listeners(config, sockets)
+        found = urlsplit(listeners.peer_url)
+        assert (found.scheme, found.hostname) == ("pulsar", host)
+        assert found.port == urlsplit(listeners.urls[1]).port
+
+
+@pytest.mark.parametrize(
+    ("pulsar", "advertise", "own", "url"),
+    [
+        ("off", "", "", r"pulsar://127\.0\.0\.1:[1-9]\d+"),
+        ("off", "gw.example:8080", "", r"pulsar://gw\.example:[1-9]\d+"),
+        ("127.0.0.1:0", "gw.example:8080", "", r"pulsar://gw\.example:[1-9]\d+"),  # at a loopback address
+        ("127.0.0.1:0", "", "[::1]:0", r"pulsar://\[::1\]:[1-9]\d+"),
+    ],
+)
+def test_processes_have_a_listener_if_they_cannot_use_that_of_clients(
+    pulsar: str, advertise: str, own: str, url: str
+) -> None:
+    config = Config(
+        http=HttpSettings(listen="127.0.0.1:0", advertise=advertise),
+        pulsar=PulsarSettings(listen=pulsar),
+        fleet=FleetSettings(listen=own),
+        engine=KAFKA,
+    )
+    with contextlib.ExitStack() as sockets:
+        listeners = Listeners(config, sockets)
+        assert re.fullmatch(url, listeners.peer_url)
+        assert urlsplit(listeners.peer_url).port not in {urlsplit(each).port for each in listeners.urls}
+        assert listeners.own_pulsar.url == "" or pulsar != "off"
+
+
+def test_no_process_connects_over_pulsars_protocol_but_before_kafka() -> None:
+    with contextlib.ExitStack() as sockets:
+        config = Config(http=HttpSettings(listen="127.0.0.1:0"), pulsar=PulsarSettings(listen="off"))
         assert Listeners(config, sockets).peer_url == ""

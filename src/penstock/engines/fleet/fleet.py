@@ -26,6 +26,8 @@ class ProcessFleet:
         self._sessions = Sessions(self.proof, self.id)
         self._tasks = Tasks()
         self._peers: dict[str, Peer] = {}
+        # Processes that write documents with another secret: when the last one arrived, in renewals of this process's own document.
+        self.unverified: dict[str, int] = {}
         self.look_up: Callable[[], Awaitable[None]] | None = None  # learns of processes that started recently
 
     # -- the other processes
@@ -51,6 +53,18 @@ class ProcessFleet:
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
         return {one: (peer.sent, peer.failed) for one, peer in self._peers.items()}
+
+    @property
+    def problem(self) -> str | None:
+        if self.unverified:
+            return (
+                f"{len(self.unverified)} other processes before the cluster use another fleet.secret, and are not reached: set the "
+                "same one for all of them"
+            )
+        hidden = sum(not peer.process.url for peer in self)
+        if hidden:
+            return f"{hidden} processes of this service run on other machines, and have no address there: set their http.advertise"
+        return None
 
     def find(self, id: str) -> Process | None:
         """A known process other than this one."""

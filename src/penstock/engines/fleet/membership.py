@@ -38,7 +38,7 @@ LAPSE: Final = 4
 REMOVED_LAPSE: Final = 2  # of a process whose document was removed without proof
 AGAIN_S: Final = 1.0  # between two times that a removed document is written again
 LOOK_UP_S: Final = 1.0  # between two look-ups of unknown processes
-DISTRUSTED_MAX: Final = 1000  # ids that are remembered, so that each is logged once
+UNVERIFIED_MAX: Final = 1000  # ids that are remembered, so that each is logged once
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Membership:
         self._removed: set[str] = set()  # of those: without proof that they have ended
         self._started = False
         self._failing = False
-        self._distrusted: set[str] = set()
+        self._logged: set[str] = set()  # of processes that were not believed
         self._task: asyncio.Task[None] | None = None
         self._missing = False  # the own document was removed or replaced
         self._restoring: asyncio.Task[None] | None = None
@@ -132,6 +132,9 @@ class Membership:
             log.info("a process of this service has ended", extra={"process_id": ended})
             self._forget(ended)
             await self._remove(ended)
+        for silent in [one for one, seen in self._fleet.unverified.items() if self._renewed - seen > LAPSE]:
+            del self._fleet.unverified[silent]
+            await self._remove(silent)  # one that has not ended writes it again
 
     def _lapse(self, id: str) -> int:
         return REMOVED_LAPSE if id in self._removed else LAPSE
@@ -146,6 +149,7 @@ class Membership:
         if id == self._fleet.id:
             self._learned_own(document)
         elif document is None:
+            self._fleet.unverified.pop(id, None)
             if id in self._seen:
                 self._removed.add(id)
         elif is_end(self._fleet, id, document):
@@ -155,6 +159,7 @@ class Membership:
         else:
             self._seen[id] = self._renewed
             self._removed.discard(id)
+            self._fleet.unverified.pop(id, None)
             self._fleet.learn(process)
 
     def _learned_own(self, document: bytes | None) -> None:
@@ -185,13 +190,17 @@ class Membership:
         self._fleet.forget(id)
 
     def _distrust(self, id: str) -> None:
-        if id not in self._distrusted and len(self._distrusted) < DISTRUSTED_MAX:
-            self._distrusted.add(id)
+        unverified = self._fleet.unverified
+        if id in unverified or len(unverified) < UNVERIFIED_MAX:
+            unverified[id] = self._renewed
+        if id not in self._logged and len(self._logged) < UNVERIFIED_MAX:
+            self._logged.add(id)
             log.warning(
                 "the document of a process was rejected",
                 extra={
                     "process_id": id[:32],
                     "reason": "it was not written with the fleet.secret of this process",
+                    "remedy": "set the same fleet.secret for all processes before the cluster",
                 },
             )
 

@@ -35,6 +35,12 @@ def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work
     if command.auth_method_name == PROCESS_METHOD and not session.of_worker:
         _admit_process(session, command)
         return None
+    if session.for_processes:
+        _refuse(
+            session,
+            PenstockError(ErrorKind.UNAUTHENTICATED, "clients connect to another address of this server"),
+        )
+        return None
     if session.of_worker or command.auth_method_name == METHOD:
         return _authenticate(session, command)
     try:

@@ -46,12 +46,14 @@ class Connection(asyncio.Protocol):
         entered: str = "",
         *,
         of_worker: bool = False,
+        for_processes: bool = False,
     ) -> None:
         """`entered`: the address, where the connection was counted under it already. `of_worker`: only a worker of this server
-        may connect."""
+        may connect; `for_processes`: only another process of this service."""
         settings, limits = context.broker.settings, context.limits
         self.session = Session(context, self, tasks, HANDLERS)
         self.session.of_worker = of_worker
+        self.session.for_processes = for_processes
         self.paused = False
         self.closed = False
         self.peer = ""

@@ -54,16 +54,27 @@ class BinaryEndpoint:
         self._servers.append(await loop.create_server(connected, sock=bound, backlog=BACKLOG))
 
     async def listen(
-        self, bound: socket.socket, context: ssl.SSLContext | None = None, handshake_s: float = 10.0
+        self,
+        bound: socket.socket,
+        context: ssl.SSLContext | None = None,
+        handshake_s: float = 10.0,
+        *,
+        for_processes: bool = False,
     ) -> None:
-        """Listen on a bound socket that lookups do not name."""
+        """Listen on a bound socket that lookups do not name; `for_processes`: only other processes of this service may connect."""
+
+        def connected(entered: str = "") -> Connection:
+            return Connection(
+                self._context, self._tasks, self._connections, entered, for_processes=for_processes
+            )
+
         if context is None:
             loop = asyncio.get_running_loop()
-            self._servers.append(await loop.create_server(self._connected, sock=bound, backlog=BACKLOG))
+            self._servers.append(await loop.create_server(connected, sock=bound, backlog=BACKLOG))
             return
         self._tls.append(
             TlsServer(
-                self._connected,
+                connected,
                 bound,
                 self._context.load,
                 context,
@@ -72,9 +83,6 @@ class BinaryEndpoint:
                 end_s=TLS_END_S,
             )
         )
-
-    def _connected(self, entered: str = "") -> Connection:
-        return Connection(self._context, self._tasks, self._connections, entered)
 
     def __len__(self) -> int:
         return len(self._connections)

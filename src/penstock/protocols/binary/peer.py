@@ -98,6 +98,7 @@ class Peer:
         self.pending_bytes = 0  # sent by its producers, and not stored yet
         self.closed = False
         self.of_worker = False  # it came to the address for workers of this server
+        self.for_processes = False  # it came to the address for other processes of this service
         self.of_process = False  # it proved that it is another process of this service
 
     @property

@@ -20,7 +20,7 @@ from .operations import Target
 INSTANCE: Final = (
     f"{OWN_PROPERTIES}consumer-instance"  # an id that names the process; not that of the instance
 )
-_PREFIX_BYTES: Final = 6
+_ID_BYTES: Final = 18
 
 
 class RemoteInstances:
@@ -29,12 +29,11 @@ class RemoteInstances:
     def __init__(self, context: ServerContext) -> None:
         self._context = context
         self._polls = Waits()
-        self._prefix = secrets.token_urlsafe(_PREFIX_BYTES)  # of ids, if processes pass nothing on
 
     def new_id(self) -> str:
         """The id of a new instance."""
         fleet = self._context.fleet
-        return f"{self._prefix}{secrets.token_urlsafe(12)}" if fleet is None else fleet.new_id()
+        return secrets.token_urlsafe(_ID_BYTES) if fleet is None else fleet.new_id()
 
     def properties(self) -> dict[str, str]:
         """The properties of the consumer of a new instance, for other processes."""
@@ -59,19 +58,11 @@ class RemoteInstances:
     ) -> bool:
         """Whether another process has the instance, and answered the request; `wait_s` and `body` are as of `forward`.
 
-        Raises CONSUMER_NOT_FOUND if that process has ended, UNAVAILABLE, and MISDIRECTED if processes pass nothing on.
+        Raises CONSUMER_NOT_FOUND if that process has ended, and UNAVAILABLE.
         """
         fleet = self._context.fleet
-        if fleet is None:
-            if self._context.broker.cluster is not None and self._is_foreign(id):
-                raise PenstockError(
-                    ErrorKind.MISDIRECTED,
-                    "another process of this service has the consumer instance, and fleet.secret is not configured:"
-                    " without it processes do not pass requests on",
-                )
-            return False
-        owner = fleet.owner_of(id)
-        if owner is None or owner == fleet.id or exchange.forwarded is not None:
+        owner = None if fleet is None else fleet.owner_of(id)
+        if fleet is None or owner is None or owner == fleet.id or exchange.forwarded is not None:
             return False
         try:
             await forward(fleet, owner, exchange, wait_s, body)
@@ -80,9 +71,6 @@ class RemoteInstances:
                 ErrorKind.CONSUMER_NOT_FOUND, "the process that had the consumer instance has ended"
             ) from None
         return True
-
-    def _is_foreign(self, id: str) -> bool:
-        return len(id) == len(self.new_id()) and not id.startswith(self._prefix)
 
     async def answered_by_any(self, target: Target, exchange: Exchange, body: bytes) -> bool:
         """Whether another process has an instance of the subscription, and answered the request."""

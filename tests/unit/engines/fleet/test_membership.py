@@ -184,6 +184,43 @@ async def test_a_cluster_that_is_away_at_the_start_is_tried_again() -> None:
         assert other.others == {one.fleet.id: URL}
 
 
+async def test_processes_of_another_secret_are_a_problem_while_they_renew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared = Shared()
+    one, ended, killed = Member(shared), Member(shared, OTHER), Member(shared, OTHER)
+    async with members(one, ended, killed):
+        assert (one.fleet.problem or "").startswith(
+            "2 other processes before the cluster use another fleet.secret"
+        )
+        await ended.membership.close()
+        assert (one.fleet.problem or "").startswith("1 other processes")
+        for _ in range(LAPSE):
+            await killed.membership.renew()
+            await one.membership.renew()
+        for _ in range(LAPSE):
+            assert one.fleet.problem is not None
+            await one.membership.renew()
+        await one.membership.renew()
+        assert one.fleet.problem is None
+        assert killed.fleet.id not in shared.documents  # a process that starts later does not count it
+        await killed.membership.renew()
+        assert one.fleet.problem is not None
+        logged = [getattr(each, "process_id", "") for each in caplog.records]
+        assert logged.count(killed.fleet.id) == 1
+
+
+async def test_processes_of_other_machines_need_an_address() -> None:
+    shared = Shared()
+    one, other = Member(shared), Member(shared, machine="another")
+    async with members(one, other):
+        assert "set their http.advertise" in (one.fleet.problem or "")
+    apart = Shared()
+    one, other = Member(apart), Member(apart, machine="another")
+    async with members(one, other, url="http://10.0.0.1:8080"):
+        assert one.fleet.problem is None
+
+
 async def test_a_document_of_another_secret_or_id_is_not_believed() -> None:
     shared = Shared()
     one, stranger = Member(shared), Member(shared, OTHER)

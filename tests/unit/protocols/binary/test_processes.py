@@ -74,6 +74,21 @@ async def test_a_proof_is_accepted_once() -> None:
 
 
 @pytest.mark.parametrize("auth", [SETTINGS, None])
+async def test_clients_are_refused_at_the_address_for_processes(auth: Any) -> None:
+    async with sessions(count=4, auth=auth) as (one, two, three, four):
+        own = fleet_of(one)
+        for each in (one, two, three, four):
+            each.session.for_processes = True
+        token = CommandConnect(client_version="test", auth_method_name="token", auth_data=b"x")
+        for each, connecting in ((one, CommandConnect(client_version="test")), (two, token)):
+            assert "another address" in refusal(await each.ask(connecting))
+            assert each.output.closed
+        assert "in a session" in refusal(await three.ask(connect(b"x y z w")))
+        given = credentials(own, ProcessFleet(Secret("a secret of sixteen bytes")))
+        assert isinstance(await four.ask(connect(given.data())), CommandConnected)
+
+
+@pytest.mark.parametrize("auth", [SETTINGS, None])
 async def test_a_wrong_proof_is_refused_also_without_authentication(auth: Any) -> None:
     """It is not taken for a client: what it asks for would be served as a process's."""
     async with sessions(count=2, auth=auth) as (one, two):

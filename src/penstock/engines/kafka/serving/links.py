@@ -2,7 +2,7 @@
 
 import itertools
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from penstock.broker.cluster import Owner
@@ -32,6 +32,10 @@ class Peers(Protocol):
     @property
     def look_up(self) -> Callable[[], Awaitable[None]] | None:
         """Learns of processes that began lately."""
+
+    @property
+    def unverified(self) -> Container[str]:
+        """Ids of processes that use another secret."""
 
     def find(self, id: str) -> Process | None:
         """A process that is known, without this one."""
@@ -89,6 +93,11 @@ class Owners:
         if found is None and self._peers.look_up is not None:
             await self._peers.look_up()
             found = self._peers.find(owner)
+        if found is None and owner in self._peers.unverified:
+            raise PenstockError(
+                ErrorKind.UNAVAILABLE,
+                f"process {owner} serves subscriptions of {topic}, and this process cannot reach it: it uses another fleet.secret",
+            )
         if found is None:
             raise Moved(topic)
         if not found.peer_url:

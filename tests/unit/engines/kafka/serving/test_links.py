@@ -43,10 +43,15 @@ class Peers:
     def __init__(self) -> None:
         self.known: dict[str, Process] = {}
         self.begun: dict[str, Process] = {}
+        self.others: set[str] = set()  # of another secret
         self.looks = 0
 
     def find(self, id: str) -> Process | None:
         return self.known.get(id)
+
+    @property
+    def unverified(self) -> set[str]:
+        return self.others
 
     async def look_up(self) -> None:
         self.looks += 1
@@ -236,7 +241,10 @@ async def test_an_owner_that_cannot_be_reached_is_named(case: Case) -> None:
     assert (alone.value.kind, alone.value.retriable) == (ErrorKind.UNAVAILABLE, True)
     with pytest.raises(Moved):  # it has ended, or has not begun to be known
         await case.links.link_to(case.wanted(), Sink())
-    case.peers.known["b"] = Process(id="b", url="http://10.0.0.1:2")
+    case.peers.others.add("b")
+    with pytest.raises(PenstockError, match=r"uses another fleet\.secret"):
+        await case.links.link_to(case.wanted(), Sink())
+    case.peers.known["b"] = Process(id="b", url="http://10.0.0.1:2")  # a forged document changes nothing
     with pytest.raises(PenstockError, match=r"http\.advertise"):
         await case.links.link_to(case.wanted(), Sink())
     with pytest.raises(Moved):  # a link that exists goes on by `link_to`
