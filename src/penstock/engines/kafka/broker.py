@@ -51,6 +51,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
 from .entries import EntryPublishing
+from .group_positions import KafkaGroupPositions
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
@@ -186,6 +187,7 @@ class KafkaBroker:
         )
         self.subscriptions = OwnedSubscriptions(self.topics, self._serving)
         self.topics.learners.append(self.subscriptions.learn)
+        self.group_positions = KafkaGroupPositions(self.topics, self.cluster.groups).of
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),

@@ -43,6 +43,10 @@ class CursorKey(msgspec.Struct, frozen=True, order=True):
     partition: int
     subscription: str
 
+    @property
+    def names(self) -> tuple[str, int, str]:
+        return self.topic, self.partition, self.subscription
+
 
 class CursorRecord(msgspec.Struct, array_like=True, frozen=True):
     """A change of a cursor, as `CursorChange` describes it; `topic_id` is the topic that its offsets belong to.

@@ -5,6 +5,7 @@ replaced, and are ignored.
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -162,6 +163,22 @@ class JournalState:
             for key, stored in cursors.items()
             if key.topic == topic and key.partition == partition
         }
+
+    def has(self, key: CursorKey) -> bool:
+        """Whether there is such a cursor."""
+        return key in self.slots[slot_of(key.topic, key.partition, len(self.slots))].cursors
+
+    def keys(self, slots: Iterable[int]) -> list[CursorKey]:
+        """The cursors of slots."""
+        return [key for slot in slots for key in self.slots[slot].cursors]
+
+    def exists(self, topic: str, subscription: str) -> bool:
+        """Whether a subscription is in any partition of a topic."""
+        return any(
+            key.topic == topic and key.subscription == subscription
+            for slot in self.slots
+            for key in slot.cursors
+        )
 
     def superseded(self) -> int | None:
         """The offset before which no record of any slot is needed; None as long as a slot needs all of them."""

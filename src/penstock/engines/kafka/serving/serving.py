@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -24,8 +25,10 @@ from penstock.runtime.tasks import Tasks
 from .admin import OwnerAdmin
 from .administration import Service
 from .consumers import ServedConsumers
+from .earlier_cursors import EarlierCursors
 from .host import Means
 from .links import OwnerLinks, Owners
+from .shown_marks import ShownMarks
 from .subscriptions import ServedSubscriptions
 
 log = logging.getLogger(__name__)
@@ -84,7 +87,11 @@ class Serving:
         )
         lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
         self._owner.cursors, self._owner.lease = cursors, lease
-        self.served.use(self._owner, cursors)
+        prefix = cluster.settings.group_prefix
+        self._owner.earlier = EarlierCursors(cursors, cluster.groups, cluster.admin, prefix, group)
+        marks = ShownMarks(cursors, cluster.groups, prefix, time.monotonic)
+        cursors.on_saved = marks.saved
+        self.served.use(self._owner, cursors, marks)
         owners = Owners(cursors, self._topics.at, fleet)
         tls = None if fleet is None else fleet.tls
         self._links = OwnerLinks(owners, self.consumers, self._tasks, self._credentials, timeout_s, tls)
@@ -95,6 +102,7 @@ class Serving:
         self._lease = lease
         lease.start()
         self._owner.start()
+        self._tasks.spawn(marks.run(), "show positions of subscriptions")
         try:
             async with asyncio.timeout(BEGIN_S):
                 await self.served.began.wait()
