@@ -29,6 +29,7 @@ from .records import (
     Claim,
     CursorKey,
     CursorRecord,
+    adoption,
     encode_claim,
     encode_done,
     encode_save,
@@ -209,7 +210,8 @@ class Cursors(JournalReader):
             log.warning("a cursor does not fit its log", extra=extra)
             # Now: once the log has grown, the stored cursor would seem to fit. What it has beyond the mark goes, too.
             cursor.touch({**stored.chunks})
-            await self.save((CursorRecord(*key.names, topic_id, cursor.mark, cursor.take_changes()),))
+            names = key.topic, key.partition, key.subscription
+            await self.save((CursorRecord(*names, topic_id, cursor.mark, cursor.take_changes()),))
         return cursor, stored.properties
 
     async def save(self, changes: Sequence[CursorRecord]) -> None:
@@ -235,7 +237,7 @@ class Cursors(JournalReader):
 
     async def delete(self, key: CursorKey) -> None:
         """Delete a cursor, as `save`; nothing happens if there is none."""
-        deleted = CursorRecord(*key.names, "", 0, deleted=True)
+        deleted = CursorRecord(key.topic, key.partition, key.subscription, "", 0, deleted=True)
         await self.save((deleted,))
 
     def _check(self) -> None:
@@ -361,6 +363,9 @@ class Cursors(JournalReader):
                 return
             # Everything is written under these terms: what is claimed again has its cursors before the new claim.
             terms = await self._claim(owned)
+        for part in packed([adoption(slot) for slot in terms if self.state.slots[slot].adopted]):
+            async with self._writing:
+                await self._write_save(part, terms)
         keys = [(slot, key) for slot in terms for key in self.state.slots[slot].cursors]
         for start in range(0, len(keys), CHECKPOINT_CURSORS):
             async with self._writing:
@@ -376,7 +381,8 @@ class Cursors(JournalReader):
         stored = self.state.slots[slot].cursors.get(key)
         if stored is None:
             return None
-        return CursorRecord(*key.names, stored.topic_id, stored.mark, dict(stored.chunks), stored.properties)
+        names = key.topic, key.partition, key.subscription
+        return CursorRecord(*names, stored.topic_id, stored.mark, dict(stored.chunks), stored.properties)
 
     async def trim(self) -> None:
         """Delete the records that no slot needs. Raises UNAVAILABLE, FORBIDDEN."""

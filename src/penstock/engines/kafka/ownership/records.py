@@ -43,10 +43,6 @@ class CursorKey(msgspec.Struct, frozen=True, order=True):
     partition: int
     subscription: str
 
-    @property
-    def names(self) -> tuple[str, int, str]:
-        return self.topic, self.partition, self.subscription
-
 
 class CursorRecord(msgspec.Struct, array_like=True, frozen=True):
     """A change of a cursor, as `CursorChange` describes it; `topic_id` is the topic that its offsets belong to.
@@ -72,6 +68,12 @@ class CursorRecord(msgspec.Struct, array_like=True, frozen=True):
         """Bytes in a record, about."""
         names = 4 * (len(self.topic) + len(self.subscription))
         return CURSOR_BYTES + names + CHUNK_BYTES * len(self.chunks) + len(self.properties or b"")
+
+
+def adoption(slot: int) -> CursorRecord:
+    """The change that says that a slot's cursors of earlier releases were taken over. It is in that slot, and no topic has this
+    name."""
+    return CursorRecord("", slot, "", "", 0)
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True):

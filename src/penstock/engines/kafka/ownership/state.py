@@ -72,6 +72,7 @@ class Slot(msgspec.Struct):
     begin_bytes: int = 0
     unknown: PenstockError | None = None  # a record of a newer version that counts
     cursors: dict[CursorKey, StoredCursor] = {}
+    adopted: bool = False  # the cursors of earlier releases were taken over
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -147,7 +148,9 @@ class JournalState:
             if number not in counts:
                 continue
             cursors, key = self.slots[number].cursors, change.key
-            if change.deleted:
+            if not change.topic:
+                self.slots[number].adopted = True
+            elif change.deleted:
                 cursors.pop(key, None)
             elif key in cursors:
                 cursors[key].apply(change)

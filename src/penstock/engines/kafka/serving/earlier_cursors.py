@@ -11,13 +11,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.engines.kafka.cursors import MAGIC, cursor_of
+from penstock.engines.kafka.cursors import MAGIC, Cursor, cursor_of
 from penstock.engines.kafka.driver.admin import Described
 from penstock.engines.kafka.driver.groups import Committed, Group
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.engines.kafka.ownership.ports import EarlierInUse
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord
+from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord, adoption
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -26,6 +26,7 @@ from .shown_marks import MARKER
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # groups that are asked at once
+BEGINNING: Final = Committed(-1)  # of a partition without a commit
 CLIENT: Final = "penstock-"  # begins the client ids of members that are processes of the server
 
 
@@ -42,6 +43,7 @@ class Topics(Protocol):
 
     async def topics(self) -> dict[str, int]: ...
     async def describe(self, topic: str) -> Described | None: ...
+    async def begins(self, places: Iterable[At]) -> dict[At, int]: ...
 
 
 class EarlierCursor(msgspec.Struct, frozen=True):
@@ -50,11 +52,6 @@ class EarlierCursor(msgspec.Struct, frozen=True):
     key: CursorKey
     committed: Committed
     group: str
-
-
-def taken_over(slot: int) -> CursorKey:
-    """The record that says that a slot's cursors were taken over: it is in that slot, and no topic has this name."""
-    return CursorKey("", slot, "")
 
 
 class EarlierCursors:
@@ -74,7 +71,7 @@ class EarlierCursors:
         Raises EarlierInUse while processes of an earlier release consume, UNAVAILABLE.
         """
         self._found = ()
-        if all(self._cursors.state.has(taken_over(slot)) for slot in slots):
+        if all(self._cursors.state.slots[slot].adopted for slot in slots):
             return
         places = [
             (topic, partition)
@@ -94,7 +91,7 @@ class EarlierCursors:
         name = group.removeprefix(self._prefix)
         return group.startswith(self._prefix) and not name.startswith(MARKER) and group != self._service
 
-    async def _read_group(self, group: str, places: Iterable[At]) -> list[EarlierCursor]:
+    async def _read_group(self, group: str, places: Sequence[At]) -> list[EarlierCursor]:
         try:
             committed = await self._groups.committed(group, places)
         except PenstockError as error:
@@ -102,12 +99,19 @@ class EarlierCursors:
                 raise
             log.warning("a consumer group cannot be read", extra={"group": group, "reason": error.message})
             return []
-        # In a topic where the group has a cursor, what Kafka's tools reset counts as they committed it.
-        own = {topic for (topic, _), one in committed.items() if one.metadata.startswith(MAGIC)}
+        # In a topic where the group has a cursor, what Kafka's tools reset counts as they committed it, and partitions without a
+        # commit begin at their beginning, as they did.
+        own = {
+            topic
+            for (topic, _), one in committed.items()
+            if one.metadata.startswith(MAGIC) and cursor_of(one) is not None
+        }
         found = [
-            EarlierCursor(CursorKey(topic, partition, group.removeprefix(self._prefix)), one, group)
-            for (topic, partition), one in committed.items()
-            if topic in own
+            EarlierCursor(
+                CursorKey(*place, group.removeprefix(self._prefix)), committed.get(place, BEGINNING), group
+            )
+            for place in places
+            if place[0] in own
         ]
         if found:
             await self._check_unused(group)
@@ -126,7 +130,7 @@ class EarlierCursors:
 
     async def take_over(self, slots: Iterable[int]) -> None:
         """Save the cursors of slots, which were claimed after `read`. Raises as `Cursors.save`, and UNAVAILABLE."""
-        new = {slot for slot in slots if not self._cursors.state.has(taken_over(slot))}
+        new = {slot for slot in slots if not self._cursors.state.slots[slot].adopted}
         if not new:
             return
         wanted = [
@@ -136,14 +140,19 @@ class EarlierCursors:
             and not self._cursors.state.has(one.key)
         ]
         ids = await self._topic_ids({one.key.topic for one in wanted})
-        records = [_record(one, ids) for one in wanted]
+        begins = await self._topics.begins(
+            (one.key.topic, one.key.partition)
+            for one in wanted
+            if one.committed is BEGINNING and one.key.topic in ids
+        )
+        records = [_record(one, ids, begins) for one in wanted]
         await self._cursors.save([one for one in records if one is not None])
         for one, record in zip(wanted, records, strict=True):
             if record is not None:
                 extra = {"group": one.group, "topic": one.key.topic, "partition": one.key.partition}
                 log.info("a cursor is taken over from a consumer group", extra=extra)
         # Behind the cursors: a process that ends between leaves the slot to be taken over again.
-        await self._cursors.save([_marker(slot) for slot in sorted(new)])
+        await self._cursors.save([adoption(slot) for slot in sorted(new)])
 
     async def _topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -154,16 +163,15 @@ class EarlierCursors:
         return found
 
 
-def _record(one: EarlierCursor, ids: Mapping[str, str]) -> CursorRecord | None:
-    """The cursor as it is saved; None if the subscription, or the topic, was deleted."""
+def _record(one: EarlierCursor, ids: Mapping[str, str], begins: Mapping[At, int]) -> CursorRecord | None:
+    """The cursor as it is saved; None if the topic was deleted, or the subscription in this partition."""
     cursor, key = cursor_of(one.committed), one.key
     if cursor is None or key.topic not in ids:
         return None
+    if one.committed is BEGINNING:
+        cursor = Cursor(begins[key.topic, key.partition])
     offsets = OffsetSet(cursor.mark)
     for first, last in cursor.ranges:
         offsets.add_range(first, last + 1)
-    return CursorRecord(*key.names, ids[key.topic], offsets.mark, offsets.take_changes())
-
-
-def _marker(slot: int) -> CursorRecord:
-    return CursorRecord(*taken_over(slot).names, "", 1)
+    names = key.topic, key.partition, key.subscription
+    return CursorRecord(*names, ids[key.topic], offsets.mark, offsets.take_changes())

@@ -62,16 +62,15 @@ class ShownMarks:
     def saved(self, keys: Iterable[CursorKey]) -> None:
         """Cursors of this process were saved, or deleted."""
         for key in keys:
-            if key.topic:  # else it is about a slot
+            if key.topic:  # else it is about a whole slot
                 self._changed[key.topic, key.subscription].add(key.partition)
         self._wake.set()
 
     def refresh(self, slots: Collection[int]) -> None:
         """Commit the marks of slots, whether they changed or not: other processes had them, or the commits may expire."""
         for key in self._cursors.state.keys(slots):
-            if key.topic:
-                self._shown.pop(key, None)
-                self._stale.setdefault((key.topic, key.subscription), set()).add(key.partition)
+            self._shown.pop(key, None)
+            self._stale.setdefault((key.topic, key.subscription), set()).add(key.partition)
         self._wake.set()
 
     async def run(self) -> None:

@@ -1,6 +1,6 @@
 """Cursors that earlier releases kept in the commits of consumer groups."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from tests.support.commits import commit_of
@@ -11,6 +11,7 @@ from tests.support.skipping_log import SkippingLog
 from penstock.engines.kafka.cursors import DELETED
 from penstock.engines.kafka.driver.admin import Described
 from penstock.engines.kafka.driver.groups import Committed, Member
+from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership import owner as module
 from penstock.engines.kafka.serving.earlier_cursors import EarlierCursors
 from penstock.engines.subscription.offsets import OffsetSet
@@ -24,10 +25,13 @@ class Topics:
     """The one topic of the cluster."""
 
     async def topics(self) -> dict[str, int]:
-        return {TOPIC: 1}
+        return {TOPIC: 3}
 
     async def describe(self, topic: str) -> Described:
         return Described("id", 1)
+
+    async def begins(self, places: Iterable[At]) -> dict[At, int]:
+        return dict.fromkeys(places, 2)
 
 
 @pytest.fixture
@@ -62,10 +66,14 @@ async def test_cursors_are_taken_over_once(servers: tuple[Server, Server]) -> No
     }
     await a.gain()
     assert set(a.cursors.known(*PLACE)) == {"s"}
+    assert a.cursors.known(TOPIC, 2)["s"].mark == 2, "a partition without a commit begins at its beginning"
     found = await a.served.find(a.topic, "s")
     assert found is not None
     assert (found.cursor.mark, list(found.cursor.ranges())) == (3, [(5, 5), (8, 8)])
     await found.delete()
+    await a.cursors.checkpoint([SLOT])
+    state = a.process.journal.log.state(a.cursors.state.slots[SLOT].begin or 0)
+    assert state.slots[SLOT].adopted, "a checkpoint forgets that the cursors were taken over"
     await a.release()
     calls = groups.calls
     await b.gain()
