@@ -69,8 +69,14 @@ def _check(settings: ClusterSettings) -> Access:
     return asyncio.run(check_access(settings))
 
 
-def _acl(cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: ResourcePatternType) -> None:
-    made = AclBinding(ResourceType.TOPIC, topic, pattern, "User:app", "*", AclOperation.ALL, allow)
+def _acl(
+    cluster: KafkaCluster,
+    allow: AclPermissionType,
+    name: str,
+    pattern: ResourcePatternType,
+    kind: ResourceType = ResourceType.TOPIC,
+) -> None:
+    made = AclBinding(kind, name, pattern, "User:app", "*", AclOperation.ALL, allow)
     admin = AdminClient({"bootstrap.servers": cluster.plain})  # what it was asked for ends with it
     for done in admin.create_acls([made]).values():
         done.result(60)
@@ -101,20 +107,32 @@ def test_the_documented_rights_are_enough(guarded: KafkaCluster) -> None:
         assert rest.delete(f"{admin}/partitions", params={"force": "true"}).status_code == 204
 
 
-def test_without_the_rights_to_show_positions_all_else_works(
-    guarded: KafkaCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def lean(guarded: KafkaCluster) -> Iterator[str]:
+    """A principal with the documented rights, and of groups that of the lease alone."""
+    lines = []
     for line in _commands():
         own = [part.replace("User:penstock", "User:lean") for part in line]
-        if "--group" in own:  # the group of the lease alone
+        if "--group" in own:
             own[own.index("--group") + 1] = "penstock-__penstock"
             at = own.index("--resource-pattern-type")
             del own[at : at + 2]
-        guarded.tool("org.apache.kafka.tools.AclCommand", *own)
+        lines.append(own)
+    for line in lines:
+        guarded.tool("org.apache.kafka.tools.AclCommand", *line)
+    yield "lean"
+    for line in lines:
+        gone = ["--remove" if part == "--add" else part for part in line]
+        guarded.tool("org.apache.kafka.tools.AclCommand", *gone, "--force")
+
+
+def test_without_the_rights_to_show_positions_all_else_works(
+    guarded: KafkaCluster, lean: str, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = f"/topics/public/default/t-{uuid4().hex[:10]}"
     caplog.set_level(logging.WARNING)
     with (
-        running(engine=_settings(guarded, "lean")) as address,
+        running(engine=_settings(guarded, lean)) as address,
         httpx.Client(base_url=address.url, timeout=60) as rest,
     ):
         assert rest.post(topic, json={"messages": [{"value": "a"}]}).status_code == 200
@@ -171,6 +189,9 @@ def test_a_check_says_who_else_may_write_the_internal_topics(guarded: KafkaClust
     assert doubt.startswith("User:app may write, delete or alter __penstock, ")
     _acl(guarded, AclPermissionType.DENY, "__penstock", ResourcePatternType.PREFIXED)
     assert _check(_settings(guarded)).doubts == []
+    _acl(guarded, AclPermissionType.ALLOW, "*", ResourcePatternType.LITERAL, ResourceType.GROUP)
+    (doubt,) = _check(_settings(guarded)).doubts
+    assert doubt.startswith("User:app may join the consumer group penstock-__penstock in Kafka")
 
 
 def test_what_cannot_be_checked_is_said(guarded: KafkaCluster, kafka_cluster: KafkaCluster) -> None:

@@ -95,8 +95,9 @@ class EarlierCursors:
         try:
             committed = await self._groups.committed(group, places)
         except PenstockError as error:
-            if error.kind is not ErrorKind.FORBIDDEN:
+            if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.TOPIC_NOT_FOUND):
                 raise
+            # It may not be read, or is not a group of consumers.
             log.warning("a consumer group cannot be read", extra={"group": group, "reason": error.message})
             return []
         # In a topic where the group has a cursor, what Kafka's tools reset counts as they committed it, and partitions without a
