@@ -183,7 +183,14 @@ class KafkaBroker:
         letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
         means = Means(self._flusher, self._replies, self.failures, letters.bury)
         self._serving = Serving(
-            self.cluster, self.topics, clock, self.tasks, means, fleet=fleet, new_name=self.new_name
+            self.cluster,
+            self.topics,
+            clock,
+            self.tasks,
+            means,
+            self.documents,
+            fleet=fleet,
+            new_name=self.new_name,
         )
         self.subscriptions = OwnedSubscriptions(self.topics, self._serving)
         self.topics.learners.append(self.subscriptions.learn)

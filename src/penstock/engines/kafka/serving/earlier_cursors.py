@@ -26,6 +26,7 @@ from .shown_marks import MARKER
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # groups that are asked at once
+PROPERTIES: Final = "subscription-properties"  # documents of earlier releases, by topic and subscription
 BEGINNING: Final = Committed(-1)  # of a partition without a commit
 CLIENT: Final = "penstock-"  # begins the client ids of members that are processes of the server
 
@@ -46,6 +47,12 @@ class Topics(Protocol):
     async def begins(self, places: Iterable[At]) -> dict[At, int]: ...
 
 
+class Documents(Protocol):
+    """What is used of the engine's `Documents`."""
+
+    async def load_meta(self, kind: str) -> dict[str, bytes]: ...
+
+
 class EarlierCursor(msgspec.Struct, frozen=True):
     """The cursor of a subscription in one partition, and its group."""
 
@@ -57,10 +64,20 @@ class EarlierCursor(msgspec.Struct, frozen=True):
 class EarlierCursors:
     """`prefix` begins the names of groups, `service` is the group of this service."""
 
-    def __init__(self, cursors: Cursors, groups: Groups, topics: Topics, prefix: str, service: str) -> None:
+    def __init__(
+        self,
+        cursors: Cursors,
+        groups: Groups,
+        topics: Topics,
+        documents: Documents,
+        *,
+        prefix: str,
+        service: str,
+    ) -> None:
         self._cursors = cursors
         self._groups = groups
         self._topics = topics
+        self._documents = documents
         self._prefix = prefix
         self._service = service
         self._found: Sequence[EarlierCursor] = ()
@@ -146,7 +163,8 @@ class EarlierCursors:
             for one in wanted
             if one.committed is BEGINNING and one.key.topic in ids
         )
-        records = [_record(one, ids, begins) for one in wanted]
+        properties = await self._documents.load_meta(PROPERTIES)
+        records = [_record(one, ids, begins, properties) for one in wanted]
         await self._cursors.save([one for one in records if one is not None])
         for one, record in zip(wanted, records, strict=True):
             if record is not None:
@@ -164,7 +182,9 @@ class EarlierCursors:
         return found
 
 
-def _record(one: EarlierCursor, ids: Mapping[str, str], begins: Mapping[At, int]) -> CursorRecord | None:
+def _record(
+    one: EarlierCursor, ids: Mapping[str, str], begins: Mapping[At, int], properties: Mapping[str, bytes]
+) -> CursorRecord | None:
     """The cursor as it is saved; None if the topic was deleted, or the subscription in this partition."""
     cursor, key = cursor_of(one.committed), one.key
     if cursor is None or key.topic not in ids:
@@ -174,5 +194,19 @@ def _record(one: EarlierCursor, ids: Mapping[str, str], begins: Mapping[At, int]
     offsets = OffsetSet(cursor.mark)
     for first, last in cursor.ranges:
         offsets.add_range(first, last + 1)
-    names = key.topic, key.partition, key.subscription
-    return CursorRecord(*names, ids[key.topic], offsets.mark, offsets.take_changes())
+    document = properties.get(f"{key.topic}/{key.subscription}")
+    return CursorRecord(
+        *(key.topic, key.partition, key.subscription),
+        ids[key.topic],
+        offsets.mark,
+        offsets.take_changes(),
+        properties=document if _is_properties(document) else None,
+    )
+
+
+def _is_properties(document: bytes | None) -> bool:
+    try:
+        msgspec.json.decode(document or b"", type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

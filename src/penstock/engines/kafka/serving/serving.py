@@ -11,6 +11,7 @@ from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
+from penstock.engines.kafka.documents import Documents
 from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
 from penstock.engines.kafka.ownership.cursors import Cursors
@@ -48,6 +49,7 @@ class Serving:
         clock: Clock,
         tasks: Tasks,
         means: Means,
+        documents: Documents,
         *,
         fleet: ProcessFleet | None,
         new_name: Callable[[str], str],
@@ -56,6 +58,7 @@ class Serving:
         self._topics = topics
         self._tasks = tasks
         self._means = means
+        self._documents = documents
         self._fleet = fleet
         self.served = ServedSubscriptions(means, tasks)
         self.consumers = ServedConsumers(topics, self.served, clock, new_name)
@@ -88,7 +91,9 @@ class Serving:
         lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
         self._owner.cursors, self._owner.lease = cursors, lease
         prefix = cluster.settings.group_prefix
-        self._owner.earlier = EarlierCursors(cursors, cluster.groups, cluster.admin, prefix, group)
+        self._owner.earlier = EarlierCursors(
+            cursors, cluster.groups, cluster.admin, self._documents, prefix=prefix, service=group
+        )
         marks = ShownMarks(cursors, cluster.groups, prefix, time.monotonic)
         cursors.on_saved = marks.saved
         self.served.use(self._owner, cursors, marks)

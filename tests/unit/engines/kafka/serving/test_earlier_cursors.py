@@ -34,6 +34,14 @@ class Topics:
         return dict.fromkeys(places, 2)
 
 
+class Documents:
+    """Properties of subscriptions, one of them not to be read."""
+
+    async def load_meta(self, kind: str) -> dict[str, bytes]:
+        assert kind == "subscription-properties"
+        return {f"{TOPIC}/s": b'{"team": "x"}', f"{TOPIC}/broken": b"{"}
+
+
 @pytest.fixture
 async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Server, Server]]:
     monkeypatch.setattr(module, "IN_USE_RETRY_S", 0.001)
@@ -41,7 +49,9 @@ async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Server
     log.grow(0, 10)
     made = Server(journal, "a", log, groups), Server(journal, "b", log, groups)
     for one in made:
-        one.owner.earlier = EarlierCursors(one.cursors, groups, Topics(), "x.", "x.service")
+        one.owner.earlier = EarlierCursors(
+            one.cursors, groups, Topics(), Documents(), prefix="x.", service="x.service"
+        )
     yield made
     for one in made:
         await one.close()
@@ -60,16 +70,18 @@ async def test_cursors_are_taken_over_once(servers: tuple[Server, Server]) -> No
     groups.commits = {
         "x.s": {PLACE: acknowledged(3, 5, 8)},
         "x.deleted": {PLACE: Committed(0, DELETED)},
+        "x.broken": {PLACE: acknowledged(2)},
         "x.native": {PLACE: Committed(4)},
         "x.penstock:t:s": {PLACE: Committed(1)},
         "s": {PLACE: acknowledged(1)},
     }
     await a.gain()
-    assert set(a.cursors.known(*PLACE)) == {"s"}
+    assert set(a.cursors.known(*PLACE)) == {"s", "broken"}
     assert a.cursors.known(TOPIC, 2)["s"].mark == 2, "a partition without a commit begins at its beginning"
     found = await a.served.find(a.topic, "s")
     assert found is not None
     assert (found.cursor.mark, list(found.cursor.ranges())) == (3, [(5, 5), (8, 8)])
+    assert found.properties == {"team": "x"}
     await found.delete()
     await a.cursors.checkpoint([SLOT])
     state = a.process.journal.log.state(a.cursors.state.slots[SLOT].begin or 0)
