@@ -1,6 +1,7 @@
 """A Kafka with access control lists: what the server's principal needs, and who may write its internal topics."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from confluent_kafka.admin import (
 )
 from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.pages import ROOT
+from tests.support.waiting import until
 
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.access import Access, check_access
@@ -23,7 +25,7 @@ from penstock.model.secret import Secret
 from penstock.testing.server import running
 
 _ON = "listener.name.clients"
-_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required user_penstock='it' user_app='it';"
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required user_penstock='it' user_app='it' user_lean='it';"
 INTERNAL = ("__penstock", "__penstock_journals", "__penstock_replies")
 
 
@@ -55,6 +57,7 @@ def _commands() -> list[list[str]]:
         line.split() for line in block.replace("\\\n", "").splitlines() if line.startswith("kafka-acls.sh")
     ]
     assert len(lines) == 5
+    assert sum("--group" in line for line in lines) == 1
     return [[part.strip("'") for part in line if part not in ("kafka-acls.sh", "$KAFKA")] for line in lines]
 
 
@@ -66,8 +69,14 @@ def _check(settings: ClusterSettings) -> Access:
     return asyncio.run(check_access(settings))
 
 
-def _acl(cluster: KafkaCluster, allow: AclPermissionType, topic: str, pattern: ResourcePatternType) -> None:
-    made = AclBinding(ResourceType.TOPIC, topic, pattern, "User:app", "*", AclOperation.ALL, allow)
+def _acl(
+    cluster: KafkaCluster,
+    allow: AclPermissionType,
+    name: str,
+    pattern: ResourcePatternType,
+    kind: ResourceType = ResourceType.TOPIC,
+) -> None:
+    made = AclBinding(kind, name, pattern, "User:app", "*", AclOperation.ALL, allow)
     admin = AdminClient({"bootstrap.servers": cluster.plain})  # what it was asked for ends with it
     for done in admin.create_acls([made]).values():
         done.result(60)
@@ -96,6 +105,57 @@ def test_the_documented_rights_are_enough(guarded: KafkaCluster) -> None:
         )
         assert rest.get("/stages").status_code == 200  # which makes the topics of staged batches
         assert rest.delete(f"{admin}/partitions", params={"force": "true"}).status_code == 204
+
+
+@pytest.fixture
+def lean(guarded: KafkaCluster) -> Iterator[str]:
+    """A principal with the documented rights, and of groups that of the lease alone."""
+    lines = []
+    for line in _commands():
+        own = [part.replace("User:penstock", "User:lean") for part in line]
+        if "--group" in own:
+            own[own.index("--group") + 1] = "penstock-__penstock"
+            at = own.index("--resource-pattern-type")
+            del own[at : at + 2]
+        lines.append(own)
+    for line in lines:
+        guarded.tool("org.apache.kafka.tools.AclCommand", *line)
+    yield "lean"
+    for line in lines:
+        gone = ["--remove" if part == "--add" else part for part in line]
+        guarded.tool("org.apache.kafka.tools.AclCommand", *gone, "--force")
+
+
+def test_without_the_rights_to_show_positions_all_else_works(
+    guarded: KafkaCluster, lean: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"/topics/public/default/t-{uuid4().hex[:10]}"
+    caplog.set_level(logging.WARNING)
+    with (
+        running(engine=_settings(guarded, lean)) as address,
+        httpx.Client(base_url=address.url, timeout=60) as rest,
+    ):
+        assert rest.post(topic, json={"messages": [{"value": "a"}]}).status_code == 200
+        for name in ("s", "other"):
+            path = f"{topic}/subscription/{name}"
+            made = rest.post(path, json={"subscription_type": "Shared", "initial_position": "earliest"})
+            assert made.status_code == 200, made.text
+            got = rest.get(f"{made.json()['base_uri']}/messages", params={"timeout": 60_000})
+            (message,) = got.json()["messages"]
+            acked = rest.post(f"{path}/cursor", json={"messageIds": [message["messageId"]]})
+            assert acked.status_code == 200, acked.text
+            shown = rest.get(f"/admin/v2/persistent{topic.removeprefix('/topics')}/stats").json()
+            assert shown["subscriptions"][name]["msgBacklog"] == 0, acked.text
+
+        def told() -> list[logging.LogRecord]:
+            return [one for one in caplog.records if "not shown to Kafka's tools" in one.getMessage()]
+
+        until(told)
+        refused = rest.put(
+            f"/admin/v2/persistent{topic.removeprefix('/topics')}/subscription/x", json={"group": "g"}
+        )
+        assert (refused.status_code, refused.json()["error_code"]) == (403, 40301), refused.text
+    assert len(told()) == 1
 
 
 def test_internal_topics_have_no_name_for_clients(guarded: KafkaCluster) -> None:
@@ -131,6 +191,9 @@ def test_a_check_says_who_else_may_write_the_internal_topics(guarded: KafkaClust
     assert doubt.startswith("User:app may write, delete or alter __penstock, ")
     _acl(guarded, AclPermissionType.DENY, "__penstock", ResourcePatternType.PREFIXED)
     assert _check(_settings(guarded)).doubts == []
+    _acl(guarded, AclPermissionType.ALLOW, "*", ResourcePatternType.LITERAL, ResourceType.GROUP)
+    (doubt,) = _check(_settings(guarded)).doubts
+    assert doubt.startswith("User:app may join the consumer group penstock-__penstock in Kafka")
 
 
 def test_what_cannot_be_checked_is_said(guarded: KafkaCluster, kafka_cluster: KafkaCluster) -> None:

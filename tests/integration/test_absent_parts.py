@@ -51,6 +51,36 @@ async def test_a_part_that_is_absent_over_http(part: str, method: str, path: str
         assert said in answer.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", f"/admin/v2/{TOPIC}/subscription/s", {"group": "orders-app"}),
+        (
+            "POST",
+            "/topics/public/default/orders/subscription/s",
+            {"initial_position": {"group": "orders-app"}},
+        ),
+    ],
+)
+async def test_an_engine_without_consumer_groups(method: str, path: str, body: dict[str, object]) -> None:
+    async with RunningServer.open() as server:
+        assert (await server.client.put(f"/admin/v2/{TOPIC}")).status_code == 204
+        answer = await server.client.request(method, path, json=body)
+        assert answer.status_code == 501, answer.text
+        assert "the engine behind this server has no consumer groups" in answer.text
+        assert (await server.client.get(f"/admin/v2/{TOPIC}/subscriptions")).json() == []
+        moved = await server.client.post(f"/admin/v2/{TOPIC}/subscription/s/resetcursor", json={"group": "g"})
+        assert moved.status_code == 400, moved.text
+
+
+async def test_a_group_needs_a_durable_subscription_and_a_name() -> None:
+    async with RunningServer.open() as server:
+        for wanted in ({"durable": False}, {"initial_position": {"group": ""}}):
+            body = {"initial_position": {"group": "orders-app"}, **wanted}
+            answer = await server.client.post("/topics/public/default/orders/subscription/s", json=body)
+            assert answer.status_code == 400, answer.text
+
+
 async def test_the_code_of_an_absent_part() -> None:
     async with RunningServer.open() as server:
         with without(server.broker, "staging"):

@@ -1,15 +1,18 @@
 """A process that serves subscriptions over a journal and a log in memory, as one of a service before Kafka."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from penstock.engines.kafka.driver.groups import Committed, Group, Member
+from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.ownership.owner import SlotOwner
 from penstock.engines.kafka.ownership.records import slot_of
 from penstock.engines.kafka.serving.consumers import ServedConsumer, ServedConsumers
 from penstock.engines.kafka.serving.host import Means
+from penstock.engines.kafka.serving.shown_marks import ShownMarks
 from penstock.engines.kafka.serving.subscriptions import ServedSubscriptions
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription import Subscription
@@ -83,10 +86,48 @@ class Lease:
         return self.sure and slot in self.held
 
 
+class Groups:
+    """Consumer groups of the cluster: what each has committed, and the error that an operation raises, by group."""
+
+    def __init__(self) -> None:
+        self.commits: dict[str, dict[At, Committed]] = {}
+        self.errors: dict[str, PenstockError] = {}
+        self.members: dict[str, tuple[Member, ...]] = {}
+        self.calls = 0
+
+    def _called(self, group: str) -> None:
+        self.calls += 1
+        if group in self.errors:
+            raise self.errors[group]
+
+    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
+        self._called(group)
+        self.commits.setdefault(group, {}).update(changes)
+
+    async def delete(self, group: str) -> None:
+        self._called(group)
+        if self.commits.pop(group, None) is None:
+            raise PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, group)
+
+    async def names(self) -> list[str]:
+        return list(self.commits)
+
+    async def describe(self, group: str) -> Group:
+        return Group("stable", self.members.get(group, ()))
+
+    async def committed(self, group: str, places: Iterable[At] | None = None) -> dict[At, Committed]:
+        self._called(group)
+        assert places is not None
+        found = self.commits.get(group, {})
+        return {place: found[place] for place in places if place in found}
+
+
 class Server:
     """One process; `name` names it in claims."""
 
-    def __init__(self, journal: Log, name: str, log: SkippingLog) -> None:
+    def __init__(self, journal: Log, name: str, log: SkippingLog, groups: Groups | None = None) -> None:
+        self.groups = groups or Groups()
+        self.now_s = 0.0
         self.topic: Any = LogTopic(log, Place(TOPIC, 0, "id"))
         self.clock = ManualClock()
         self.tasks = Tasks()
@@ -99,7 +140,9 @@ class Server:
         self.process = Process(journal, name, listener=self.owner)
         self.cursors = self.process.cursors
         self.owner.lease, self.owner.cursors = self.lease, self.cursors
-        self.served.use(self.owner, self.cursors)
+        self.marks = ShownMarks(self.cursors, self.groups, "", lambda: self.now_s)
+        self.cursors.on_saved = self.marks.saved
+        self.served.use(self.owner, self.cursors, self.marks)
         topics: Any = self
         self.consumers = ServedConsumers(topics, self.served, self.clock, NewNames())
 

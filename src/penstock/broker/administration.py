@@ -1,6 +1,6 @@
 """What administrators do to topics, namespaces, tenants and subscriptions as a whole."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.broker.subscription import Subscription
@@ -8,6 +8,11 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 
 from .topic import Topic
+
+# Returns the first message that a consumer group of the cluster has not committed, by partition of a topic. A partition without a
+# commit, or with one that does not fit it, has its first message. Raises TOPIC_NOT_FOUND, BAD_PARAMETER if the group has committed
+# nothing in the topic, FORBIDDEN, UNAVAILABLE.
+GroupPositions = Callable[[TopicName, str], Awaitable[Mapping[TopicName, MessageId]]]
 
 
 class Administration(Protocol):

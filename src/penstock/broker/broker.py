@@ -13,7 +13,7 @@ from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
-from .administration import Administration, Subscriptions
+from .administration import Administration, GroupPositions, Subscriptions
 from .capability import Capable
 from .cluster import Cluster
 from .consumer import Consumer
@@ -47,6 +47,10 @@ class Broker(Capable, Protocol):
     def open_journal(self) -> OpenJournal | None:
         """What processes keep of the cluster's logs together; None where the engine is its own cluster, which has
         `Topic.documents`."""
+
+    @property
+    def group_positions(self) -> GroupPositions | None:
+        """Positions of the cluster's consumer groups, at which subscriptions can begin; None if it has no such groups."""
 
     @property
     def namespaces(self) -> Namespaces: ...

@@ -97,7 +97,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Kafka's topics of a namespace begin with its prefix; without one named here it is `{tenant}.{namespace}.`, and nothing
     # for public/default.
     namespaces: dict[str, str] = {}
-    group_prefix: str = ""  # of Kafka's consumer groups, before a subscription's name
+    # Of Kafka's consumer groups that show positions, and of those whose cursors are taken over from earlier releases.
+    group_prefix: str = ""
     documents_topic: str = "__penstock"  # what Kafka has no place for: namespaces, policies, schemas
     # http(s)://… of a schema registry with Confluent's API: values before Kafka carry its framing then.
     schema_registry: str = ""

@@ -102,10 +102,12 @@ def described(subscriptions: dict[str, Any]) -> list[dict[str, Any]]:
     "--from", "--messageId", "-m", "start", default="latest", show_default=True, metavar="WHERE",
     help="earliest, latest, a message id (after it), or LEDGER:ENTRY (at it).",
 )  # fmt: skip
+@click.option("--group", help="Before Kafka: begin where this consumer group goes on.")
 @connected
-def create(client: HttpClient, topic: TopicName, subscription: str, start: str) -> None:
+def create(client: HttpClient, topic: TopicName, subscription: str, start: str, group: str | None) -> None:
     """Create SUBSCRIPTION of TOPIC."""
-    client.call("PUT", subscription_admin_path(topic, subscription), body=position(start))
+    begin = position(start) if group is None else {"group": group}
+    client.call("PUT", subscription_admin_path(topic, subscription), body=begin)
     output.done(f"created {subscription} of {topic}", topic=str(topic), subscription=subscription)
 
 

@@ -51,6 +51,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
 from .entries import EntryPublishing
+from .group_positions import KafkaGroupPositions
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
@@ -182,10 +183,18 @@ class KafkaBroker:
         letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
         means = Means(self._flusher, self._replies, self.failures, letters.bury)
         self._serving = Serving(
-            self.cluster, self.topics, clock, self.tasks, means, fleet=fleet, new_name=self.new_name
+            self.cluster,
+            self.topics,
+            clock,
+            self.tasks,
+            means,
+            self.documents,
+            fleet=fleet,
+            new_name=self.new_name,
         )
         self.subscriptions = OwnedSubscriptions(self.topics, self._serving)
         self.topics.learners.append(self.subscriptions.learn)
+        self.group_positions = KafkaGroupPositions(self.topics, self.cluster.groups).of
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),

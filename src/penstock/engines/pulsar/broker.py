@@ -55,7 +55,7 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     writes = None
-    administration = policies = watches = None  # the cluster's own
+    administration = group_positions = policies = watches = None  # the cluster's own, or not there
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
 

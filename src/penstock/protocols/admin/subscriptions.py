@@ -9,6 +9,7 @@ from penstock.broker.log import Log
 from penstock.broker.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.protocols.group_start import create_at_group
 
 from .call import Call
 from .operations import SUBSCRIPTION, TOPIC, Table
@@ -17,11 +18,12 @@ table = Table()
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a subscription is to go on: at `target`, or after it."""
+    """Where a subscription begins, or goes on: at `target`, or after it; `group`: where that consumer group goes on."""
 
     target: MessageId
     inclusive: bool
     properties: dict[str, str]
+    group: str = ""
 
     @property
     def special(self) -> bool:
@@ -30,7 +32,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class _PositionJson(msgspec.Struct):
-    """Pulsar's ResetCursorData."""
+    """Pulsar's ResetCursorData, or a consumer group."""
 
     ledgerId: int = 2**63 - 1  # noqa: N815 - Pulsar's JSON
     entryId: int = 2**63 - 1  # noqa: N815
@@ -39,6 +41,7 @@ class _PositionJson(msgspec.Struct):
     excluded: bool = False  # as Pulsar's Java classes are written
     isExcluded: bool = False  # noqa: N815 - as Pulsar's field is called
     properties: dict[str, str] | None = None
+    group: str = ""
 
 
 def read_position(content: bytes) -> Position:
@@ -62,7 +65,17 @@ def read_position(content: bytes) -> Position:
         target = EARLIEST
     elif target.ledger == LATEST.ledger:
         target = LATEST
-    return Position(target, not (found.excluded or found.isExcluded), found.properties or {})
+    return Position(target, not (found.excluded or found.isExcluded), found.properties or {}, found.group)
+
+
+def _message_position(content: bytes) -> Position:
+    """As `read_position`; raises BAD_PARAMETER for a group's."""
+    found = read_position(content)
+    if found.group:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, "only a new subscription can begin where a group goes on"
+        )
+    return found
 
 
 def offset_in_backlog(subscription: Subscription, count: int) -> int:
@@ -107,9 +120,14 @@ async def subscriptions(call: Call) -> list[str]:
 
 @table.on("PUT", SUBSCRIPTION, body=dict[str, Any] | str)
 async def create(call: Call) -> None:
-    """Create a durable subscription at a position: `"earliest"`, `"latest"` (the default) or a message id."""
+    """Create a durable subscription at a position: `"earliest"`, `"latest"` (the default), a message id, or `{"group": NAME}`,
+    where that consumer group of Kafka goes on."""
     position, name = read_position(call.content), call.consumed_topic
     subscription = call.subscription
+    if position.group:
+        properties = call.bounded(position.properties)
+        await create_at_group(call.broker, name, subscription, position.group, properties)
+        return
     if not position.special:
         # An id is of no topic that is not there: none is made for it.
         _check_place(position, await call.broker.topics.all_of(name, create=False))
@@ -156,7 +174,7 @@ async def expire(call: Call) -> None:
 @table.on("POST", f"{SUBSCRIPTION}/expireMessages", body=dict[str, Any] | str)
 async def expire_to(call: Call) -> None:
     """Count everything up to and with a message as acknowledged."""
-    position, found = read_position(call.content), await _found(call)
+    position, found = _message_position(call.content), await _found(call)
     _check_place(position, [one.topic for one in found])
     offsets = [await one.topic.offset_after(position.target) for one in found]
     await _skipped(found, offsets)
@@ -190,7 +208,7 @@ async def reset_to_time(call: Call) -> None:
 @table.on("POST", f"{SUBSCRIPTION}/resetcursor", body=dict[str, Any] | str)
 async def reset(call: Call) -> None:
     """Go on at a position: `"earliest"`, `"latest"` or a message id."""
-    position, found = read_position(call.content), await _found(call)
+    position, found = _message_position(call.content), await _found(call)
     _check_place(position, [one.topic for one in found])
     for one in found:
         await one.seek(position.target, inclusive=position.inclusive)

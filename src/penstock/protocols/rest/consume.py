@@ -18,6 +18,7 @@ from penstock.model.schema import SchemaInfo
 from penstock.protocols.caller import Caller
 from penstock.protocols.clients import client_of
 from penstock.protocols.declarations import Declaration, declared
+from penstock.protocols.group_start import ensure_at_group
 from penstock.protocols.http.answers import JSON_TYPE, NO_CONTENT, to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
@@ -35,19 +36,27 @@ from .prepared import Prepared, write_all
 from .services import Services
 
 FETCH: Final = (TIMEOUT, *BOUNDS)
+GROUP_MAX: Final = 255  # characters of a consumer group's name
 DEFAULT_TIMEOUT_MS: Final = 1000  # a fetch that does not say waits a little, as Kafka's REST proxy does
+
+
+class GroupPosition(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a consumer group of Kafka goes on."""
+
+    group: Annotated[str, Meta(min_length=1, max_length=GROUP_MAX)]
 
 
 class ConsumerRequest(Declaration, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a consumer instance is to be like. Schema fields name the schema that its messages are read by.
 
-    `id` is one given by an earlier answer: while that instance lives, it is the answer again.
+    `id` is one given by an earlier answer: while that instance lives, it is the answer again. `initial_position` counts if the
+    subscription is new.
     """
 
     name: str | None = None
     id: str | None = None
     subscription_type: str | None = None
-    initial_position: Literal["earliest", "latest", "Earliest", "Latest"] = "latest"
+    initial_position: Literal["earliest", "latest", "Earliest", "Latest"] | GroupPosition = "latest"
     durable: bool = True
     priority_level: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     receiver_queue_size: Annotated[int, Meta(ge=1, le=50_000)] = 1000
@@ -95,6 +104,7 @@ operations: Final = Table("consume", TOPIC, SHIPPED)
         ErrorKind.TOPIC_NOT_FOUND,
         ErrorKind.CONSUMER_BUSY,
         ErrorKind.SUBSCRIPTION_BUSY,
+        ErrorKind.NOT_SUPPORTED,
         ErrorKind.INCOMPATIBLE_SCHEMA,
         ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
         ErrorKind.NEEDS_VALUE_SCHEMA,
@@ -118,6 +128,8 @@ async def create(rest: Services, caller: Caller, target: Target, exchange: Excha
         options = msgspec.structs.replace(consumer_options(topic, wanted), client=client_of(exchange.scope))
         caller.may_dead_letter(topic, subscription, options.dead_letter)
         reader = _reader(rest.broker.schemas, topic.base, wanted)
+        if isinstance(wanted.initial_position, GroupPosition):
+            await ensure_at_group(rest.broker, topic, subscription, wanted.initial_position.group)
         timeout_ms = wanted.consumer_timeout_ms or limits.consumer_timeout_ms
         found = await rest.instances.create(topic, subscription, options, reader, timeout_ms, caller)
     version = None if found.reader is None else rest.broker.schemas.find(topic.base, found.reader)
@@ -275,6 +287,11 @@ def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptio
             ErrorKind.BAD_PARAMETER,
             f"subscription_type must be one of {', '.join(t.value for t in SubscriptionType)}",
         )
+    start = wanted.initial_position
+    if isinstance(start, GroupPosition) and not wanted.durable:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, "a subscription that begins at a group's position is durable"
+        )
     letter = None
     if wanted.max_redeliver_count is not None:
         name = wanted.dead_letter_topic or ""
@@ -287,7 +304,7 @@ def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptio
         name="" if wanted.name is None else check_local("consumer", wanted.name),
         type=kind,
         durable=wanted.durable,
-        start=EARLIEST if wanted.initial_position.lower() == "earliest" else LATEST,
+        start=EARLIEST if start in ("earliest", "Earliest") else LATEST,
         priority=wanted.priority_level,
         window=wanted.receiver_queue_size,
         flow=True,

@@ -5,15 +5,9 @@ from base64 import b64encode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.commits import METADATA_MAX, committed_cursor
 
-from penstock.engines.kafka.cursors import (
-    DELETED,
-    MAGIC,
-    METADATA_MAX,
-    Cursor,
-    committed_cursor,
-    cursor_of,
-)
+from penstock.engines.kafka.cursors import DELETED, MAGIC, Cursor, cursor_of
 from penstock.engines.kafka.driver.groups import Committed
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.policy import SubscriptionType

@@ -1,4 +1,4 @@
-"""Which principals may change topics, by the cluster's ACLs.
+"""Which principals may change topics, and join groups, by the cluster's ACLs.
 
 librdkafka 2.16 returns an empty list if brokers refuse to show ACLs, or have no authorizer. So brokers are asked first which
 operations this server may use, and whether they have an authorizer.
@@ -35,6 +35,9 @@ CHANGING: Final = frozenset(
 )
 
 
+JOINING: Final = frozenset((AclOperation.ALL, AclOperation.READ))  # let a principal be a member of a group
+
+
 class NoAuthorizer(PenstockError):
     """The cluster has no ACLs: every principal may do everything."""
 
@@ -57,7 +60,12 @@ async def writers(admin: KafkaAdmin, topics: Iterable[str]) -> dict[str, frozens
     # Without an authorizer a principal may do everything, DESCRIBE_CONFIGS included.
     if AclOperation.DESCRIBE_CONFIGS in may and not await _has_authorizer(admin, cluster.nodes[0].id):
         raise NoAuthorizer(ErrorKind.NOT_SUPPORTED, "the cluster has no authorizer")
-    return {topic: _changing(await _lists(admin, topic)) for topic in topics}
+    return {topic: _allowed(await _lists(admin, ResourceType.TOPIC, topic), CHANGING) for topic in topics}
+
+
+async def joiners(admin: KafkaAdmin, group: str) -> frozenset[str]:
+    """The principals that ACLs allow to join a consumer group, once `writers` has returned."""
+    return _allowed(await _lists(admin, ResourceType.GROUP, group), JOINING)
 
 
 async def _has_authorizer(admin: KafkaAdmin, broker: int) -> bool:
@@ -68,10 +76,10 @@ async def _has_authorizer(admin: KafkaAdmin, broker: int) -> bool:
     return AUTHORIZER not in found or bool(found[AUTHORIZER].value)
 
 
-async def _lists(admin: KafkaAdmin, topic: str) -> list[AclBinding]:
+async def _lists(admin: KafkaAdmin, kind: ResourceType, name: str) -> list[AclBinding]:
     wanted = AclBindingFilter(
-        ResourceType.TOPIC,
-        topic,
+        kind,
+        name,
         ResourcePatternType.MATCH,  # also prefixes, and *
         None,
         None,
@@ -84,16 +92,17 @@ async def _lists(admin: KafkaAdmin, topic: str) -> list[AclBinding]:
     return found
 
 
-def _changing(lists: Iterable[AclBinding]) -> frozenset[str]:
+def _allowed(lists: Iterable[AclBinding], operations: frozenset[AclOperation]) -> frozenset[str]:
+    """The principals that may use one of these operations, which contain `ALL`."""
     allowed: set[str] = set()
     denied: set[str] = set()
     for one in lists:
-        if one.permission_type == AclPermissionType.ALLOW and one.operation in CHANGING:
+        if one.permission_type == AclPermissionType.ALLOW and one.operation in operations:
             allowed.add(one.principal)
         elif (
             one.permission_type == AclPermissionType.DENY
-            and one.operation == AclOperation.ALL
             and one.host == "*"
+            and (one.operation == AclOperation.ALL or operations == {AclOperation.ALL, one.operation})
         ):
             denied.add(one.principal)
     return frozenset() if "User:*" in denied else frozenset(allowed - denied)

@@ -29,6 +29,7 @@ from .records import (
     Claim,
     CursorKey,
     CursorRecord,
+    adoption,
     encode_claim,
     encode_done,
     encode_save,
@@ -68,7 +69,7 @@ class Cursors(JournalReader):
         self._tasks = tasks
         self._failures = failures
         self._journal = open_journal(self)
-        self._state = JournalState(slots)
+        self.state = JournalState(slots)  # what the journal says, as far as it was read
         self._started = False
         self._refusal: PenstockError | None = None
         self._numbers = count(1)
@@ -85,11 +86,12 @@ class Cursors(JournalReader):
         self._queue: deque[Waiting] = deque()
         self._batch: list[Waiting] = []
         self._saving = False
+        self.on_saved: Callable[[Iterable[CursorKey]], None] = lambda keys: None  # or deleted
 
     async def start(self) -> None:
         """Read the journal. Raises UNAVAILABLE, and BAD_PARAMETER if the service has another number of slots."""
         await self._journal.start()
-        newest = self._state.newest
+        newest = self.state.newest
         foreign = None if newest is None else self._foreign(newest)
         if newest is not None and foreign is not None:
             if newest.slots != self.slots:
@@ -114,7 +116,7 @@ class Cursors(JournalReader):
 
     def owner(self, slot: int) -> str | None:
         """The process that claimed the slot last; None if there was none."""
-        claim = self._state.slots[slot].claim
+        claim = self.state.slots[slot].claim
         return None if claim is None else claim.process
 
     @property
@@ -174,14 +176,14 @@ class Cursors(JournalReader):
     def load(self, slot: int) -> Mapping[CursorKey, StoredCursor]:
         """The cursors of a slot that this process owns. Raises Replaced, and NEWER_FORMAT if some cannot be read."""
         self._check_owned((slot,))
-        found = self._state.slots[slot]
+        found = self.state.slots[slot]
         if found.unknown is not None:
             raise PenstockError(found.unknown.kind, found.unknown.message)
         return found.cursors
 
     def known(self, topic: str, partition: int) -> Mapping[str, StoredCursor]:
         """The cursors of any partition by subscription, as far as the journal was read."""
-        return self._state.cursors_of(topic, partition)
+        return self.state.cursors_of(topic, partition)
 
     async def open(
         self, key: CursorKey, topic_id: str, begin: int, end: int
@@ -231,6 +233,7 @@ class Cursors(JournalReader):
             self._saving = True
             self._tasks.spawn(self._save_all(), "save cursors")
         await future
+        self.on_saved([one.key for one in changes])
 
     async def delete(self, key: CursorKey) -> None:
         """Delete a cursor, as `save`; nothing happens if there is none."""
@@ -338,7 +341,7 @@ class Cursors(JournalReader):
     @property
     def due(self) -> list[int]:
         """The slots of this process that should have a checkpoint."""
-        state, journal = self._state, self._journal
+        state, journal = self.state, self._journal
 
         def is_due(slot: int) -> bool:
             found = state.slots[slot]
@@ -360,7 +363,10 @@ class Cursors(JournalReader):
                 return
             # Everything is written under these terms: what is claimed again has its cursors before the new claim.
             terms = await self._claim(owned)
-        keys = [(slot, key) for slot in terms for key in self._state.slots[slot].cursors]
+        for part in packed([adoption(slot) for slot in terms if self.state.slots[slot].adopted]):
+            async with self._writing:
+                await self._write_save(part, terms)
+        keys = [(slot, key) for slot in terms for key in self.state.slots[slot].cursors]
         for start in range(0, len(keys), CHECKPOINT_CURSORS):
             async with self._writing:
                 wholes = [self._whole(*one) for one in keys[start : start + CHECKPOINT_CURSORS]]
@@ -372,7 +378,7 @@ class Cursors(JournalReader):
 
     def _whole(self, slot: int, key: CursorKey) -> CursorRecord | None:
         """All of a cursor; None if it was deleted."""
-        stored = self._state.slots[slot].cursors.get(key)
+        stored = self.state.slots[slot].cursors.get(key)
         if stored is None:
             return None
         names = key.topic, key.partition, key.subscription
@@ -380,7 +386,7 @@ class Cursors(JournalReader):
 
     async def trim(self) -> None:
         """Delete the records that no slot needs. Raises UNAVAILABLE, FORBIDDEN."""
-        offset = self._state.superseded()
+        offset = self.state.superseded()
         if offset is not None and offset > self._journal.begin:
             await self._journal.trim(offset)
 
@@ -389,7 +395,7 @@ class Cursors(JournalReader):
     def read(self, records: Sequence[JournalRecord]) -> None:
         gone: dict[int, None] = {}
         for record in records:
-            found = self._state.apply(record)
+            found = self.state.apply(record)
             if found is None:
                 continue
             own = found.process == self.process
@@ -436,7 +442,7 @@ class Cursors(JournalReader):
         return PenstockError(ErrorKind.BAD_PARAMETER, what)
 
     def restarted(self) -> None:
-        self._state = JournalState(self.slots)
+        self.state = JournalState(self.slots)
         gone = list(self._terms)
         self._terms.clear()
         if gone:

@@ -70,6 +70,12 @@ class CursorRecord(msgspec.Struct, array_like=True, frozen=True):
         return CURSOR_BYTES + names + CHUNK_BYTES * len(self.chunks) + len(self.properties or b"")
 
 
+def adoption(slot: int) -> CursorRecord:
+    """The change that says that a slot's cursors of earlier releases were taken over. It is in that slot, and no topic has this
+    name."""
+    return CursorRecord("", slot, "", "", 0)
+
+
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
     """A record that is not a claim."""
 

@@ -5,6 +5,7 @@ replaced, and are ignored.
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -71,6 +72,7 @@ class Slot(msgspec.Struct):
     begin_bytes: int = 0
     unknown: PenstockError | None = None  # a record of a newer version that counts
     cursors: dict[CursorKey, StoredCursor] = {}
+    adopted: bool = False  # the cursors of earlier releases were taken over
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -146,7 +148,9 @@ class JournalState:
             if number not in counts:
                 continue
             cursors, key = self.slots[number].cursors, change.key
-            if change.deleted:
+            if not change.topic:
+                self.slots[number].adopted = True
+            elif change.deleted:
                 cursors.pop(key, None)
             elif key in cursors:
                 cursors[key].apply(change)
@@ -162,6 +166,22 @@ class JournalState:
             for key, stored in cursors.items()
             if key.topic == topic and key.partition == partition
         }
+
+    def has(self, key: CursorKey) -> bool:
+        """Whether there is such a cursor."""
+        return key in self.slots[slot_of(key.topic, key.partition, len(self.slots))].cursors
+
+    def keys(self, slots: Iterable[int]) -> list[CursorKey]:
+        """The cursors of slots."""
+        return [key for slot in slots for key in self.slots[slot].cursors]
+
+    def exists(self, topic: str, subscription: str) -> bool:
+        """Whether a subscription is in any partition of a topic."""
+        return any(
+            key.topic == topic and key.subscription == subscription
+            for slot in self.slots
+            for key in slot.cursors
+        )
 
     def superseded(self) -> int | None:
         """The offset before which no record of any slot is needed; None as long as a slot needs all of them."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -10,6 +11,7 @@ from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
+from penstock.engines.kafka.documents import Documents
 from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
 from penstock.engines.kafka.ownership.cursors import Cursors
@@ -24,8 +26,10 @@ from penstock.runtime.tasks import Tasks
 from .admin import OwnerAdmin
 from .administration import Service
 from .consumers import ServedConsumers
+from .earlier_cursors import EarlierCursors
 from .host import Means
 from .links import OwnerLinks, Owners
+from .shown_marks import ShownMarks
 from .subscriptions import ServedSubscriptions
 
 log = logging.getLogger(__name__)
@@ -45,6 +49,7 @@ class Serving:
         clock: Clock,
         tasks: Tasks,
         means: Means,
+        documents: Documents,
         *,
         fleet: ProcessFleet | None,
         new_name: Callable[[str], str],
@@ -53,6 +58,7 @@ class Serving:
         self._topics = topics
         self._tasks = tasks
         self._means = means
+        self._documents = documents
         self._fleet = fleet
         self.served = ServedSubscriptions(means, tasks)
         self.consumers = ServedConsumers(topics, self.served, clock, new_name)
@@ -84,7 +90,13 @@ class Serving:
         )
         lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
         self._owner.cursors, self._owner.lease = cursors, lease
-        self.served.use(self._owner, cursors)
+        prefix = cluster.settings.group_prefix
+        self._owner.earlier = EarlierCursors(
+            cursors, cluster.groups, cluster.admin, self._documents, prefix=prefix, service=group
+        )
+        marks = ShownMarks(cursors, cluster.groups, prefix, time.monotonic)
+        cursors.on_saved = marks.saved
+        self.served.use(self._owner, cursors, marks)
         owners = Owners(cursors, self._topics.at, fleet)
         tls = None if fleet is None else fleet.tls
         self._links = OwnerLinks(owners, self.consumers, self._tasks, self._credentials, timeout_s, tls)
@@ -95,6 +107,7 @@ class Serving:
         self._lease = lease
         lease.start()
         self._owner.start()
+        self._tasks.spawn(marks.run(), "show positions of subscriptions")
         try:
             async with asyncio.timeout(BEGIN_S):
                 await self.served.began.wait()

@@ -20,6 +20,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Locks, Tasks
 
 from .host import Means, TopicHost
+from .shown_marks import ShownMarks
 from .subscription import ServedSubscription
 
 log = logging.getLogger(__name__)
@@ -43,11 +44,12 @@ class ServedSubscriptions:
         self._closings: Counter[int] = Counter()  # how often each slot was closed
         self._locks: Locks[tuple[int, str]] = Locks()
 
-    def use(self, owner: SlotOwner, cursors: Cursors) -> None:
-        """The owner of slots, whose host this is, and its cursors."""
+    def use(self, owner: SlotOwner, cursors: Cursors, marks: ShownMarks) -> None:
+        """The owner of slots, whose host this is, its cursors, and what shows their marks."""
         self._owner = owner
         self.cursors = cursors
         self._writer = JournalWriter(cursors)
+        self._marks = marks
 
     # -- subscriptions
 
@@ -204,6 +206,8 @@ class ServedSubscriptions:
 
     def opened(self, slots: Sequence[int]) -> None:
         """Consumers come by themselves: their links look for the owner."""
+        self.refusal = None
+        self._marks.refresh(slots)
         self.began.set()
 
     async def closing(self, slots: Sequence[int]) -> None:
@@ -234,6 +238,7 @@ class ServedSubscriptions:
                 subscription.wake()
 
     def refused(self, error: PenstockError) -> None:
-        log.error("this process serves no subscriptions", extra={"reason": error.message})
+        if self.refusal is None or self.refusal.message != error.message:
+            log.error("this process serves no subscriptions", extra={"reason": error.message})
         self.refusal = error
         self.began.set()

@@ -1,4 +1,4 @@
-"""What lists of access say of a topic."""
+"""What lists of access say of a topic, and of a group."""
 
 import pytest
 from confluent_kafka.admin import (
@@ -9,7 +9,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from penstock.engines.kafka.driver.acls import _changing
+from penstock.engines.kafka.driver.acls import CHANGING, JOINING, _allowed
 
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 _ALL, _READ, _WRITE, _DELETE = AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
@@ -36,4 +36,16 @@ def _of(
     ],
 )
 def test_who_may_change_a_topic(lists: list[AclBinding], principals: set[str]) -> None:
-    assert _changing(lists) == {f"User:{one}" for one in principals}
+    assert _allowed(lists, CHANGING) == {f"User:{one}" for one in principals}
+
+
+@pytest.mark.parametrize(
+    ("lists", "principals"),
+    [
+        ([_of("a", _READ), _of("b", _ALL), _of("c", _DELETE)], {"a", "b"}),
+        ([_of("a", _READ), _of("a", _READ, DENY)], set()),
+        ([_of("a", _READ), _of("a", _DELETE, DENY)], {"a"}),
+    ],
+)
+def test_who_may_join_a_group(lists: list[AclBinding], principals: set[str]) -> None:
+    assert _allowed(lists, JOINING) == {f"User:{one}" for one in principals}
