@@ -358,7 +358,6 @@ class KafkaBroker:
             self.topics.sweep()
             self.subscriptions.sweep()
             self._redirects.look()
-            await self.staging.sweep()
 
     async def _list(self) -> None:
         while True:
