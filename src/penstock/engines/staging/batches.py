@@ -1,6 +1,7 @@
 """Staged batches in numbers: which parts came, and what they hold for each topic."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -118,6 +119,9 @@ class Batch:
         if any(stage.differs for stage in held):
             raise PenstockError(ErrorKind.STAGE_CONFLICT, "a part of a stage came twice, and differs")
         return [share for stage in held for share in stage.shares.values()]
+
+
+B = TypeVar("B", bound=Batch)  # as an engine extends it
 
 
 def outline_of(batches: Mapping[int, Batch]) -> tuple[dict[int, StagedBatch], int]:

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -13,9 +13,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Targets
 
-from .batches import Batch, Share
-
-B = TypeVar("B", bound=Batch)
+from .batches import B, Share
 
 Counts = dict[str, int]  # messages by topic; those of partitions count for their topic
 

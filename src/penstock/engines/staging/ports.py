@@ -16,9 +16,8 @@ from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
 
-from .batches import Batch
+from .batches import B, Batch
 
-B = TypeVar("B", bound=Batch)
 B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
 
 Runs = Sequence[tuple[Topic, Sequence[NewEntry]]]

@@ -23,7 +23,7 @@ from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
 from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.tasks import Locks, Tasks, outcome
 
-from .batches import Batch
+from .batches import B, outline_of
 from .commits import (
     below,
     check_kept,
@@ -44,7 +44,6 @@ from .commits import (
 from .ports import Interrupted, Over, Parts, Session, Writers
 from .writers import claimed_by
 
-B = TypeVar("B", bound=Batch)
 T = TypeVar("T")
 
 ATTEMPTS: Final = 4  # at what another process gets in the way of
@@ -126,10 +125,7 @@ class Staging(Generic[B]):
         if found is None:
             return None
         caller.check_own(found[0])
-        batches = await self._parts.batches(name)
-        held = {number: batch for number, batch in sorted(batches.items()) if batch.stages}
-        shown = {number: batch.shown() for number, batch in held.items()}
-        return WriterState(*found, shown, sum(batch.size_bytes for batch in held.values()))
+        return WriterState(*found, *outline_of(await self._parts.batches(name)))
 
     # -- staging
 
@@ -159,14 +155,16 @@ class Staging(Generic[B]):
 
     async def _claim(self, name: str, caller: Caller) -> Writer:
         """Make sure that a writer is the caller's, durably. Raises FORBIDDEN for another role's, and TOO_MANY_REQUESTS."""
-        known = await self._writers.recall(name)
-        if known is not None and self._claimed(name, known, caller) is known:
+        if (known := await self._own(name, caller)) is not None:
             return known
         async with self._locks.hold(name):
-            known = await self._writers.recall(name)
-            if known is not None and self._claimed(name, known, caller) is known:
+            if (known := await self._own(name, caller)) is not None:
                 return known  # another part claimed it
             return await self._alone(name, lambda session: self._claim_in(session, name, caller))
+
+    async def _own(self, name: str, caller: Caller) -> Writer | None:
+        known = await self._writers.recall(name)
+        return known if self._claimed(name, known, caller) is known else None
 
     async def _claim_in(self, session: Session[B], name: str, caller: Caller) -> Writer:
         known = session.writer

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.core.ports import Store
-from penstock.engines.staging.batches import Batch, Share, Stage
+from penstock.engines.staging.batches import Batch, Share, Stage, outline_of
 from penstock.engines.staging.ports import Outline, Runs
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StagedRun, StageKey, StageRun
@@ -61,10 +61,7 @@ class StoredParts:
         return self._by_writer.get(writer, {})
 
     async def outlines(self, writers: Sequence[str]) -> Sequence[Outline]:
-        return [
-            ({number: batch.shown() for number, batch in sorted(self.known(name).items())}, self._sizes[name])
-            for name in writers
-        ]
+        return [outline_of(self.known(name)) for name in writers]
 
     async def drop(self, held: Batch, stages: Collection[str]) -> None:
         keys = [StageKey(held.writer, held.number, name) for name in stages if name in held.stages]
