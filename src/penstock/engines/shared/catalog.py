@@ -332,6 +332,10 @@ class Catalog(ABC, Generic[T]):
     def open_topics(self) -> Sequence[T]:
         return list(self._open.values())
 
+    def open_of(self, name: TopicName) -> list[T]:
+        """The logs of a topic that are open."""
+        return [self._open[one] for one in self._of.get(name, ())]
+
     async def get(self, name: TopicName, *, create: bool | None = None) -> T:
         await self._ensure(name, create=create)
         if self.partitions(name):
