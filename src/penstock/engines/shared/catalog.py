@@ -22,8 +22,8 @@ from penstock.runtime.tasks import Locks, Slices, each
 
 from .name_list import NameList
 
-TOPICS_MAX: Final = 200_000  # that are known to exist; the others are asked for when they are used
-ASKED_MAX: Final = 50_000  # topics and namespaces whose time of asking is known: clients choose their names
+TOPICS_MAX: Final = 200_000  # that are known to exist, unless the cluster lists all that it has
+ASKED_MAX: Final = 50_000  # topics whose time of asking is known, and namespaces that are listed: clients choose their names
 UNUSED_MS: Final = 600_000  # after this a topic without clients here is closed
 OPENING_MAX: Final = 32  # partitions of one topic at once
 NEVER: Final = -1
@@ -81,7 +81,7 @@ class Catalog(ABC, Generic[T]):
         self._clock = clock
         self._learned_ms = learned_ms
         self._there: OrderedDict[TopicName, Described] = OrderedDict()
-        # When each topic was asked for, whether it exists or not; NEVER: that answer may be wrong.
+        # When each topic was asked for, whether it exists or not; none whose answer may be wrong.
         self._asked: OrderedDict[TopicName, int] = OrderedDict()
         self._listings: OrderedDict[NamespaceName | None, _Listing] = OrderedDict()
         self._names: dict[NamespaceName, NameList] = {}  # of listed namespaces
@@ -156,7 +156,7 @@ class Catalog(ABC, Generic[T]):
                 if error.kind not in _AWAY or not self.exists(base):
                     raise
                 # The last answer counts: producers and consumers wait for the cluster to come back.
-                self._note(base, self._clock.monotonic_ms())
+                self._note(base)
 
     async def ask(self, name: TopicName) -> Described | None:
         """Ask the cluster for one topic, however fresh the last answer is."""
@@ -169,12 +169,12 @@ class Catalog(ABC, Generic[T]):
         was = self._there.get(name)
         listing = self._listings.get(self._scope(name.namespace_name))
         known = name in self._asked or was is not None or (listing is not None and listing.complete)
-        self._note(name, NEVER if stale else self._clock.monotonic_ms())
+        self._note(name, stale=stale)
         if found is None:
             self._there.pop(name, None)
         else:
             self._there[name] = found
-            if len(self._there) > TOPICS_MAX:
+            if len(self._there) > TOPICS_MAX and not self.lists_all:
                 self._there.popitem(last=False)
         if listing is not None:
             self._enter(name, found)
@@ -188,11 +188,12 @@ class Catalog(ABC, Generic[T]):
         for listener in list(self.listeners):
             listener(name)
 
-    def _note(self, name: TopicName, at_ms: int) -> None:
+    def _note(self, name: TopicName, *, stale: bool = False) -> None:
         self._asked.pop(name, None)
-        self._asked[name] = at_ms
-        if len(self._asked) > ASKED_MAX:
-            self._asked.popitem(last=False)
+        if not stale:
+            self._asked[name] = self._clock.monotonic_ms()
+            if len(self._asked) > ASKED_MAX:
+                self._asked.popitem(last=False)
 
     def _enter(self, name: TopicName, found: Described | None) -> None:
         """Add a topic to the names of its namespace, or remove it."""
@@ -264,7 +265,7 @@ class Catalog(ABC, Generic[T]):
     def _not_listed(self, name: TopicName) -> None:
         """Brokers do not learn of changes at the same time: a topic that is used is asked for before it counts as gone."""
         if name in self._of:
-            self._note(name, NEVER)
+            self._note(name, stale=True)
             self._enter(name, None)
         else:
             self.put(name, None, stale=True)
