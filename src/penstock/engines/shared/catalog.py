@@ -20,10 +20,12 @@ from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, Slices, each
 
-from .name_list import NameList
+from .name_list import NameLists
 
 TOPICS_MAX: Final = 200_000  # that are known to exist, unless the cluster lists all that it has
-ASKED_MAX: Final = 50_000  # topics whose time of asking is known, and namespaces that are listed: clients choose their names
+ASKED_MAX: Final = (
+    50_000  # topics whose time of asking is known, and namespaces that are listed: clients choose their names
+)
 UNUSED_MS: Final = 600_000  # after this a topic without clients here is closed
 OPENING_MAX: Final = 32  # partitions of one topic at once
 NEVER: Final = -1
@@ -84,7 +86,7 @@ class Catalog(ABC, Generic[T]):
         # When each topic was asked for, whether it exists or not; none whose answer may be wrong.
         self._asked: OrderedDict[TopicName, int] = OrderedDict()
         self._listings: OrderedDict[NamespaceName | None, _Listing] = OrderedDict()
-        self._names: dict[NamespaceName, NameList] = {}  # of listed namespaces
+        self._names = NameLists()  # of listed namespaces
         self._locks: Locks[TopicName] = Locks()
         self._listing_locks: Locks[NamespaceName | None] = Locks()
         self._open: dict[TopicName, T] = {}
@@ -176,8 +178,10 @@ class Catalog(ABC, Generic[T]):
             self._there[name] = found
             if len(self._there) > TOPICS_MAX and not self.lists_all:
                 self._there.popitem(last=False)
-        if listing is not None:
-            self._enter(name, found)
+        if listing is not None and found is not None:
+            self._names.put(name, max(1, found.partitions))
+        elif found is None:
+            self._names.drop(name)
         if found is None or (was is not None and _other_id(was, found)):
             for log in list(self._of.get(name, ())):
                 self._forget(log, deleted=True)
@@ -194,16 +198,6 @@ class Catalog(ABC, Generic[T]):
             self._asked[name] = self._clock.monotonic_ms()
             if len(self._asked) > ASKED_MAX:
                 self._asked.popitem(last=False)
-
-    def _enter(self, name: TopicName, found: Described | None) -> None:
-        """Add a topic to the names of its namespace, or remove it."""
-        namespace = name.namespace_name
-        if found is not None:
-            self._names.setdefault(namespace, NameList()).put(name, max(1, found.partitions))
-        elif (names := self._names.get(namespace)) is not None:
-            names.drop(name)
-            if not names:
-                del self._names[namespace]
 
     # -- listing
 
@@ -232,7 +226,7 @@ class Catalog(ABC, Generic[T]):
         listing = self._listings.setdefault(scope, _Listing())
         self._listings.move_to_end(scope)
         if len(self._listings) > ASKED_MAX and (oldest := self._listings.popitem(last=False)[0]) is not None:
-            self._names.pop(oldest, None)
+            self._names.forget(oldest)
         before = listing.names
         names: dict[str, TopicName | None] = {}
         there: set[TopicName | None] = set()
@@ -243,7 +237,7 @@ class Catalog(ABC, Generic[T]):
             there.add(name)
             if name is not None and self._asked.get(name, NEVER) < began_ms:
                 self._listed(name, partitions)
-        for namespace in list(self._names) if scope is None else (scope,):
+        for namespace in self._names.namespaces if scope is None else (scope,):
             for name in self.names(namespace):
                 await slices.step()
                 if name not in there and self._asked.get(name, NEVER) < began_ms:
@@ -259,14 +253,14 @@ class Catalog(ABC, Generic[T]):
         if was is None or was.partitions != partitions:
             # The list does not say which id a topic has: it is asked for when the topic is used.
             self.put(name, Described("" if was is None else was.id, partitions), stale=True)
-        elif name not in self._names.get(name.namespace_name, ()):
-            self._enter(name, was)
+        elif name not in self._names:
+            self._names.put(name, max(1, partitions))
 
     def _not_listed(self, name: TopicName) -> None:
         """Brokers do not learn of changes at the same time: a topic that is used is asked for before it counts as gone."""
         if name in self._of:
             self._note(name, stale=True)
-            self._enter(name, None)
+            self._names.drop(name)
         else:
             self.put(name, None, stale=True)
 
@@ -315,8 +309,7 @@ class Catalog(ABC, Generic[T]):
         return 0 if found is None or self._unpartitioned(found) else found.partitions
 
     def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
-        names = self._names.get(namespace)
-        return [] if names is None else names.of_domain(domain)
+        return self._names.names(namespace, domain)
 
     def logs(self, name: TopicName) -> list[TopicName]:
         count = self.partitions(name)
@@ -324,8 +317,7 @@ class Catalog(ABC, Generic[T]):
 
     def count_logs(self, namespace: NamespaceName) -> int:
         """How many topics a listed namespace has, partitions counted each."""
-        names = self._names.get(namespace)
-        return 0 if names is None else names.logs
+        return self._names.logs(namespace)
 
     # -- those in use
 
