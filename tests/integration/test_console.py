@@ -1,5 +1,6 @@
 """What is behind the console in the browser: its files, and the operations that only it asks."""
 
+import asyncio
 import gzip
 import json
 from typing import Any
@@ -9,11 +10,13 @@ import msgspec
 import pytest
 from tests.support.admin import ADMIN, AdminServer
 
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
 from penstock.protocols.http.examples import EXAMPLES
 from penstock.server.app import build_for
 from penstock.server.config import Config, ConsoleSettings
 from penstock.server.console.history import PERIOD_MS
-from penstock.server.console.topics import LIMIT
+from penstock.server.console.topics import LIMIT, ROWS_AT_ONCE
 from penstock.testing.clock import settle
 from penstock.testing.credentials import Issuer
 
@@ -143,6 +146,30 @@ async def test_a_page_of_many_topics_stays_small() -> None:
         answer = await server.client.get(f"{API}/topics")
         assert len(answer.json()["topics"]) == LIMIT
         assert len(answer.content) < 100_000
+
+
+async def test_a_cluster_is_asked_for_the_topics_of_a_page_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was deleted meanwhile is left out."""
+    asked: list[TopicName] = []
+    together = asyncio.Event()
+
+    async def learn_whole(name: TopicName) -> None:
+        asked.append(name)
+        if len(asked) == ROWS_AT_ONCE:
+            together.set()
+        await together.wait()
+        if name.local == "topic-03":
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, "gone")
+
+    async with AdminServer.open() as server:
+        for number in range(ROWS_AT_ONCE + 4):
+            await server.put(f"{ADMIN}/topic-{number:02}")
+        monkeypatch.setattr(server.broker.topics, "learn_whole", learn_whole)
+        async with asyncio.timeout(60):
+            page = await server.get(f"{API}/topics")
+        names = [row["topic"].rpartition("/")[2] for row in page["topics"]]
+        assert names == [f"topic-{number:02}" for number in range(ROWS_AT_ONCE + 4) if number != 3]
+        assert len(asked) == ROWS_AT_ONCE + 4
 
 
 async def test_the_history_has_rates_and_latencies() -> None:

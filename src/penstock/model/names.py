@@ -54,7 +54,8 @@ def check_subscription(name: str) -> str:
     return check_local("subscription", name)
 
 
-def _partition_of(local: str) -> int:
+def partition_of(local: str) -> int:
+    """The partition that a topic's local name ends with, or -1."""
     match = _PARTITION.fullmatch(local)
     return int(match.group(1)) if match else -1
 
@@ -103,7 +104,7 @@ class TopicName(msgspec.Struct, frozen=True, order=True):
         check_entity("tenant", tenant)
         check_entity("namespace", namespace)
         check_local("topic", local)
-        return cls(domain, tenant, namespace, local, _partition_of(local))  # type: ignore[arg-type]
+        return cls(domain, tenant, namespace, local, partition_of(local))  # type: ignore[arg-type]
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -140,7 +141,7 @@ class TopicName(msgspec.Struct, frozen=True, order=True):
         if self.partition < 0:
             return self
         local = self.local[: self.local.rindex(PARTITION_SUFFIX)]
-        return TopicName(self.domain, self.tenant, self.namespace, local, _partition_of(local))
+        return TopicName(self.domain, self.tenant, self.namespace, local, partition_of(local))
 
     def of_partition(self, number: int) -> "TopicName":
         """The name of partition `number` of this partitioned topic."""

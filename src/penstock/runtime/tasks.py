@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
@@ -147,6 +147,17 @@ class Slices:
         if monotonic() >= self._until:
             await asyncio.sleep(0)
             self._until = monotonic() + SLICE_S
+
+
+async def chosen(items: Iterable[A], keeps: Callable[[A], object]) -> list[A]:
+    """Those of many items that `keeps` keeps, in slices of time."""
+    slices = Slices()
+    found = []
+    for item in items:
+        await slices.step()
+        if keeps(item):
+            found.append(item)
+    return found
 
 
 class _Held:

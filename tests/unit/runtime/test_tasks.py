@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.runtime.tasks import Tasks, Uncancellable, finished
+from penstock.runtime import tasks
+from penstock.runtime.tasks import Tasks, Uncancellable, chosen, finished
 
 Make = Callable[[], "asyncio.Future[int]"]
 
@@ -161,3 +162,15 @@ async def test_a_cancelled_task_does_not_hold_what_it_had() -> None:
     gone = weakref.ref(owner)
     del owner
     assert gone() is None
+
+
+async def test_the_loop_goes_on_while_one_chooses_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SLICE_S", 0.0)  # each step uses it up
+    loop, turns = asyncio.get_running_loop(), list[int]()
+
+    def even(number: int) -> bool:
+        loop.call_soon(turns.append, number)
+        return number % 2 == 0
+
+    assert await chosen(range(100), even) == list(range(0, 100, 2))
+    assert len(turns) >= 99

@@ -199,7 +199,7 @@ class KafkaBroker:
             lambda consumer: consumer.leave(),
             self.tasks.spawn,
         )
-        self.policies.on_change(self._policies_changed)
+        self.policies.on_change(self.topics.apply)
         self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
@@ -330,14 +330,8 @@ class KafkaBroker:
 
     # -- what the parts tell one another
 
-    def _policies_changed(self, name: TopicName | NamespaceName) -> None:
-        if isinstance(name, TopicName):
-            self.topics.apply(lambda topic: topic.base == name)
-        else:
-            self.topics.apply(lambda topic: topic.namespace_name == name)
-
     def _topic_changed(self, name: TopicName) -> None:
-        if self.topics.document(name) is not None:  # of one that was deleted nobody publishes
+        if self.topics.document(name) is not None and any(one.producers for one in self.topics.open_of(name)):
             self.tasks.spawn(self._grow(name), f"publish to all partitions of {name}")
 
     async def _grow(self, name: TopicName) -> None:
@@ -355,7 +349,7 @@ class KafkaBroker:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self.topics.sweep()
+            await self.topics.sweep()
             self.subscriptions.sweep()
             self._redirects.look()
 

@@ -43,7 +43,8 @@ class Naming:
         self._given = {NamespaceName.parse(name): prefix for name, prefix in prefixes.items()}
         self._given.setdefault(DEFAULT_NAMESPACE, "")
         self._internal = frozenset((internal or {}).values())
-        self._by_prefix: list[tuple[str, NamespaceName]] = []
+        self._by_prefix: dict[str, NamespaceName] = {}
+        self._lengths: list[int] = []  # of the prefixes, the longest first
         self.know((SYSTEM_NAMESPACE,))
         self._check_prefixes()
         for setting, topic in (internal or {}).items():
@@ -75,9 +76,10 @@ class Naming:
 
     def know(self, namespaces: Iterable[NamespaceName]) -> None:
         """Which namespaces there are, beside those of the configuration: topics with their prefixes are theirs."""
-        every = {*self._given, *namespaces}
-        pairs = [(self.prefix(name), name) for name in every]
-        self._by_prefix = sorted(pairs, key=lambda pair: (-len(pair[0]), pair))
+        self._by_prefix = {}
+        for name in sorted({*self._given, *namespaces}):
+            self._by_prefix.setdefault(self.prefix(name), name)
+        self._lengths = sorted({len(prefix) for prefix in self._by_prefix}, reverse=True)
 
     def prefix(self, name: NamespaceName) -> str:
         """What the names of a namespace's topics begin with in Kafka."""
@@ -158,11 +160,8 @@ class Naming:
 
     def _namespace_of(self, kafka: str) -> NamespaceName | None:
         """Of those whose prefix fits, the one with the longest."""
-        return next(
-            (
-                name
-                for prefix, name in self._by_prefix
-                if kafka.startswith(prefix) and len(kafka) > len(prefix)
-            ),
-            None,
-        )
+        for length in self._lengths:
+            found = self._by_prefix.get(kafka[:length]) if length < len(kafka) else None
+            if found is not None:
+                return found
+        return None

@@ -1,13 +1,12 @@
-"""The topics that this server uses, and those that it makes, changes and deletes through Kafka's admin API."""
+"""The topics of a Kafka cluster: those that it has, and those that this server uses, makes, changes and deletes."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.capability import Capability, not_supported
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.topics import TopicObserver
+from penstock.engines.shared.catalog import NO_TOPICS, Catalog, Described
 from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -16,21 +15,21 @@ from penstock.runtime.clock import Clock
 
 from .cluster import KafkaCluster
 from .documents import Documents
-from .driver.admin import Described
 from .driver.fetcher import Fetcher
 from .framing import Framings
-from .known import KnownTopics
 from .naming import Naming, Place, ledger_of
 from .policies import KafkaNamespaces
 from .properties import TopicProperties
 from .topic import KafkaTopic
 
-UNUSED_MS: Final = 600_000  # then a topic without clients here is forgotten
 CREATED_S: Final = 0.05  # between two looks for a topic that was just created
 
 
-class KafkaTopics(KnownTopics):
+class KafkaTopics(Catalog[KafkaTopic]):
     """`broker.Topics`. `in_force` are the policies of a topic, `configs` what Kafka is told of them when it is created."""
+
+    unpartitioned = 1
+    lists_all = True
 
     def __init__(
         self,
@@ -48,32 +47,21 @@ class KafkaTopics(KnownTopics):
         logs_max: Callable[[NamespaceName], int],
         registry: Framings | None,
     ) -> None:
-        super().__init__(
-            cluster.admin,
-            naming,
-            namespaces,
-            TopicProperties(documents, documents.reader),
-            clock,
-            auto,
-            cluster.settings.learned_ms,
-            registry,
-        )
-        self.listeners: set[Callable[[TopicName], None]] = set()
-        self.observers: list[TopicObserver] = []
+        super().__init__(namespaces, clock, cluster.settings.learned_ms)
+        self.registry = registry  # of schemas
+        self.properties = TopicProperties(documents, documents.reader)
+        self.naming = naming
         # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
-        self.gone = self._forget_all
-        self.changed = self._tell
         self._cluster = cluster
         self._spaces = namespaces
         self._documents = documents
         self._fetcher = fetcher
         self._settings = settings
         self._in_force = in_force
+        self._auto = auto
         self._configs = configs
         self._logs_max = logs_max
-        self._open: dict[TopicName, KafkaTopic] = {}
-        self._of: defaultdict[TopicName, set[TopicName]] = defaultdict(set)  # open logs by their base
 
     async def load(self) -> None:
         """Read what is stored of topics, and learn which there are."""
@@ -89,32 +77,43 @@ class KafkaTopics(KnownTopics):
         for learner in self.learners:
             await learner(name)
 
-    # -- those in use
-
     @property
     def tail_bytes(self) -> int:
         return self._fetcher.tails.bytes
 
-    @property
-    def open_topics(self) -> Sequence[KafkaTopic]:
-        return list(self._open.values())
+    def auto(self, name: TopicName) -> AutoTopics:
+        if name.partition >= 0 or not self._spaces.serves(name.namespace_name):
+            return NO_TOPICS
+        return self._auto(name.namespace_name)
 
-    async def get(self, name: TopicName, *, create: bool | None = None) -> KafkaTopic:
-        await self._ensure(name, create=create)
-        if self.partitions(name):
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is partitioned: name a partition")
-        return await self._log(self.own(name))
+    # -- asking the cluster
 
-    async def all_of(self, name: TopicName, *, create: bool | None = None) -> Sequence[KafkaTopic]:
-        await self._ensure(name, create=create)
-        return [await self._log(one) for one in self.logs(name)]
+    async def _describe(self, name: TopicName) -> Described | None:
+        kafka = self.naming.kafka_name(name)
+        there = self._namespaces.exists(name.namespace_name)
+        return await self._cluster.admin.describe(kafka) if there else None
+
+    async def _list(self, namespace: NamespaceName | None) -> Mapping[str, int]:
+        return await self._cluster.admin.topics()
+
+    def _name_of(self, text: str) -> TopicName | None:
+        return self.naming.topic_name(text)
+
+    async def _learn_more(self, name: TopicName) -> None:
+        if self.registry is not None:
+            await self.registry.learn(name.base)
+
+    def _properties(self, name: TopicName) -> dict[str, str]:
+        return self.properties.of(name)
+
+    # -- opening
 
     async def _log(self, name: TopicName) -> KafkaTopic:
-        topic = self._open.get(name)
-        if topic is None and name.partition == 0:
-            topic = self._open.get(name.base)  # it had no partitions when it was opened
-        if topic is not None:
-            return topic
+        # Partition 0 may have been opened when the topic had no partitions.
+        held = self._open.get(name.base) if name.partition == 0 and name not in self._open else None
+        return held or await super()._log(name)
+
+    async def _new(self, name: TopicName) -> KafkaTopic:
         of = name if self.found(name) is not None else name.base
         found = self.found(of)
         if found is None or not found.id:
@@ -128,33 +127,7 @@ class KafkaTopics(KnownTopics):
             name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry
         )
         await topic.refresh()
-        there = self._open.setdefault(name, topic)  # another call may have been quicker
-        if there is topic:
-            self._of[name.base].add(name)
-            for observer in self.observers:
-                observer.opened(topic)
-        return there
-
-    async def _ensure(self, name: TopicName, *, create: bool | None) -> None:
-        await self.learn(name)
-        if self.exists(name):
-            return
-        base = self.found(name.base)
-        if name.partition >= 0 and base is not None:
-            raise PenstockError(
-                ErrorKind.PARTITION_NOT_FOUND, f"{name.base} has {base.partitions} partitions"
-            )
-        allowed = self.auto(name).allowed if create is None else create
-        if not allowed or name.partition >= 0:
-            raise self.missing(name)
-        try:
-            await self.create(name, self.auto(name).partitions)
-        except PenstockError as error:
-            if (
-                error.kind is not ErrorKind.ALREADY_EXISTS
-            ):  # another process, or a client of Kafka's, was quicker
-                raise
-            await self.ask(name)
+        return topic
 
     # -- changing which there are
 
@@ -174,7 +147,6 @@ class KafkaTopics(KnownTopics):
         await self._cluster.admin.create(kafka, max(1, partitions), replication, self._configs(name))
         await self._await(name, lambda found: found is not None)
         await self.properties.save(name, properties or {})
-        self._tell(name)
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Let a topic have more partitions; raises FEWER_PARTITIONS, BAD_PARAMETER, TOPIC_NOT_FOUND."""
@@ -197,7 +169,7 @@ class KafkaTopics(KnownTopics):
         found = await self.ask(name)
         if found is None:
             raise self.missing(name)
-        for log in [self._open[one] for one in self._of.get(name, ())]:
+        for log in self.open_of(name):
             consumers = any(one.consumers for one in log.subscriptions.values())
             if (log.producers or consumers) and not force:
                 raise PenstockError(
@@ -221,7 +193,7 @@ class KafkaTopics(KnownTopics):
         if most <= 0:
             return
         await self.learn_names(namespace)
-        have = sum(len(self.logs(name)) for name in self.names(namespace) if self.exists(name))
+        have = self.count_logs(namespace)
         if most < have + logs:
             raise PenstockError(
                 ErrorKind.TOO_MANY_TOPICS,
@@ -246,54 +218,26 @@ class KafkaTopics(KnownTopics):
     async def terminate(self, name: TopicName) -> Sequence[KafkaTopic]:
         raise not_supported(Capability.TERMINATION.value)
 
-    # -- coming and going
+    # -- changes
 
-    def apply(self, concerns: Callable[[TopicName], bool]) -> None:
-        """Have the policies of now bound the open topics that they concern."""
-        for topic in self.open_topics:
-            if concerns(topic.name):
-                topic.apply(self._in_force(topic.name))
+    def apply(self, name: TopicName | NamespaceName) -> None:
+        """The policies of a topic or a namespace changed: have them bound its open topics."""
+        if isinstance(name, TopicName):
+            topics = self.open_of(name)
+        else:
+            topics = [one for one in self.open_topics if one.name.namespace_name == name]
+        for topic in topics:
+            topic.apply(self._in_force(topic.name))
 
-    def _tell(self, name: TopicName) -> None:
-        for listener in list(self.listeners):
-            listener(name)
-
-    def _forget_all(self, name: TopicName) -> None:
-        for log in list(self._of.get(name, ())):
-            self._forget(log, deleted=True)
-
-    def _forget(self, name: TopicName, *, deleted: bool) -> None:
-        topic = self._open.pop(name, None)
-        logs = self._of[name.base]
-        logs.discard(name)
-        if not logs:
-            del self._of[name.base]
-        if topic is not None:
-            _close(topic, deleted=deleted)
-
-    def sweep(self) -> None:
-        """Let readers leave that are not used, and forget topics without clients here."""
-        before = self._clock.monotonic_ms() - UNUSED_MS
-        for topic in self.open_topics:
-            topic.sweep()
-            if topic.deleted or (topic.used_ms < before and not topic.in_use):
-                self._forget(topic.name, deleted=topic.deleted)
-
-    def close(self) -> None:
-        """End every log."""
-        for topic in self.open_topics:
-            topic.end(deleted=False)
-
-
-def _close(topic: KafkaTopic, *, deleted: bool) -> None:
-    """A topic is used no more: one that was deleted takes its producers and consumers along."""
-    topic.end(deleted=deleted)
-    gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
-    topic.rates.end(gone)
-    for producer in list(topic.producers.values()):
-        producer.close(gone)
-    for subscription in list(topic.subscriptions.values()):
-        assert isinstance(subscription, Subscription)
-        subscription.deleted = True
-        subscription.dissolve(gone, with_topic=True)
-        subscription.host.removed(subscription)
+    def _close(self, topic: KafkaTopic, *, deleted: bool) -> None:
+        """A topic that was deleted takes its producers and consumers along."""
+        topic.end(deleted=deleted)
+        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
+        topic.rates.end(gone)
+        for producer in list(topic.producers.values()):
+            producer.close(gone)
+        for subscription in list(topic.subscriptions.values()):
+            assert isinstance(subscription, Subscription)
+            subscription.deleted = True
+            subscription.dissolve(gone, with_topic=True)
+            subscription.host.removed(subscription)

@@ -268,7 +268,7 @@ class PulsarBroker:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self.topics.sweep()
+            await self.topics.sweep()
             await self._acting.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:

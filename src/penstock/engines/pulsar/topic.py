@@ -32,6 +32,13 @@ class PulsarTopic(PulsarLog, ClusterTopic):
         super().__init__(name, cluster, clock)
         ClusterTopic.__init__(self, clock, policies)
 
+    def sweep(self) -> None:
+        """Close readers that are not used, and forget subscriptions without consumers here."""
+        super().sweep()
+        for name, subscription in list(self.subscriptions.items()):
+            if not subscription.consumers:
+                del self.subscriptions[name]
+
     def check_open(self) -> None:
         if self.terminated:
             raise PenstockError(ErrorKind.TOPIC_TERMINATED, f"{self.name} is terminated")

@@ -9,7 +9,7 @@ from penstock.broker.patterns import Pattern
 from penstock.broker.topics import Topics
 from penstock.broker.watches import Watch, Watches
 from penstock.model.names import NamespaceName, TopicName
-from penstock.runtime.tasks import Slices, Tasks
+from penstock.runtime.tasks import Tasks, chosen
 
 from .consumer import Consumer
 from .subscription import Subscription
@@ -63,13 +63,10 @@ class LaterTopics:
         watch = self._watches.add(namespace, wanted, lambda name: missed.update({name: None}))
         try:
             await learn()
-            names = []
-            slices = Slices()
-            for name in self._topics.names(namespace, domain):
-                await slices.step()
-                if wanted.fullmatch(matched_name(name)) and allowed(name):
-                    names.append(name)
-            consumer = await subscribe(names)
+            names = self._topics.names(namespace, domain)
+            consumer = await subscribe(
+                await chosen(names, lambda name: wanted.fullmatch(matched_name(name)) and allowed(name))
+            )
         except BaseException:
             self._watches.remove(watch)
             raise

@@ -1,17 +1,22 @@
 """What is done to all topics of a namespace at once; and its properties. Its one bundle is the namespace itself."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import each
 
 from .call import Call
 from .operations import BUNDLE, DOMAIN, NAMESPACE, Table
 from .topics import logs_of
 
 table = Table()
+
+TOPICS_AT_ONCE: Final = 16  # that are opened
 
 Properties = dict[str, str]
 
@@ -20,7 +25,7 @@ Properties = dict[str, str]
 async def topics_in_bundle(call: Call) -> list[str]:
     """List the topics of one domain in a bundle: all of the namespace's."""
     _check_bundle(call)
-    return logs_of(call, call.path["domain"])
+    return await logs_of(call, call.path["domain"])
 
 
 def _check_bundle(call: Call) -> None:
@@ -33,7 +38,8 @@ async def _logs(call: Call) -> list[Topic]:
     _check_bundle(call)
     namespace, topics = call.namespace, call.broker.topics
     call.broker.namespaces.policies(namespace)
-    return [log for name in topics.names(namespace) for log in await topics.all_of(name, create=False)]
+    found = await each(partial(topics.all_of, create=False), topics.names(namespace), TOPICS_AT_ONCE)
+    return [log for logs in found for log in logs]
 
 
 @table.on("PUT", f"{NAMESPACE}/unload", f"{NAMESPACE}/{{bundle}}/unload")

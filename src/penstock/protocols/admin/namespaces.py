@@ -215,7 +215,7 @@ async def topics(call: Call) -> list[str]:
     mode = call.query.get("mode", "PERSISTENT").upper()
     if mode not in _DOMAINS:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "mode must be PERSISTENT, NON_PERSISTENT or ALL")
-    return logs_of(call, _DOMAINS[mode])
+    return await logs_of(call, _DOMAINS[mode])
 
 
 # -- what a namespace alone decides

@@ -148,11 +148,12 @@ async def _learn(broker: Broker, names: Mapping[str, str]) -> None:
     """Have what the handlers ask at once of a namespace or a topic learned from the cluster. Raises INVALID_NAME."""
     if "tenant" not in names or "namespace" not in names:
         return
-    await broker.topics.learn_names(NamespaceName.of(names["tenant"], names["namespace"]))
     if "topic" in names:
         domain = names.get("domain", "persistent")
         topic = TopicName.of(domain, names["tenant"], names["namespace"], names["topic"])
         await broker.topics.learn_whole(topic)
+    else:
+        await broker.topics.learn_names(NamespaceName.of(names["tenant"], names["namespace"]))
 
 
 def _as_answer(operation: AdminOperation, value: Any) -> Answer:

@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.runtime.tasks import Slices, chosen
 
 from .call import Call
 from .operations import DOMAIN, TOPIC, Table
@@ -14,29 +15,37 @@ from .policy_bodies import shown_retention
 table = Table()
 
 
-def logs_of(call: Call, domain: str | None) -> list[str]:
+async def logs_of(call: Call, domain: str | None) -> list[str]:
     """The names of a namespace's topics, partitioned ones by their partitions; raises NAMESPACE_NOT_FOUND."""
-    return [str(log) for name in visible(call, domain) for log in call.broker.topics.logs(name)]
+    topics, found, slices = call.broker.topics, list[str](), Slices()
+    for name in await _visible(call, domain):
+        await slices.step()
+        if topics.exists(name):
+            found += map(str, topics.logs(name))
+    return found
 
 
-def visible(call: Call, domain: str | None) -> list[TopicName]:
+async def _visible(call: Call, domain: str | None) -> list[TopicName]:
     """The topics of the namespace in the path that the caller may do anything with."""
     namespace, sees = call.listed_namespace, call.caller.sees
     call.broker.namespaces.policies(namespace)
-    return [name for name in call.broker.topics.names(namespace, domain) if sees(name)]
+    return await chosen(call.broker.topics.names(namespace, domain), sees)
 
 
 @table.on("GET", DOMAIN)
 async def topics(call: Call) -> list[str]:
     """List a namespace's topics of one domain, partitioned ones by their partitions."""
-    return logs_of(call, call.path["domain"])
+    return await logs_of(call, call.path["domain"])
 
 
 @table.on("GET", f"{DOMAIN}/partitioned")
 async def partitioned(call: Call) -> list[str]:
     """List a namespace's partitioned topics."""
-    found = visible(call, call.path["domain"])
-    return [str(topic) for topic in found if call.broker.topics.partitions(topic)]
+    topics = call.broker.topics
+    found = await _visible(call, call.path["domain"])
+    return list(
+        map(str, await chosen(found, lambda name: topics.exists(name) and topics.partitions(name) > 0))
+    )
 
 
 # -- one topic

@@ -18,6 +18,7 @@ from penstock.protocols.http.media import choose_type
 from penstock.protocols.http.operations import Router, Table
 from penstock.protocols.http.params import Parameter
 from penstock.protocols.http.paths import segments as segments_of
+from penstock.runtime.tasks import chosen
 
 from .bodies import TAKEN
 from .logs import Logs
@@ -137,9 +138,9 @@ class KafkaRestEndpoint:
             await self._context.broker.topics.learn_names(DEFAULT_NAMESPACE)
         return await handler(caller, names, exchange)
 
-    def _names(self, caller: Caller) -> list[TopicName]:
+    async def _names(self, caller: Caller) -> list[TopicName]:
         """The topics that the caller may do anything with."""
-        return [name for name in self._logs.names() if caller.sees(name)]
+        return await chosen(self._logs.names(), caller.sees)
 
     @operations.on(
         "GET",
@@ -152,7 +153,8 @@ class KafkaRestEndpoint:
     async def welcome(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
         if choose_type(exchange.headers.get("accept"), ("application/json", "text/html")) == "text/html":
             url = exchange.address or "http://localhost"
-            return page({n.local: self._logs.partitions(n) for n in self._names(caller)}, url)
+            there = await chosen(await self._names(caller), self._context.broker.topics.exists)
+            return page({name.local: self._logs.partitions(name) for name in there}, url)
         return _json(
             {
                 "topics": f"{PREFIX}/topics",
@@ -166,7 +168,7 @@ class KafkaRestEndpoint:
         "GET", "/kafka/topics", summary="The topics of public/default.", answer=list[str], errors=_ALWAYS
     )
     async def topics(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
-        return _json([name.local for name in self._names(caller)])
+        return _json([name.local for name in await self._names(caller)])
 
     @operations.on(
         "GET",

@@ -1,6 +1,7 @@
 """Topics as the console shows them: a page of a namespace's with their figures, and one."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ from penstock.model.target import Target
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.operations import ALWAYS, Table
 from penstock.protocols.http.params import Parameter, Params
-from penstock.runtime.tasks import Slices
+from penstock.runtime.tasks import Slices, chosen, each
 
 BASE: Final = "/console/api"
 INTEGER: Final = {"type": "integer", "minimum": 0}
@@ -22,6 +23,7 @@ table = Table("console", BASE)
 
 LIMIT: Final = 100
 LIMIT_MAX: Final = 500
+ROWS_AT_ONCE: Final = 16  # topics that a cluster is asked for at the same time: it answers what is asked together in one request
 
 
 class TopicRow(msgspec.Struct):
@@ -92,8 +94,8 @@ async def topics(caller: Caller, services: object, params: Params) -> Any:
     caller.may_list(namespace)
     broker.namespaces.policies(namespace)
     search, sort = (params.text("search") or "").lower(), params.choice("sort")
-    seen = [name for name in broker.topics.names(namespace) if caller.sees(name)]
-    matched = [name for name in seen if search in name.local.lower()] if search else seen
+    seen = await chosen(broker.topics.names(namespace), caller.sees)
+    matched = await chosen(seen, lambda name: search in name.local.lower()) if search else seen
     if sort != "name":
         figures = await _figures(broker.topics.open_topics)
         none = TopicRow("", 0)
@@ -102,12 +104,9 @@ async def topics(caller: Caller, services: object, params: Params) -> Any:
         matched.reverse()
     start = params.number("start") or 0
     limit = params.number("limit", most=LIMIT_MAX)
-    rows, slices = [], Slices()
-    for name in matched[start : start + (LIMIT if limit is None else limit)]:
-        await slices.step()
-        if broker.topics.exists(name) and (row := await _row(caller, name)) is not None:
-            rows.append(row)
-    return TopicsAnswer(len(seen), len(matched), rows)
+    page = matched[start : start + (LIMIT if limit is None else limit)]
+    rows = await each(partial(_row, caller), page, ROWS_AT_ONCE)
+    return TopicsAnswer(len(seen), len(matched), [row for row in rows if row is not None])
 
 
 async def _figures(logs: Iterable[Topic]) -> Mapping[TopicName, TopicRow]:
@@ -122,7 +121,16 @@ async def _figures(logs: Iterable[Topic]) -> Mapping[TopicName, TopicRow]:
 
 
 async def _row(caller: Caller, name: TopicName) -> TopicRow | None:
-    """A topic's figures; None where it went meanwhile. Raises UNAVAILABLE."""
+    """A topic's figures; None if it does not exist any more. Raises UNAVAILABLE."""
+    try:
+        return await _figures_of(caller, name)
+    except PenstockError as error:
+        if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+            raise
+        return None
+
+
+async def _figures_of(caller: Caller, name: TopicName) -> TopicRow | None:
     broker = caller.context.broker
     await broker.topics.learn_whole(name)
     row = TopicRow(str(name), broker.topics.partitions(name))

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -22,6 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from penstock.engines.shared.catalog import Described as Described
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
@@ -37,13 +37,6 @@ ASKED_TOPIC: Final = (
     "__consumer_offsets"  # whether it exists and may be seen or not, the answer names the brokers
 )
 AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
-
-
-class Described(msgspec.Struct, frozen=True):
-    """A topic: the id that Kafka gave it when it was made, and how many partitions it has."""
-
-    id: str
-    partitions: int
 
 
 class KafkaAdmin:
@@ -133,12 +126,16 @@ class KafkaAdmin:
 
     async def topics(self) -> dict[str, int]:
         """The topics of the cluster, and how many partitions each has."""
+        client = self.client
+
+        def listing() -> dict[str, int]:  # in the thread, as all that is done for each of many topics
+            found = client.list_topics(timeout=self._timeout_s).topics
+            return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+
         try:
-            listing = in_thread(self.client.list_topics, timeout=self._timeout_s)
-            found = await self._clients.wait_unless_refused(listing)
+            return await self._clients.wait_unless_refused(in_thread(listing))
         except KafkaException as error:
             raise engine_error(error) from None
-        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
     async def describe(self, topic: str) -> Described | None:
         """One topic; None where it is not there."""

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.runtime.tasks import Tasks
+from penstock.runtime.tasks import Tasks, each
 
 from .record import At
+
+ALONE_AT_ONCE: Final = 16
 
 Ends = tuple[int, int]  # the first offset, and the one after the last
 
@@ -52,11 +54,9 @@ class EndLookup:
         try:
             begins, ends = await asyncio.gather(self._positions.begins(wanted), self._positions.ends(wanted))
         except PenstockError as error:
-            if (
-                len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE
-            ):  # one of them: each is asked for alone
-                for place, future in wanted.items():
-                    await self._answer({place: future})
+            if len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE:
+                # It is the error of one of them: each is asked for alone, so that no other waits for it.
+                await each(lambda one: self._answer(dict((one,))), list(wanted.items()), ALONE_AT_ONCE)
                 return
             for future in wanted.values():
                 if not future.done():
