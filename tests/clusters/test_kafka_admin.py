@@ -96,7 +96,7 @@ async def test_partition_0_of_a_topic_without_partitions_is_the_topic(
     assert caught.value.kind is ErrorKind.PARTITION_NOT_FOUND
 
 
-async def test_topics_that_come_are_heard_of(pair: tuple[KafkaBroker, KafkaBroker], mark: str) -> None:
+async def test_topics_that_come_and_go_are_heard_of(pair: tuple[KafkaBroker, KafkaBroker], mark: str) -> None:
     heard: list[TopicName] = []
     pair[1].topics.listeners.add(heard.append)
     name = TopicName.parse(f"t-{mark}")
@@ -105,6 +105,13 @@ async def test_topics_that_come_are_heard_of(pair: tuple[KafkaBroker, KafkaBroke
     assert name in heard
     await pair[1].topics.learn_names(name.namespace_name)
     assert name in pair[1].topics.names(name.namespace_name)
+    heard.clear()
+    await pair[0].topics.delete(name, force=False)
+    async with asyncio.timeout(60):
+        while pair[1].topics.exists(name):
+            await pair[1].topics.list_all()
+    assert heard.count(name) == 1
+    assert name not in pair[1].topics.names(name.namespace_name)
 
 
 async def test_namespaces_and_policies_are_kept_for_every_process(

@@ -29,8 +29,8 @@ from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.driver.transactions import Transaction
 from penstock.engines.kafka.staging import parts
 from penstock.engines.kafka.staging.space import PARTITIONS
-from penstock.engines.kafka.staging.staging import Staging
 from penstock.engines.opening import open_kafka
+from penstock.engines.staging.staging import Staging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
@@ -264,7 +264,7 @@ async def engine(url: str, documents_topic: str = "__penstock") -> AsyncIterator
 
 def commits_topic(broker: Broker) -> str:
     assert isinstance(broker.staging, Staging)
-    return broker.staging._space.commits
+    return broker.staging._writers._space.commits  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.mark.parametrize("place", ["before its record", "before the end of the transaction"])
@@ -395,11 +395,12 @@ async def test_what_was_staged_is_deleted(
     async with engine(kafka_cluster.service_url, f"__kf-{uuid4().hex[:12]}") as broker:
         assert isinstance(broker, KafkaBroker)
         assert isinstance(broker.staging, Staging)
-        space, admin, own = broker.staging._space, broker.cluster.admin, broker.staging._parts
+        admin, own = broker.cluster.admin, broker.staging._parts
+        space = own._space
         places = [(space.entries, number) for number in range(PARTITIONS)]
 
         async def left() -> int:
-            await own.trim()
+            await own.sweep()
             ends, begins = await admin.ends(places), await admin.begins(places)
             return sum(ends[at] - begins[at] for at in places)
 
@@ -408,8 +409,8 @@ async def test_what_was_staged_is_deleted(
         await broker.staging.commit(name, 0, first, ANYBODY, topics=targets, keep=True)
         assert await left() == 0
         await staged(broker, name, 1, targets)
-        await own.expire(broker.clock.now_ms() + 1000)
-        assert own.batches(name) == {}
+        await broker.staging.expire(broker.clock.now_ms() + 1000)
+        assert await own.batches(name) == {}
         assert await left() == 0
 
 

@@ -352,7 +352,7 @@ async def engine(settings: ClusterSettings) -> AsyncIterator[Broker]:
 
 
 def committing(broker: Broker) -> Committing:
-    return broker.staging._committing  # type: ignore[attr-defined, no-any-return]
+    return broker.staging._writers._committing  # type: ignore[attr-defined, no-any-return]
 
 
 async def test_an_answer_that_is_lost(

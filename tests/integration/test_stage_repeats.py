@@ -227,7 +227,7 @@ def test_stages_of_another_set_of_topics_stay(server: Address, client: Stages) -
 
 def test_a_repeat_is_logged_with_its_numbers(client: Stages, caplog: pytest.LogCaptureFixture) -> None:
     held = [stage(client, "counted", 8, "s", counted=11)]
-    with caplog.at_level(logging.INFO, "penstock.engines.shared.batches"):
+    with caplog.at_level(logging.INFO, "penstock.engines.staging.commits"):
         client.commit("counted", 8, held, [topic("counted")])
         assert not caplog.records
         client.commit("counted", 8, held, [topic("counted")])

@@ -268,12 +268,12 @@ class StagingMachine(RuleBasedStateMachine):
         found = {
             (writer, number): {name: batch.expected(name) for name in batch.stages}
             for writer in ("v", "w")
-            for number, batch in self.broker.staging._batches.of(writer).items()
+            for number, batch in self.broker.staging._parts.known(writer).items()
         }
         wanted = {key: {name: h.expected for name, h in held.items()} for key, held in self.staged.items()}
         assert found == wanted
         size = sum(held.expected.size_bytes for by in self.staged.values() for held in by.values())
-        assert self.broker.staging.size_bytes == size
+        assert self.broker.staging._parts.size_bytes == size
 
 
 class DurableStagingMachine(StagingMachine):

@@ -1,13 +1,18 @@
 """What administrators do to topics, namespaces and tenants as a whole, through Kafka's admin API."""
 
+from typing import Final
+
 from penstock.broker.capability import Capability, not_supported
 from penstock.engines.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.runtime.tasks import each
 
 from .cluster import KafkaCluster
 from .policies import KafkaNamespaces, KafkaPolicies
 from .topics import KafkaTopics
+
+APPLIED_AT_ONCE: Final = 16  # topics whose configuration is set
 
 
 class KafkaAdministration:
@@ -87,5 +92,4 @@ class KafkaAdministration:
 
     async def _apply_all(self, namespace: NamespaceName) -> None:
         await self._topics.list_all()
-        for name in self._topics.names(namespace):
-            await self._apply(name)
+        await each(self._apply, self._topics.names(namespace), APPLIED_AT_ONCE)

@@ -358,7 +358,7 @@ class KafkaBroker:
     # -- what the parts tell one another
 
     def _topic_changed(self, name: TopicName) -> None:
-        if self.topics.document(name) is not None:  # of one that was deleted nobody publishes
+        if self.topics.document(name) is not None and any(one.producers for one in self.topics.open_of(name)):
             self.tasks.spawn(self._grow(name), f"publish to all partitions of {name}")
 
     async def _grow(self, name: TopicName) -> None:
@@ -386,7 +386,6 @@ class KafkaBroker:
             await asyncio.sleep(SWEEP_S)
             await self.topics.sweep()
             self._serving.served.sweep(self.topics.open_topics)
-            await self.staging.sweep()
 
     async def _list(self) -> None:
         while True:

@@ -178,7 +178,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         found = await self.ask(name)
         if found is None:
             raise self.missing(name)
-        for log in [self._open[one] for one in self._of.get(name, ())]:
+        for log in self.open_of(name):
             consumers = any(one.consumers for one in log.subscriptions.values())
             if (log.producers or consumers) and not force:
                 raise PenstockError(
@@ -232,7 +232,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
     def apply(self, name: TopicName | NamespaceName) -> None:
         """The policies of a topic or a namespace changed: have them bound its open topics."""
         if isinstance(name, TopicName):
-            topics = [self._open[one] for one in self._of.get(name, ())]
+            topics = self.open_of(name)
         else:
             topics = [one for one in self.open_topics if one.name.namespace_name == name]
         for topic in topics:

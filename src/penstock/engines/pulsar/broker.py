@@ -22,6 +22,7 @@ from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Requests
+from penstock.engines.staging.staging import Staging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -41,8 +42,9 @@ from .process_documents import PulsarProcessDocuments
 from .producer import Producer, RequestReplies
 from .replies import ReplyTopics
 from .schemas import Schemas
+from .staging.opening import open_staging
+from .staging.parts import Staged
 from .staging.space import StagingSpace
-from .staging.staging import Staging
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
@@ -85,7 +87,7 @@ class PulsarBroker:
         self.schemas = Schemas(self.cluster, own.max_schema_bytes)
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
-        self.staging: Staging | None = None  # until it is known that the cluster has transactions
+        self.staging: Staging[Staged] | None = None  # until it is known that the cluster has transactions
         self._entries = EntryPublishing(self._acting_producer, self._in_force)
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
         self._replies = self._new_replies()
@@ -146,10 +148,10 @@ class PulsarBroker:
         )
         self.tasks.spawn(self._sweep(), "close unused objects")
 
-    def _new_staging(self) -> Staging:
+    def _new_staging(self) -> Staging[Staged]:
         space = StagingSpace(self.cluster, self._staging_namespace, self.settings.stage_timeout_ms)
         parts = (space, self.topics, self.schemas)
-        return Staging(*parts, lambda: self._acting.of(ACTING.get()).context, self.clock, self.tasks)
+        return open_staging(*parts, lambda: self._acting.of(ACTING.get()).context, self.clock, self.tasks)
 
     def drain(self) -> None:
         """From now on the cluster is not waited for for long. Nothing is held here: it holds publishes."""
@@ -258,8 +260,6 @@ class PulsarBroker:
             await asyncio.sleep(SWEEP_S)
             await self.topics.sweep()
             await self._acting.sweep()
-            if self.staging is not None:
-                await self.staging.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:
         await self.schemas.learn(name)

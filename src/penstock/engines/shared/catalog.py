@@ -21,10 +21,12 @@ from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, Slices, each
 
-from .name_list import NameList
+from .name_list import NameLists
 
-TOPICS_MAX: Final = 200_000  # that are known to exist; the others are asked for when they are used
-ASKED_MAX: Final = 50_000  # topics and namespaces whose time of asking is known: clients choose their names
+TOPICS_MAX: Final = 200_000  # that are known to exist, unless the cluster lists all that it has
+ASKED_MAX: Final = (
+    50_000  # topics whose time of asking is known, and namespaces that are listed: clients choose their names
+)
 UNUSED_MS: Final = 600_000  # after this a topic without clients here is closed
 OPENING_MAX: Final = 32  # partitions of one topic at once
 NEVER: Final = -1
@@ -82,10 +84,10 @@ class Catalog(ABC, Generic[T]):
         self._clock = clock
         self._learned_ms = learned_ms
         self._there: OrderedDict[TopicName, Described] = OrderedDict()
-        # When each topic was asked for, whether it exists or not; NEVER: that answer may be wrong.
+        # When each topic was asked for, whether it exists or not; none whose answer may be wrong.
         self._asked: OrderedDict[TopicName, int] = OrderedDict()
         self._listings: OrderedDict[NamespaceName | None, _Listing] = OrderedDict()
-        self._names: dict[NamespaceName, NameList] = {}  # of listed namespaces
+        self._names = NameLists()  # of listed namespaces
         self._locks: Locks[TopicName] = Locks()
         self._listing_locks: Locks[NamespaceName | None] = Locks()
         self._open: dict[TopicName, T] = {}
@@ -157,7 +159,7 @@ class Catalog(ABC, Generic[T]):
                 if error.kind not in _AWAY or not self.exists(base):
                     raise
                 # The last answer counts: producers and consumers wait for the cluster to come back.
-                self._note(base, self._clock.monotonic_ms())
+                self._note(base)
 
     async def ask(self, name: TopicName) -> Described | None:
         """Ask the cluster for one topic, however fresh the last answer is."""
@@ -170,36 +172,29 @@ class Catalog(ABC, Generic[T]):
         was = self._there.get(name)
         listing = self._listings.get(self._scope(name.namespace_name))
         known = name in self._asked or was is not None or (listing is not None and listing.complete)
-        self._note(name, NEVER if stale else self._clock.monotonic_ms())
+        self._note(name, stale=stale)
         if found is None:
             self._there.pop(name, None)
         else:
             self._there[name] = found
-            if len(self._there) > TOPICS_MAX:
+            if len(self._there) > TOPICS_MAX and not self.lists_all:
                 self._there.popitem(last=False)
-        if listing is not None:
-            self._enter(name, found)
+        if listing is not None and found is not None:
+            self._names.put(name, max(1, found.partitions))
+        elif found is None:
+            self._names.drop(name)
         if found is None or (was is not None and _other_id(was, found)):
             for log in list(self._of.get(name, ())):
                 self._forget(log, deleted=True)
         if known and _differ(was, found):
             self.listeners.tell(name)
 
-    def _note(self, name: TopicName, at_ms: int) -> None:
+    def _note(self, name: TopicName, *, stale: bool = False) -> None:
         self._asked.pop(name, None)
-        self._asked[name] = at_ms
-        if len(self._asked) > ASKED_MAX:
-            self._asked.popitem(last=False)
-
-    def _enter(self, name: TopicName, found: Described | None) -> None:
-        """Add a topic to the names of its namespace, or remove it."""
-        namespace = name.namespace_name
-        if found is not None:
-            self._names.setdefault(namespace, NameList()).put(name, max(1, found.partitions))
-        elif (names := self._names.get(namespace)) is not None:
-            names.drop(name)
-            if not names:
-                del self._names[namespace]
+        if not stale:
+            self._asked[name] = self._clock.monotonic_ms()
+            if len(self._asked) > ASKED_MAX:
+                self._asked.popitem(last=False)
 
     # -- listing
 
@@ -228,7 +223,7 @@ class Catalog(ABC, Generic[T]):
         listing = self._listings.setdefault(scope, _Listing())
         self._listings.move_to_end(scope)
         if len(self._listings) > ASKED_MAX and (oldest := self._listings.popitem(last=False)[0]) is not None:
-            self._names.pop(oldest, None)
+            self._names.forget(oldest)
         before = listing.names
         names: dict[str, TopicName | None] = {}
         there: set[TopicName | None] = set()
@@ -239,7 +234,7 @@ class Catalog(ABC, Generic[T]):
             there.add(name)
             if name is not None and self._asked.get(name, NEVER) < began_ms:
                 self._listed(name, partitions)
-        for namespace in list(self._names) if scope is None else (scope,):
+        for namespace in self._names.namespaces if scope is None else (scope,):
             for name in self.names(namespace):
                 await slices.step()
                 if name not in there and self._asked.get(name, NEVER) < began_ms:
@@ -255,14 +250,14 @@ class Catalog(ABC, Generic[T]):
         if was is None or was.partitions != partitions:
             # The list does not say which id a topic has: it is asked for when the topic is used.
             self.put(name, Described("" if was is None else was.id, partitions), stale=True)
-        elif name not in self._names.get(name.namespace_name, ()):
-            self._enter(name, was)
+        elif name not in self._names:
+            self._names.put(name, max(1, partitions))
 
     def _not_listed(self, name: TopicName) -> None:
         """Brokers do not learn of changes at the same time: a topic that is used is asked for before it counts as gone."""
         if name in self._of:
-            self._note(name, NEVER)
-            self._enter(name, None)
+            self._note(name, stale=True)
+            self._names.drop(name)
         else:
             self.put(name, None, stale=True)
 
@@ -311,8 +306,7 @@ class Catalog(ABC, Generic[T]):
         return 0 if found is None or self._unpartitioned(found) else found.partitions
 
     def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
-        names = self._names.get(namespace)
-        return [] if names is None else names.of_domain(domain)
+        return self._names.names(namespace, domain)
 
     def logs(self, name: TopicName) -> list[TopicName]:
         count = self.partitions(name)
@@ -320,14 +314,17 @@ class Catalog(ABC, Generic[T]):
 
     def count_logs(self, namespace: NamespaceName) -> int:
         """How many topics a listed namespace has, partitions counted each."""
-        names = self._names.get(namespace)
-        return 0 if names is None else names.logs
+        return self._names.logs(namespace)
 
     # -- those in use
 
     @property
     def open_topics(self) -> Sequence[T]:
         return list(self._open.values())
+
+    def open_of(self, name: TopicName) -> list[T]:
+        """The logs of a topic that are open."""
+        return [self._open[one] for one in self._of.get(name, ())]
 
     async def get(self, name: TopicName, *, create: bool | None = None) -> T:
         await self._ensure(name, create=create)

@@ -1,50 +1,73 @@
-"""The topics of one namespace in the order of their names. Pure."""
+"""The names of topics by namespace, in their order, and how many logs each topic has. Pure."""
 
 from bisect import bisect_left
 from operator import attrgetter
 from typing import Final
 
-from penstock.model.names import TopicName
+from penstock.model.names import NamespaceName, TopicName
 
-# Within a namespace this is the order of names themselves, and ten times as fast.
+# Within a namespace this is the order of the names themselves, and ten times as fast.
 _ORDER: Final = attrgetter("domain", "local")
+_DOMAIN: Final = attrgetter("domain")
 
 
-class NameList:
-    """Sorted names, and how many logs each has: an insertion or a removal compares a name with some of the others."""
+class _NameList:
+    """Of one namespace: an insertion or a removal compares a name with some of the others."""
 
     def __init__(self) -> None:
-        self.logs = 0  # of all topics
-        self._sorted: list[TopicName] = []
-        self._logs: dict[TopicName, int] = {}
+        self.sorted: list[TopicName] = []
+        self.logs: dict[TopicName, int] = {}
+        self.total = 0  # of the logs
+
+    def index(self, name: TopicName) -> int:
+        return bisect_left(self.sorted, _ORDER(name), key=_ORDER)
+
+
+class NameLists:
+    """Namespaces without topics take no space."""
+
+    def __init__(self) -> None:
+        self._lists: dict[NamespaceName, _NameList] = {}
 
     def put(self, name: TopicName, logs: int) -> None:
         """Enter a topic that has so many logs."""
-        had = self._logs.get(name)
+        of = self._lists.setdefault(name.namespace_name, _NameList())
+        had = of.logs.get(name)
         if had is None:
-            self._sorted.insert(self._index(name), name)
-        self._logs[name] = logs
-        self.logs += logs - (had or 0)
+            of.sorted.insert(of.index(name), name)
+        of.logs[name] = logs
+        of.total += logs - (had or 0)
 
     def drop(self, name: TopicName) -> None:
         """Remove a topic; nothing if it is not there."""
-        had = self._logs.pop(name, None)
-        if had is not None:
-            self.logs -= had
-            del self._sorted[self._index(name)]
+        of = self._lists.get(name.namespace_name)
+        if of is not None and name in of.logs:
+            of.total -= of.logs.pop(name)
+            del of.sorted[of.index(name)]
+            if not of.logs:
+                del self._lists[name.namespace_name]
 
-    def _index(self, name: TopicName) -> int:
-        return bisect_left(self._sorted, _ORDER(name), key=_ORDER)
+    def forget(self, namespace: NamespaceName) -> None:
+        """Remove all topics of a namespace."""
+        self._lists.pop(namespace, None)
 
-    def of_domain(self, domain: str | None) -> list[TopicName]:
-        """The names of a domain, or all."""
-        if domain is None:
-            return self._sorted.copy()
-        middle = bisect_left(self._sorted, "persistent", key=attrgetter("domain"))
-        return self._sorted[middle:] if domain == "persistent" else self._sorted[:middle]
+    def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
+        """The topics of a namespace, or those of one domain."""
+        of = self._lists.get(namespace)
+        if of is None or domain is None:
+            return [] if of is None else of.sorted.copy()
+        middle = bisect_left(of.sorted, "persistent", key=_DOMAIN)
+        return of.sorted[middle:] if domain == "persistent" else of.sorted[:middle]
+
+    def logs(self, namespace: NamespaceName) -> int:
+        """How many logs the topics of a namespace have together."""
+        of = self._lists.get(namespace)
+        return 0 if of is None else of.total
+
+    @property
+    def namespaces(self) -> list[NamespaceName]:
+        return list(self._lists)
 
     def __contains__(self, name: TopicName) -> bool:
-        return name in self._logs
-
-    def __len__(self) -> int:
-        return len(self._sorted)
+        of = self._lists.get(name.namespace_name)
+        return of is not None and name in of.logs

@@ -22,11 +22,12 @@ from penstock.engines.kafka.policies import KafkaNamespaces, KafkaPolicies
 from penstock.engines.kafka.properties import TopicProperties
 from penstock.engines.kafka.records import entries_of
 from penstock.engines.kafka.replies import PartitionAddresses, ReplyPartitions
-from penstock.engines.kafka.staging.parts import Parts
-from penstock.engines.kafka.staging.writers import Writers
+from penstock.engines.kafka.staging.parts import KafkaParts, Staged
+from penstock.engines.kafka.staging.writers import KafkaWriters
 from penstock.engines.registry import namespaces, policies, schemas
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.requests import Requests
+from penstock.engines.staging.staging import Staging
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import COMMITS, DOCUMENTS, PARTS, VERSION, Format, version_of
 from penstock.model.message import OutMessage
@@ -34,8 +35,10 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies, Retention, TopicPolicies
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.stage import StageKey
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
+from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
 from penstock.wire import entry as wire
 from penstock.wire.payloads import LazyEntry
@@ -234,18 +237,18 @@ class Space:
     entries, parts, commits, transactional_prefix = "staging", "parts", "commits", "p-"
 
 
-def parts_of(stored: Sequence[StoredRecord]) -> Parts:
+def parts_of(stored: Sequence[StoredRecord]) -> KafkaParts:
     nobody: Any = None
     space: Any = Space()
-    made = Parts(space, nobody, nobody, LoopClock())
+    made = KafkaParts(space, nobody, nobody, LoopClock())
     made._changed(rows_of(stored, lambda row: PARTS)[0])
     return made
 
 
-def writers_of(stored: Sequence[StoredRecord]) -> Writers:
+def writers_of(stored: Sequence[StoredRecord]) -> KafkaWriters:
     nobody: Any = None
     space: Any = Space()
-    made = Writers(space, nobody, LoopClock())
+    made = KafkaWriters(space, nobody, nobody, nobody, nobody, LoopClock(), 0)
     made._changed(rows_of(stored, lambda row: COMMITS)[0])
     return made
 
@@ -253,13 +256,13 @@ def writers_of(stored: Sequence[StoredRecord]) -> Writers:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_staged_parts_and_commits_of_every_version_are_read(version: int) -> None:
     parts = parts_of(records(version, "parts"))
-    assert list(parts.batches("job")) == [4], "the other one is committed"
-    expected = parts.batch("job", 4).expected("s")
+    assert list(parts.known("job")) == [4], "the other one is committed"
+    expected = parts.held("job", 4).expected("s")
     assert (expected.parts, expected.messages) == (1, 3)
-    ((attempt, part),) = parts.batch("job", 4).parts_of("s")
+    ((attempt, part),) = parts.held("job", 4).parts_of("s")
     keys = [one.key() for one in records(version, "staging") if one.the_partition == part.partition]
     assert attempt.encode() in keys
-    known = writers_of(records(version, "commits")).known("job")
+    known = writers_of(records(version, "commits"))._known.get("job")
     assert known is not None
     assert [(commit.batch, commit.messages) for commit in known.commits.values()] == [(3, 3)]
     assert known.claimed is not None
@@ -270,46 +273,47 @@ async def test_a_part_of_a_newer_version_is_not_committed_and_not_trimmed() -> N
     row = [one for one in stored if one.value() is not None][-1]
     other = msgspec.structs.replace(row, the_key=(row.key() or b"").replace(b'"job"', b'"other"'))
     parts = parts_of([*stored, other, row.newer()])
-    for call in (lambda: parts.batch("job", 4), lambda: parts.check("job")):
-        with pytest.raises(PenstockError, match=r"staged part .* has version 2") as caught:
-            call()
-        assert caught.value.kind is ErrorKind.NEWER_FORMAT
-    assert parts.batch("other", 4).stages == ["s"]
-    dropped: list[str] = []
-
-    async def drop(writer: str, batch: int, stages: object) -> None:
-        dropped.append(writer)
 
     async def catch_up() -> None: ...
 
-    parts.drop, parts.catch_up = drop, catch_up  # type: ignore[method-assign]
-    await parts.expire(2**62)
-    assert dropped == ["other"]
-    await parts.trim()  # which would ask the cluster, else
+    parts._catch_up = catch_up  # type: ignore[method-assign]
+    for call in (lambda: parts.batch("job", 4), lambda: parts.batches("job")):
+        with pytest.raises(PenstockError, match=r"staged part .* has version 2") as caught:
+            await call()  # type: ignore[no-untyped-call]
+        assert caught.value.kind is ErrorKind.NEWER_FORMAT
+    assert list((await parts.batch("other", 4)).stages) == ["s"]
+    assert [held.writer for held in parts.expired(2**62)] == ["other"]
+    await parts.sweep()  # which would ask the cluster, else
     gone = msgspec.structs.replace(row, the_value=None, the_headers=[])
     parts._changed(rows_of([gone], lambda row: PARTS)[0])
-    parts.check("job")
+    await parts.batches("job")
 
 
 async def test_a_writer_of_a_newer_version_is_not_touched() -> None:
     stored = records(1, "commits")
     row = [one for one in stored if one.value() is not None][-1]
     writers = writers_of([*stored, row.newer()])
-    assert writers.newer == ["job"]
+    parts = parts_of([])
+    staging = Staging[Staged](parts, writers, LoopClock(), Tasks(), timeout_ms=1, sweep_ms=1)
 
-    async def never(transaction: object) -> None:
-        raise AssertionError("no transaction is begun")
+    async def nothing() -> None: ...
 
+    writers._catch_up = parts._catch_up = nothing  # type: ignore[method-assign]
+    staging._started = True
+    log: Any = SimpleNamespace(name=PLAIN, check_open=lambda: None)
+    entry: Any = object()
     for work in (
-        writers.alone("job", never),
-        writers.claim("job", Caller()),
-        writers.forget("job"),
+        staging.commit("job", 9, [], Caller()),
+        staging.stage(StageKey("job", 9, "s"), 0, 0, [(log, [entry])], Caller()),
+        staging.forget("job", Caller()),
+        staging.abort("job", 9, Caller()),
+        staging.writers(Caller(), "", 9),
     ):
         with pytest.raises(PenstockError, match=r"staged commit .* has version 2"):
-            await work
+            await work  # no transaction is begun: there is no cluster
+    assert await writers.idle() == []
     gone = msgspec.structs.replace(row, the_value=None, the_headers=[])
     writers._changed(rows_of([gone], lambda row: COMMITS)[0])
-    assert writers.newer == []
     writers.check("job")
 
 

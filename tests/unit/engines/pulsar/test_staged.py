@@ -27,7 +27,7 @@ class Log:
     """A batch's topic."""
 
     def __init__(self) -> None:
-        self.staged = Staged(("w", 1))
+        self.staged = Staged("w", 1)
         self._entries = 0
 
     def add(self, piece: Piece, size: int = 10) -> None:
@@ -51,7 +51,7 @@ def test_parts_count_once_and_when_they_are_complete() -> None:
     log.part("s", 1, "other", B)
     assert staged.expected("s") == Expected("s", 2, 8, 40)
     assert staged.attempts == {"first": "s", "other": "s"}
-    assert staged.batch.topics == {A, B}
+    assert staged.topics == {A, B}
     assert (staged.at, staged.last) == (1009, (7, 9))
     shares = staged.won([Expected("s", 2, 8, 40)])
     assert sorted((share.topic, share.messages) for share in shares) == [(A, 4), (B, 4)]

@@ -40,7 +40,7 @@ from .events import TopicEvents
 from .hosting import Hosting
 from .producers import Producers
 from .retention_task import RetentionTask
-from .staging import Staging
+from .staging import open_staging
 from .subscriptions import Subscriptions
 from .topics import Topics
 
@@ -122,7 +122,7 @@ class Broker:
         self.administration = Administration(
             topics, self.namespaces, self.schemas, self.retention, self.compactions, clock
         )
-        self.staging = Staging(store, topics, clock, settings, tasks.spawn)
+        self.staging = open_staging(store, topics, clock, settings, tasks)
 
         events.add(opened=self.subscriptions.restore)
         events.add(
@@ -145,7 +145,7 @@ class Broker:
         await self.topics.load()
         for topic in self.topics.all_names():  # of a store that lost the document of its namespace
             await self.namespaces.ensure(topic.namespace_name)
-        await self.staging.load()
+        await self.staging.start()
         self.retention.start()
 
     def drain(self) -> None:
@@ -158,7 +158,7 @@ class Broker:
         """Disconnect every client, save every cursor, let go of the stores."""
         self.requests.close()
         self.retention.close()
-        self.staging.close()
+        await self.staging.close()
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()

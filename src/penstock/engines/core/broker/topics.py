@@ -1,7 +1,6 @@
 """Which topics there are, and those that are open."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +16,7 @@ from penstock.engines.core.topic.topic import Topic, TopicParts
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.engines.shared.documents import DocumentReader
+from penstock.engines.shared.name_list import NameLists
 from penstock.engines.shared.tail import TailCache
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -65,7 +65,7 @@ class Topics:
         self._events = events
         self._reader = reader
         self._unread: set[TopicName] = set()  # topics whose stored documents cannot be read
-        self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
+        self._names = NameLists()
         self.listeners = TopicListeners()
         self.observers = events.observers
         self._tails = TailCache(settings.tail_bytes)
@@ -125,13 +125,7 @@ class Topics:
         return document.partitions
 
     def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
-        return sorted(
-            name
-            for name in self._documents
-            if name.tenant == namespace.tenant
-            and name.namespace == namespace.namespace
-            and (domain is None or name.domain == domain)
-        )
+        return self._names.names(namespace, domain)
 
     def all_names(self) -> list[TopicName]:
         """Every topic there is, partitioned ones by their own name."""
@@ -235,20 +229,18 @@ class Topics:
         self._put(name, document)
 
     def _put(self, name: TopicName, document: TopicDocument) -> None:
-        before = self._documents.get(name)
         self._documents[name] = document
-        self._logs[name.namespace_name] += _logs(document) - (0 if before is None else _logs(before))
+        self._names.put(name, _logs(document))
 
     def _check_room(self, name: TopicName, logs: int) -> None:
         """Raise unless the namespace may have so many logs more (TOO_MANY_TOPICS) and the storage takes them."""
         self._storage.check(name)
         namespace = name.namespace_name
-        most = self._policies.max_topics(namespace)
-        if 0 < most < self._logs[namespace] + logs:
+        most, have = self._policies.max_topics(namespace), self._names.logs(namespace)
+        if 0 < most < have + logs:
             raise PenstockError(
                 ErrorKind.TOO_MANY_TOPICS,
-                f"namespace {namespace} may have {most} topics, partitions counted each, "
-                f"and has {self._logs[namespace]}",
+                f"namespace {namespace} may have {most} topics, partitions counted each, and has {have}",
             )
 
     # -- changing
@@ -336,5 +328,6 @@ class Topics:
                 await topic.listener.deleted(topic)
             if name.persistent:
                 await self._store.save_meta([(_KIND, str(name), None)])
-            self._logs[name.namespace_name] -= _logs(self._documents.pop(name))
+            del self._documents[name]
+            self._names.drop(name)
         self.listeners.tell(name)

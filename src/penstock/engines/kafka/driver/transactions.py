@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from penstock.engines.staging.ports import Interrupted
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
@@ -44,13 +45,6 @@ _FENCED: Final = frozenset(
         KafkaError.INVALID_TXN_STATE,
     )
 )
-
-
-class Interrupted(PenstockError):
-    """The transaction is over, or it is not known what became of it: another producer may have fenced this one off.
-
-    It helps to open the id again.
-    """
 
 
 class Stored(msgspec.Struct):

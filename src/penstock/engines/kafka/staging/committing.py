@@ -2,167 +2,135 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from penstock.broker.staging import Caller, Expected
+from penstock.broker.staging import Expected
 from penstock.engines.kafka.driver.record import At, NewRecord
 from penstock.engines.kafka.driver.transactions import Transaction
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
-from penstock.engines.shared.batches import (
-    below,
-    check_targets,
-    counts_of,
-    deleted_since,
-    digest_of,
-    skipped,
-    superseded,
-)
-from penstock.engines.shared.staged import repeated
-from penstock.engines.shared.writers import Claimed
+from penstock.engines.staging.commits import counts_of
+from penstock.engines.staging.ports import Over
+from penstock.engines.staging.writers import Claimed, KnownWriter
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.formats import COMMITS
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, Span, Targets
-from penstock.runtime.clock import Clock
+from penstock.model.stage import Commit, Span, Target, Targets, Writer
 
-from .parts import Parts, Staged
-from .writers import Writers
+from .parts import KafkaParts, Staged
+
+Changes = dict[Targets | None, Claimed | Commit | None]
 
 SHOWN_S: Final = 10.0  # brokers take milliseconds
 AGAIN_S: Final = 0.01  # between two looks: brokers tell nobody
-_GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
 log = logging.getLogger(__name__)
 
 
-class Committing:
-    """For one who holds the writer's lock."""
+class KafkaSession:
+    """`staging.Session`: a transaction under the writer's own id, whose last records are the changed rows of the writer.
+
+    `known` is what the table of commits says; `applied` is called with the rows, by sets of topics, once they are committed.
+    A row None counts no more; that of the set None says whose the writer is.
+    """
 
     def __init__(
-        self, writers: Writers, parts: Parts, topics: KafkaTopics, publishing: Publishing, clock: Clock
+        self,
+        name: str,
+        known: KnownWriter,
+        transaction: Transaction,
+        table: str,
+        parts: KafkaParts,
+        topics: KafkaTopics,
+        publishing: Publishing,
+        applied: Callable[[Changes], None],
     ) -> None:
-        self._writers = writers
+        self._name = name
+        self._known = known
+        self._transaction = transaction
+        self._table = table
         self._parts = parts
         self._topics = topics
         self._publishing = publishing
-        self._clock = clock
+        self._applied = applied
+        self._admitted: dict[str, KafkaTopic] = {}
+        self._changes: Changes = {}
 
-    async def commit(
+    @property
+    def writer(self) -> Writer | None:
+        return self._known.writer if self._known.exists else None
+
+    async def last(self, targets: Targets) -> Commit | None:
+        return self._known.commits.get(targets)
+
+    async def targets(self) -> Sequence[Target]:
+        return self._known.targets
+
+    async def claim(self, writer: Writer) -> None:
+        self._changes[None] = Claimed(writer.owner, writer.origin, writer.at)
+
+    async def admit(self, name: TopicName, ledger: int) -> None:
+        topic = await self._topics.get(name, create=False)
+        topic.check_open()
+        self._admitted[str(name)] = topic
+
+    async def append(
         self,
-        writer: str,
-        batch: int,
-        stages: Sequence[Expected],
-        caller: Caller,
-        targets: Targets,
-        *,
-        keep: bool,
-    ) -> tuple[Commit, bool]:
-        """As `broker.Staging.commit`."""
-        wanted = Commit(writer, batch, self._clock.now_ms(), targets, keep, digest_of(stages))
-        tried: list[Commit] = []
-
-        async def attempt(transaction: Transaction) -> tuple[Commit, bool]:
-            known = self._writers.known(writer)
-            if known is not None:
-                caller.check(known.writer)
-            commits = {} if known is None else known.commits
-            last = commits.get(targets)
-            if last is not None and last in tried:
-                return last, True  # an attempt before was committed, and its answer got lost
-            if last is not None and batch < last.batch:
-                raise below(last, batch, targets)
-            held = self._parts.batch(writer, batch)
-            if last is not None and batch == last.batch:
-                return await self._repeated(transaction, last, held, stages), False
-            if last is None:
-                check_targets(writer, len(commits))
-            return await self._append(transaction, wanted, held, stages, caller, tried), True
-
-        await self._parts.catch_up()
-        size = sum(each.size_bytes for each in stages)
-        made, new = await self._writers.alone(writer, attempt, size)
-        if new:
-            await self._clear(writer, batch, [each.stage for each in stages], targets)
-        return made, new
-
-    async def _append(
-        self,
-        transaction: Transaction,
         wanted: Commit,
         held: Staged,
         stages: Sequence[Expected],
-        caller: Caller,
+        over: Over[Staged],
         tried: list[Commit],
     ) -> Commit:
-        """Append what the stages hold; `tried` gets the commit before it is known to be one."""
-        shares = held.won(stages)
-        topics: dict[str, KafkaTopic] = {}
-        for name in [TopicName.parse(text) for text in sorted({share.topic for share in shares})]:
-            caller.may_produce(name)
-            topic = await self._topics.get(name, create=False)
-            topic.check_open()
-            topics[str(name)] = topic
-        changes: dict[Targets | None, Claimed | Commit] = {}
-        if self._writers.unclaimed(wanted.writer, caller):
-            changes[None] = self._writers.claim_of(caller)
-        copying = _Copying(transaction, topics, self._publishing, wanted.at)
+        copying = _Copying(self._transaction, self._admitted, self._publishing, wanted.at)
         for each in stages:
             for attempt, part in held.parts_of(each.stage):
-                async for name_, entries in self._parts.entries_of(attempt, part):
-                    await copying.append(name_, entries)
+                async for name, entries in self._parts.entries_of(attempt, part):
+                    await copying.append(name, entries)
         spans = await copying.spans()
-        if counts_of(spans) != counts_of(shares):
+        if counts_of(spans) != counts_of(held.won(stages)):
             raise PenstockError(ErrorKind.STAGE_CONFLICT, "what is staged is not what was counted")
         made = msgspec.structs.replace(wanted, spans=spans)
-        changes[wanted.topics] = made
+        self._changes[made.topics] = made
         tried.append(made)
-        await self._writers.commit(wanted.writer, transaction, changes)
+        await self.end()
         await copying.shown()
         return made
 
-    async def _repeated(
-        self, transaction: Transaction, last: Commit, held: Staged, stages: Sequence[Expected]
-    ) -> Commit:
-        """The last commit again. Raises BATCH_CONFLICT where something else is staged, or its topics are gone."""
-        targets = last.topics or ()
-        await self._check_there(last, targets)
-        again, there = repeated(last, targets, held, stages)
-        if again is not last:
-            await self._writers.commit(last.writer, transaction, {last.topics: again})
-            await self._clear(last.writer, last.batch, there, targets)
-        skipped(again, targets)
-        return again
+    async def repeat(self, commit: Commit, over: Over[Staged]) -> None:
+        self._changes[commit.topics] = commit
 
-    async def _check_there(self, last: Commit, targets: Targets) -> None:
-        """Raise BATCH_CONFLICT unless each topic that the commit appended to still exists: else its messages are gone."""
-        gone: set[str] = set()
-        for span in last.spans:
-            name = TopicName.parse(span.topic)
-            try:
-                topic = await self._topics.get(name, create=False)
-            except PenstockError as error:
-                if error.kind not in _GONE:
-                    raise
-                gone.add(str(name.base))
-            else:
-                if topic.ledger != span.ledger:
-                    gone.add(str(name.base))
-        if gone:
-            raise deleted_since(last, targets, gone)
+    async def ledger_of(self, name: TopicName) -> int | None:
+        return (await self._topics.get(name, create=False)).ledger
 
-    async def _clear(self, writer: str, batch: int, taken: Sequence[str], targets: Targets) -> None:
-        """Drop the stages that a commit took, and those for its topics that no commit will take. What fails here goes when its
-        time is over."""
-        try:
-            over = superseded(self._parts.batch(writer, batch).batch, taken, targets)
-            await self._parts.drop(writer, batch, over)
-        except PenstockError as error:
-            log.warning("batch %d of writer %s could not be cleared away: %s", batch, writer, error.message)
+    async def forget(self, targets: Targets | None) -> bool:
+        if targets is None:
+            self._changes = {None: None, **dict.fromkeys(self._known.commits)} if self._known.exists else {}
+        elif targets in self._known.commits:
+            self._changes[targets] = None
+        return bool(self._changes)
+
+    async def end(self) -> None:
+        """Commit the changes, if there are any."""
+        if not self._changes:
+            return
+        rows = [
+            NewRecord(
+                None if value is None else msgspec.json.encode(value),
+                msgspec.json.encode((self._name, targets)),
+                None if value is None else COMMITS.headers(),
+            )
+            for targets, value in self._changes.items()
+        ]
+        await self._transaction.send((self._table, 0), rows)
+        await self._transaction.commit()
+        self._applied(self._changes)
+        self._changes = {}
 
 
 class _Copying:

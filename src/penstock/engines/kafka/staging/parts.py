@@ -19,8 +19,9 @@ from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
-from penstock.engines.shared.staged import StagedParts
 from penstock.engines.shared.versions import UnknownVersion
+from penstock.engines.staging.batches import Batch, Share, outline_of
+from penstock.engines.staging.ports import Outline, Runs
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import PARTS
@@ -62,21 +63,18 @@ class Part(msgspec.Struct, frozen=True):
 _parts: Final = msgspec.json.Decoder(Part)
 
 
-class Staged(StagedParts):
+class Staged(Batch):
     """The parts of a batch, by their rows, as they came."""
 
-    def __init__(self, key: tuple[str, int]) -> None:
-        super().__init__(key)
+    def __init__(self, writer: str, number: int) -> None:
+        super().__init__(writer, number)
         self.rows: dict[str, tuple[str, int, Part]] = {}  # stage, number and part
 
     def add(self, row: str, name: str, number: int, part: Part) -> None:
         """A row came."""
         self.rows[row] = name, number, part
-        runs = (
-            self.run_of(name, number, part.checksum, part.at, run.topic, run.messages, run.size_bytes)
-            for run in part.runs
-        )
-        self.add_part(name, number, part.checksum, part.at, runs)
+        shares = (Share(0, run.topic, run.messages, run.size_bytes) for run in part.runs)
+        self.add_part(name, number, part.checksum, part.at, shares)
 
     def parts_of(self, stage: str) -> list[tuple[str, Part]]:
         """The attempts that count of a stage's parts, in the order of the parts."""
@@ -87,8 +85,8 @@ class Staged(StagedParts):
         return [first[number] for number in sorted(first)]
 
 
-class Parts:
-    """The parts of all writers. Every process has the table."""
+class KafkaParts:
+    """`staging.Parts`: every process has the table of all writers."""
 
     def __init__(self, space: Space, records: RecordProducer, fetcher: Fetcher, clock: Clock) -> None:
         self._space = space
@@ -101,19 +99,15 @@ class Parts:
         self._ends: deque[tuple[int, dict[At, int]]] = deque()  # where the partitions ended, by time
 
     async def start(self) -> None:
-        """Read the table; raises UNAVAILABLE."""
-        table = self._space.table(self._space.parts, self._changed, PARTS)
-        self._table = table
-        await table.start(
-            (await self._space.cluster.admin.ends([(self._space.parts, 0)]))[self._space.parts, 0]
-        )
+        if self._table is None:
+            await self._space.create()
+            self._table = await self._space.start_table(self._space.parts, self._changed, PARTS)
 
     async def close(self) -> None:
-        """Read no more."""
         if self._table is not None:
             await self._table.close()
 
-    async def catch_up(self) -> None:
+    async def _catch_up(self) -> None:
         """Know what all processes have stored until now. Raises UNAVAILABLE."""
         await self._space.catch_up(self._there, self._space.parts)
 
@@ -135,7 +129,7 @@ class Parts:
             writer, batch, stage, number, _ = _keys.decode(row)
             batches = self._batches[writer]
             if value is not None:
-                found = batches.setdefault(batch, Staged((writer, batch)))
+                found = batches.setdefault(batch, Staged(writer, batch))
                 if row not in found.rows:
                     found.add(row, stage, number, _parts.decode(value))
             elif batch in batches and batches[batch].rows.pop(row, None) is not None:
@@ -145,7 +139,7 @@ class Parts:
 
     def _count_again(self, writer: str, batch: int) -> None:
         """Some rows of a batch are gone."""
-        left = Staged((writer, batch))
+        left = Staged(writer, batch)
         for row, (stage, number, part) in self._batches[writer].pop(batch).rows.items():
             left.add(row, stage, number, part)
         if left.rows:
@@ -155,40 +149,38 @@ class Parts:
 
     # -- what there is
 
-    def batches(self, writer: str) -> Mapping[int, Staged]:
-        """What a writer has staged, by batch."""
+    def known(self, writer: str) -> Mapping[int, Staged]:
         return self._batches.get(writer, {})
 
-    def check(self, writer: str, batch: int | None = None) -> None:
+    def _check(self, writer: str, batch: int | None = None) -> None:
         """Raise NEWER_FORMAT if a batch of a writer, or any of its batches, has parts of unknown versions."""
         for row, unknown in self._newer.items():
             of, number = _batch_of(row)
             if of == writer and batch in (None, number):
                 raise unknown.new_error()
 
-    def batch(self, writer: str, batch: int) -> Staged:
-        """The staged parts of a batch. Raises NEWER_FORMAT."""
-        self.check(writer, batch)
-        return self.batches(writer).get(batch) or Staged((writer, batch))
+    def held(self, writer: str, batch: int) -> Staged:
+        """A batch as far as the table was read. Raises NEWER_FORMAT."""
+        self._check(writer, batch)
+        return self.known(writer).get(batch) or Staged(writer, batch)
 
-    def size_of(self, writer: str) -> int:
-        """How many bytes a writer has staged."""
-        return sum(staged.batch.size_bytes for staged in self.batches(writer).values())
+    async def batch(self, writer: str, number: int) -> Staged:
+        await self._catch_up()
+        return self.held(writer, number)
+
+    async def batches(self, writer: str) -> Mapping[int, Staged]:
+        await self._catch_up()
+        self._check(writer)
+        return dict(self.known(writer))
+
+    async def outlines(self, writers: Sequence[str]) -> Sequence[Outline]:
+        await self._catch_up()
+        return [outline_of(self.known(writer)) for writer in writers]
 
     # -- changes
 
-    async def put(
-        self, key: StageKey, number: int, checksum: int, runs: Sequence[tuple[str, Sequence[NewEntry]]]
-    ) -> None:
-        """Store a part, unless it is there. Raises STAGE_CONFLICT for other content under its number."""
-        stage = self.batch(key.writer, key.batch).batch.stages.get(key.stage)
-        known = None if stage is None else stage.checksums.get(number)
-        if known is not None:
-            if known != checksum:
-                raise PenstockError(
-                    ErrorKind.STAGE_CONFLICT,
-                    f"part {number} of stage {key.stage} has come with other content",
-                )
+    async def put(self, key: StageKey, part: int, checksum: int, runs: Runs, origin: str) -> None:
+        if self.held(key.writer, key.batch).has_part(key.stage, part, checksum):
             return
         attempt = secrets.token_hex(8)
         place: At = (self._space.entries, crc32(msgspec.json.encode(key)) % PARTITIONS)
@@ -200,29 +192,25 @@ class Parts:
             if isinstance(outcome, PenstockError):
                 raise outcome
             offsets.append(outcome)
-        part = Part(
-            checksum, self._clock.now_ms(), place[1], min(offsets), max(offsets), tuple(map(_run_of, runs))
-        )
-        row = msgspec.json.encode((key.writer, key.batch, key.stage, number, attempt)).decode()
-        await self._there.append([(row, msgspec.json.encode(part))])
+        stored = tuple(_run_of(str(topic.name), entries) for topic, entries in runs)
+        value = Part(checksum, self._clock.now_ms(), place[1], min(offsets), max(offsets), stored)
+        row = msgspec.json.encode((key.writer, key.batch, key.stage, part, attempt)).decode()
+        await self._there.append([(row, msgspec.json.encode(value))])
 
-    async def drop(self, writer: str, batch: int, stages: Collection[str]) -> None:
-        """Stages count no more."""
-        rows = [row for row, (stage, *_) in self.batch(writer, batch).rows.items() if stage in stages]
-        if rows:
-            await self._there.append([(row, None) for row in rows])
+    async def drop(self, held: Staged, stages: Collection[str]) -> None:
+        rows = self.held(held.writer, held.number).rows
+        gone = [row for row, (stage, *_) in rows.items() if stage in stages]
+        if gone:
+            await self._there.append([(row, None) for row in gone])
 
-    async def expire(self, before: int) -> None:
-        """Drop the parts of batches to which nothing came since `before` (ms since the epoch)."""
-        for writer, batches in list(self._batches.items()):
-            for batch, staged in list(batches.items()):
-                newer = (writer, batch) in map(_batch_of, self._newer)
-                if staged.at < before and not newer:
-                    await self.drop(writer, batch, staged.stages)
+    def expired(self, before: int) -> Sequence[Staged]:
+        newer = set(map(_batch_of, self._newer))
+        staged = [held for batches in self._batches.values() for held in batches.values()]
+        return [held for held in staged if held.at <= before and (held.writer, held.number) not in newer]
 
-    async def trim(self) -> None:
+    async def sweep(self) -> None:
         """Have Kafka delete the entries that no part refers to any more; none while rows of unknown versions may refer to them."""
-        await self.catch_up()
+        await self._catch_up()
         if self._newer:
             return
         now, admin = self._clock.monotonic_ms(), self._space.cluster.admin
@@ -287,8 +275,7 @@ def _own(records: Sequence[Record], key: bytes) -> list[NewEntry]:
     return [NewEntry(value[_COUNT.size :], _COUNT.unpack_from(value)[0], 0) for value in values]
 
 
-def _run_of(run: tuple[str, Sequence[NewEntry]]) -> Run:
-    topic, entries = run
+def _run_of(topic: str, entries: Sequence[NewEntry]) -> Run:
     return Run(
         topic,
         len(entries),

@@ -59,10 +59,19 @@ class Space:
                 raise
         await admin.created(topic, self.cluster.timeout_s)
 
-    def table(self, topic: str, changed: Callable[[list[Row]], None], format: Format) -> CompactedTopic:
-        """One of the two tables; to be started."""
+    async def start_table(
+        self, topic: str, changed: Callable[[list[Row]], None], format: Format
+    ) -> CompactedTopic:
+        """Read one of the two tables, and follow it. Raises UNAVAILABLE."""
         clients, timeout_s = self.cluster.clients, self.cluster.timeout_s
-        return CompactedTopic(clients, topic, timeout_s, changed, lambda _: format, WAIT_MS)
+        table = CompactedTopic(clients, topic, timeout_s, changed, lambda _: format, WAIT_MS)
+        place: At = (topic, 0)
+        try:
+            await table.start((await self.cluster.admin.ends([place]))[place])
+        except BaseException:
+            await table.close()
+            raise
+        return table
 
     async def catch_up(self, table: CompactedTopic, topic: str) -> None:
         """Know all that is in a table now. What lies behind an open transaction is waited for. Raises UNAVAILABLE."""

@@ -1,19 +1,25 @@
-"""The topics of batches that this process stages for, and those that are to be deleted."""
+"""The parts of all writers: the topics of batches, those that this process stages for, and those that it deletes."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
+from penstock.broker.staging import StagedBatch
 from penstock.client.entries.arrived import Place
-from penstock.client.errors import TopicNotFound
+from penstock.client.errors import PulsarException, TopicNotFound
+from penstock.engines.attached.errors import engine_error
+from penstock.engines.staging.ports import Interrupted, Outline, Runs
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.stage import StageKey
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
 from .parts import PartWriter, Staged, has_grown, read_batch
 from .space import StagingSpace
+from .splitting import check_splits
 
 IDLE_MS: Final = 5_000  # then the topic of a batch is left, so that it can be deleted
 DELETING_MS: Final = 120_000  # how long it is tried; then it is the cluster's to delete, as nobody uses it
@@ -23,8 +29,18 @@ _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 log = logging.getLogger(__name__)
 
 
-class PartWriters:
-    """One for each batch, while parts of it come."""
+@asynccontextmanager
+async def in_engine_words() -> AsyncIterator[None]:
+    """The errors of the cluster as those of this server."""
+    try:
+        yield
+    except PulsarException as error:
+        refusal = engine_error(error)
+        raise Interrupted(refusal.kind, refusal.message) from None
+
+
+class PulsarParts:
+    """`staging.Parts`: nothing is known but by reading. There is a producer for each batch while parts of it come."""
 
     def __init__(self, space: StagingSpace, clock: Clock) -> None:
         self._space = space
@@ -33,7 +49,42 @@ class PartWriters:
         self._locks: Locks[TopicName] = Locks()
         self._deleting: dict[TopicName, tuple[Place, int]] = {}
 
-    async def take(self, topic: TopicName) -> PartWriter:
+    async def start(self) -> None: ...
+
+    def known(self, writer: str) -> Mapping[int, Staged]:
+        return {}
+
+    def expired(self, before: int) -> Sequence[Staged]:
+        return []  # the cluster deletes topics that are not used
+
+    @in_engine_words()
+    async def batch(self, writer: str, number: int) -> Staged:
+        return await read_batch(self._space, writer, number)
+
+    async def batches(self, writer: str) -> Mapping[int, Staged]:
+        return {number: await self.batch(writer, number) for number in await self._space.batches(writer)}
+
+    async def outlines(self, writers: Sequence[str]) -> Sequence[Outline]:
+        return [await self._outline(writer) for writer in writers]
+
+    async def _outline(self, writer: str) -> Outline:
+        batches = await self._space.batches(writer)
+        sizes = [await self._space.size_of(self._space.batch_of(writer, batch)) for batch in batches]
+        return {batch: StagedBatch(0, ()) for batch in batches}, sum(sizes)
+
+    @in_engine_words()
+    async def put(self, key: StageKey, part: int, checksum: int, runs: Runs, origin: str) -> None:
+        if self._space.cluster.numbered:
+            for _, run in runs:
+                for entry in run:
+                    check_splits(entry)
+        writer = await self._take(self._space.batch_of(key.writer, key.batch))
+        try:
+            await writer.put(key.stage, part, checksum, runs)
+        finally:
+            self._give_back(writer)
+
+    async def _take(self, topic: TopicName) -> PartWriter:
         """One that stays until it is given back."""
         async with self._locks.hold(topic):
             found = self._open.get(topic)
@@ -55,34 +106,35 @@ class PartWriters:
                 return made
         raise AssertionError("the last attempt returns or raises")
 
-    def give_back(self, writer: PartWriter) -> None:
+    def _give_back(self, writer: PartWriter) -> None:
         """It is not used by this caller any more."""
         writer.busy -= 1
         writer.used_ms = self._clock.monotonic_ms()
 
-    async def leave(self, topic: TopicName) -> None:
+    async def _leave(self, topic: TopicName) -> None:
         """Leave a batch's topic, unless parts of it are coming."""
         found = self._open.get(topic)
         if found is not None and not found.busy:
             del self._open[topic]
             await found.close()
 
-    async def drop(self, writer: str, batch: int, held: Staged, names: Sequence[str]) -> None:
-        """Drop some of the stages that are held; with the last of them goes the topic, at once or when nobody uses it."""
-        topic = self._space.batch_of(writer, batch)
-        every = set(names) >= set(held.stages)
+    @in_engine_words()
+    async def drop(self, held: Staged, stages: Collection[str]) -> None:
+        """With the last stage goes the topic, at once or when nobody uses it."""
+        topic = self._space.batch_of(held.writer, held.number)
+        every = set(stages) >= set(held.stages)
         if every:
-            await self.leave(topic)
+            await self._leave(topic)
             if await self._delete(topic, held.last):
                 return
-        parts = await self.take(topic)
+        parts = await self._take(topic)
         try:
-            for name in names:
+            for name in stages:
                 await parts.drop(name)
         finally:
-            self.give_back(parts)
+            self._give_back(parts)
         if every:
-            left = await read_batch(self._space, writer, batch)
+            left = await read_batch(self._space, held.writer, held.number)
             if not left.stages:
                 self._deleting[topic] = left.last, self._clock.monotonic_ms() + DELETING_MS
 
@@ -100,7 +152,7 @@ class PartWriters:
         now = self._clock.monotonic_ms()
         for topic, writer in list(self._open.items()):
             if writer.used_ms < now - IDLE_MS or writer.ended:
-                await self.leave(topic)
+                await self._leave(topic)
         for topic, (last, until) in list(self._deleting.items()):
             if topic in self._open:
                 continue

@@ -6,7 +6,7 @@ complete counts.
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -20,14 +20,14 @@ from penstock.client.session.commands import Publication
 from penstock.engines.attached.errors import engine_error
 from penstock.engines.attached.positions import BEFORE_ALL
 from penstock.engines.pulsar.reader import Reader
-from penstock.engines.shared.staged import StagedParts
-from penstock.model.entry import Entry, NewEntry
+from penstock.engines.staging.batches import Batch, Share
+from penstock.engines.staging.ports import Runs
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import PARTS, VERSION
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
-from penstock.model.stage import StagedRun
 from penstock.runtime.clock import Clock
 from penstock.wire import entry as wire
 
@@ -52,14 +52,16 @@ class Piece(msgspec.Struct, frozen=True):
 _pieces: Final = msgspec.json.Decoder(Piece)
 
 
-class Staged(StagedParts):
-    """What is staged for a batch, as far as it was read; `last` is the last message of that."""
+class Staged(Batch):
+    """A batch as far as its topic was read; `last` is the last message of that."""
 
-    def __init__(self, key: tuple[str, int]) -> None:
-        super().__init__(key)
+    def __init__(self, writer: str, number: int) -> None:
+        super().__init__(writer, number)
         self.last: Place = BEFORE_ALL
         self.attempts: dict[str, str] = {}  # that count, with their stages
-        self._open: dict[str, list[StagedRun]] = {}  # attempts that are not complete
+        self._open: dict[
+            str, tuple[str, list[Share]]
+        ] = {}  # attempts that are not complete, with their stages
 
     def add(self, piece: Piece, entry: Entry, size: int) -> None:
         """A message follows."""
@@ -67,23 +69,18 @@ class Staged(StagedParts):
         if not piece.count:
             self._drop(piece.stage)
             return
-        run = self.run_of(
-            *(piece.stage, piece.part, piece.checksum, entry.publish_time),
-            *(piece.topic, piece.messages, size),
-        )
-        runs = self._open.setdefault(piece.attempt, [])
-        runs.append(run)
-        if len(runs) < piece.count:
+        _, shares = self._open.setdefault(piece.attempt, (piece.stage, []))
+        shares.append(Share(0, piece.topic, piece.messages, size))
+        if len(shares) < piece.count:
             return
         del self._open[piece.attempt]
-        if self.add_part(piece.stage, piece.part, piece.checksum, entry.publish_time, runs):
+        if self.add_part(piece.stage, piece.part, piece.checksum, entry.publish_time, shares):
             self.attempts[piece.attempt] = piece.stage
 
     def _drop(self, stage: str) -> None:
-        self.batch.stages.pop(stage, None)
-        self.conflicts.discard(stage)
+        self.stages.pop(stage, None)
         self.attempts = {attempt: name for attempt, name in self.attempts.items() if name != stage}
-        self._open = {name: runs for name, runs in self._open.items() if runs[0].key.stage != stage}
+        self._open = {attempt: held for attempt, held in self._open.items() if held[0] != stage}
 
 
 class PartWriter:
@@ -108,16 +105,14 @@ class PartWriter:
         """Whether its connection broke, or the topic is gone."""
         return self._producer.error is not None
 
-    async def put(
-        self, stage: str, part: int, checksum: int, runs: Sequence[tuple[str, Sequence[NewEntry]]]
-    ) -> None:
+    async def put(self, stage: str, part: int, checksum: int, runs: Runs) -> None:
         """Store a part."""
         attempt, count = secrets.token_hex(8), sum(len(entries) for _, entries in runs)
         number = 0
         waiting: list[asyncio.Future[object]] = []
         for topic, entries in runs:
             for entry in entries:
-                piece = Piece(stage, part, checksum, attempt, number, count, topic, entry.count)
+                piece = Piece(stage, part, checksum, attempt, number, count, str(topic.name), entry.count)
                 waiting.append(await self._send(piece, entry.data))
                 number += 1
         for outcomes in await asyncio.gather(*waiting):
@@ -156,7 +151,7 @@ def _check(outcomes: object) -> None:
 
 async def read_batch(space: StagingSpace, writer: str, batch: int) -> Staged:
     """What is staged for a batch; of one without a topic, nothing."""
-    staged = Staged((writer, batch))
+    staged = Staged(writer, batch)
     async with aclosing(pieces_of(space, space.batch_of(writer, batch))) as pieces:
         async for piece, entry, data in pieces:
             staged.add(piece, entry, len(data))

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from penstock.client.entries.transactions import TransactionId
-from penstock.engines.shared.writers import Claimed, KnownWriter
+from penstock.engines.staging.writers import Claimed, KnownWriter
 from penstock.model.entry import Entry
 from penstock.model.formats import VERSION, WRITERS
 from penstock.model.message import OutMessage

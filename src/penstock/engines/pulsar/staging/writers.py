@@ -2,68 +2,75 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from random import Random
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
 
-from penstock.broker.staging import Caller
+from penstock.broker.staging import Expected
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import ProducerFenced, PulsarException
 from penstock.engines.attached.errors import engine_error
-from penstock.engines.shared.writers import Claimed
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import Writer
+from penstock.engines.pulsar.topics import PulsarTopics
+from penstock.engines.staging.ports import Interrupted, Over
+from penstock.engines.staging.writers import Claimed
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
+from penstock.model.stage import Commit, Target, Targets, Writer
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Locks
 
+from .committing import Committing
 from .log import WriterLog, read_log
-from .records import Opened, WriterState
+from .part_writers import in_engine_words
+from .parts import Staged
+from .records import Committed, Forgot, Opened
 from .space import StagingSpace
-
-T = TypeVar("T")
 
 IDLE_MS: Final = 60_000  # then a log is left
 TRUSTED_MS: Final = 60_000  # how long it is known whose a writer is
 KNOWN_MAX: Final = 10_000
-PAUSE_S: Final = 0.3
-ATTEMPTS: Final = 3  # at what another process, or a lost connection, gets in the way of
 
 
-class Writers:
-    """A change to a writer holds its lock."""
+class PulsarWriters:
+    """`staging.Writers`: each writer has a log, which says who it is and what it committed."""
 
-    def __init__(self, space: StagingSpace, transactions: Transactions, clock: Clock) -> None:
+    touch_ms = 0
+
+    def __init__(
+        self,
+        space: StagingSpace,
+        transactions: Transactions,
+        committing: Committing,
+        topics: PulsarTopics,
+        clock: Clock,
+    ) -> None:
         self._space = space
         self._transactions = transactions
+        self._committing = committing
+        self._topics = topics
         self._clock = clock
-        self._random = Random()
-        self._locks: Locks[str] = Locks()
         self._logs: dict[str, WriterLog] = {}
         self._busy: set[str] = set()
         self._known: OrderedDict[str, tuple[int, Writer]] = OrderedDict()
 
-    def hold(self, writer: str) -> AbstractAsyncContextManager[None]:
-        """Have a writer for a while; not to be asked for again meanwhile."""
-        return self._locks.hold(writer)
+    async def start(self) -> None: ...
 
-    async def on_log(self, writer: str, work: Callable[[WriterLog], Awaitable[T]]) -> T:
-        """Do something with the log of a writer, for one who holds the lock. Where a connection breaks, or another process
-        takes the log, it is opened and done again."""
-        self._busy.add(writer)
+    @asynccontextmanager
+    async def open(self, name: str, size_bytes: int) -> AsyncIterator["PulsarSession"]:
+        self._busy.add(name)
         try:
-            for left in reversed(range(ATTEMPTS)):
-                try:
-                    return await work(await self._open(writer))
-                except PulsarException as error:
-                    await self.leave(writer)
-                    if not left:
-                        raise _refusal(writer, error) from None
-                    # Lest two processes that want the same writer go on in step.
-                    await asyncio.sleep(self._random.uniform(0, PAUSE_S))
-            raise AssertionError("the last attempt returns or raises")
+            session = PulsarSession(await self._open(name), self._committing, self._topics)
+            yield session
+            if session.writer is not None:
+                self._remember(session.writer)
+            if session.removed:
+                self._known.pop(name, None)
+                await self._leave(name)
+                await self._space.delete(self._space.log_of(name), force=True)
+        except (PulsarException, Interrupted) as error:
+            await self._leave(name)
+            raise _refusal(name, error) from None
         finally:
-            self._busy.discard(writer)
+            self._busy.discard(name)
 
     async def _open(self, writer: str) -> WriterLog:
         log = self._logs.get(writer)
@@ -71,7 +78,7 @@ class Writers:
             # Nobody tells a process that it was fenced off. What is appended shows that it has the log still.
             await log.append(Opened())
         else:
-            await self.leave(writer)
+            await self._leave(writer)
             log = WriterLog(self._space, writer, self._transactions, self._clock)
             try:
                 await log.open()
@@ -82,76 +89,119 @@ class Writers:
         log.used_ms = self._clock.monotonic_ms()
         return log
 
-    async def leave(self, writer: str) -> None:
+    async def _leave(self, writer: str) -> None:
         """Let other processes have a writer."""
         log = self._logs.pop(writer, None)
         if log is not None:
             await log.close()
 
-    def forgotten(self, writer: str) -> None:
-        """A writer is there no more."""
-        self._known.pop(writer, None)
+    # -- what there is
 
-    # -- whose it is
+    async def recall(self, name: str) -> Writer | None:
+        at, known = self._known.get(name, (0, None))
+        if known is None or self._clock.monotonic_ms() - at >= TRUSTED_MS:
+            found = await self.find(name)
+            if found is None:
+                return None
+            known = found[0]
+            self._remember(known)
+        return known
 
-    async def state(self, writer: str) -> WriterState | None:
-        """A writer as its log shows it, None where there is none."""
-        return await read_log(self._space, writer)
+    def _remember(self, writer: Writer) -> None:
+        self._known[writer.name] = self._clock.monotonic_ms(), writer
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
 
-    async def check(self, writer: str, caller: Caller) -> None:
-        """Raise FORBIDDEN for another role's writer."""
-        state = await self.state(writer)
-        if state is not None:
-            caller.check(state.writer)
+    @in_engine_words()
+    async def find(self, name: str) -> tuple[Writer, Sequence[Target]] | None:
+        state = await read_log(self._space, name)
+        return None if state is None or not state.exists else (state.writer, state.targets)
 
-    async def claim(self, writer: str, caller: Caller) -> None:
-        """Make sure that a writer is the caller's, durably. Raises FORBIDDEN for another role's."""
-        at, known = self._known.get(writer, (0, None))
-        now = self._clock.monotonic_ms()
-        if known is None or now - at >= TRUSTED_MS or _takes(known, caller):
-            async with self.hold(writer):
-                state = await self.state(writer)
-                if state is None or state.claimed is None or _takes(state.writer, caller):
-                    state = await self.on_log(writer, lambda log: self.claim_held(log, caller))
-            known = state.writer
-            self._known[writer] = now, known
-            if len(self._known) > KNOWN_MAX:
-                self._known.popitem(last=False)
-        caller.check(known)
+    async def listed(
+        self, after: str, owner: str | None, writers_max: int
+    ) -> AsyncIterator[tuple[Writer, Sequence[Target]]]:
+        for name in await self._space.writers():
+            found = await self.find(name) if name > after else None
+            if found is not None and owner in (None, found[0].owner):
+                yield found
 
-    async def claim_held(self, log: WriterLog, caller: Caller) -> WriterState:
-        """The same on the writer's log."""
-        caller.check(log.state.writer)
-        if log.state.claimed is None or _takes(log.state.writer, caller):
-            await log.append(Claimed(caller.role, caller.origin, self._clock.now_ms()))
-        return log.state
+    async def idle(self) -> Sequence[Writer]:
+        return []  # the cluster deletes logs that nothing is to be kept of
 
     # -- the end
 
     async def sweep(self) -> None:
-        """Leave logs that are not in use."""
         before = self._clock.monotonic_ms() - IDLE_MS
         for writer, log in list(self._logs.items()):
             if writer not in self._busy and (log.ended or log.used_ms < before):
-                await self.leave(writer)
+                await self._leave(writer)
 
     async def close(self) -> None:
-        """Leave all logs."""
-        await asyncio.gather(*map(self.leave, list(self._logs)))
+        await asyncio.gather(*map(self._leave, list(self._logs)))
 
 
-def _takes(writer: Writer, caller: Caller) -> bool:
-    """Whether a writer that belongs to nobody becomes the caller's."""
-    return bool(caller.role) and not writer.owner
+class PulsarSession:
+    """`staging.Session` on a writer's log. A process that lost the log cannot append to it."""
+
+    def __init__(self, log: WriterLog, committing: Committing, topics: PulsarTopics) -> None:
+        self.removed = False
+        self._log = log
+        self._committing = committing
+        self._topics = topics
+
+    @property
+    def writer(self) -> Writer | None:
+        return self._log.state.writer if self._log.state.exists else None
+
+    async def last(self, targets: Targets) -> Commit | None:
+        return self._log.state.commits.get(targets)
+
+    async def targets(self) -> Sequence[Target]:
+        return self._log.state.targets
+
+    async def claim(self, writer: Writer) -> None:
+        await self._log.append(Claimed(writer.owner, writer.origin, writer.at))
+
+    async def admit(self, name: TopicName, ledger: int) -> None:
+        await self._topics.learn(name)  # another process may have staged for it
+        (await self._topics.get(name, create=False)).check_open()
+
+    async def append(
+        self,
+        wanted: Commit,
+        held: Staged,
+        stages: Sequence[Expected],
+        over: Over[Staged],
+        tried: list[Commit],
+    ) -> Commit:
+        return await self._committing.append(self._log, wanted, held, stages, tried)
+
+    async def repeat(self, commit: Commit, over: Over[Staged]) -> None:
+        await self._log.append(Committed(commit))
+
+    async def ledger_of(self, name: TopicName) -> int | None:
+        await self._topics.get(name, create=False)
+        return None
+
+    async def forget(self, targets: Targets | None) -> bool:
+        if targets is None:
+            self.removed = True
+        elif targets in self._log.state.commits:
+            await self._log.append(Forgot(targets))
+        else:
+            return False
+        return True
 
 
-def _refusal(writer: str, error: PulsarException) -> PenstockError:
+def _refusal(writer: str, error: PulsarException | Interrupted) -> Interrupted:
     """Why nothing could be done with a log. To try again later is what helps where others are at it."""
+    if isinstance(error, Interrupted):
+        return error
     if isinstance(error, ProducerFenced):
-        return PenstockError(
+        return Interrupted(
             ErrorKind.UNAVAILABLE, f"other processes work for writer {writer} at the same time"
         )
     refusal = engine_error(error)
     if refusal.kind is ErrorKind.INTERNAL:  # what coordinators say
-        return PenstockError(ErrorKind.UNAVAILABLE, f"the transaction failed: {refusal.message}")
-    return refusal
+        return Interrupted(ErrorKind.UNAVAILABLE, f"the transaction failed: {refusal.message}")
+    return Interrupted(refusal.kind, refusal.message)

@@ -200,11 +200,11 @@ async def test_what_was_left_behind_goes_after_a_time() -> None:
         await commit(bench, writer="once", keep=False)
         await bench.clock.advance(HOUR_MS // 2 + 1)
         await settle()
-        assert list(staging._batches.of("w")) == [1]
+        assert list(staging._parts.known("w")) == [1]
         assert await bench.store.find_commit("once", ()) is not None
         await bench.clock.advance(HOUR_MS)
         await settle()
-        assert list(staging._batches.of("w")) == []
+        assert list(staging._parts.known("w")) == []
         assert await bench.store.find_commit("once", ()) is None
         assert await bench.store.load_stages() == ([], [])
 
@@ -232,4 +232,4 @@ async def test_one_stage_of_a_batch_can_be_dropped() -> None:
         assert await staging.abort("w", 0, ANYBODY, "one") == 0
         assert await refused(commit(bench, one, two)) is ErrorKind.STAGE_NOT_FOUND
         await commit(bench, two)
-        assert staging.size_bytes == 0
+        assert staging._parts.size_bytes == 0

@@ -1,114 +1,27 @@
-"""Batches that are staged and committed, in numbers: what an engine knows of stages, which set of topics a commit is for,
-and whether it repeats the last one to its set."""
+"""Commits of staged batches: which set of topics a commit is for, whether it repeats the last one, and what is refused."""
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-from penstock.broker.staging import Caller, Expected, StagedBatch
+from penstock.broker.staging import Caller, Expected
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, Span, StagedRun, Targets
+from penstock.model.stage import Commit, Span, Targets
+
+from .batches import B, Share
 
 Counts = dict[str, int]  # messages by topic; those of partitions count for their topic
 
-TARGETS_MAX: Final = 1_000  # of one writer before a cluster; an answer tells of them all
+TARGETS_MAX: Final = 1_000  # of one writer; an answer has all of them
 TARGET_BYTES_MAX: Final = 4096  # the names of a set; they are the key of its commit
 _SHOWN_MAX = 5  # topics in a message
 
 log = logging.getLogger(__name__)
-
-
-class Share:
-    """What a stage holds for one log."""
-
-    __slots__ = ("ledger", "messages", "size_bytes", "topic")
-
-    def __init__(self, ledger: int, topic: str) -> None:
-        self.ledger = ledger
-        self.topic = topic
-        self.messages = 0
-        self.size_bytes = 0
-
-
-class Stage:
-    """One stage: which parts have come, and what they hold for each log."""
-
-    __slots__ = ("checksums", "shares")
-
-    def __init__(self) -> None:
-        self.checksums: dict[int, int] = {}  # by part
-        self.shares: dict[int, Share] = {}  # by ledger
-
-    def add(self, run: StagedRun) -> None:
-        self.checksums[run.part] = run.checksum
-        share = self.shares.get(run.ledger)
-        if share is None:
-            share = self.shares[run.ledger] = Share(run.ledger, run.topic)
-        share.messages += run.messages
-        share.size_bytes += run.size_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(share.size_bytes for share in self.shares.values())
-
-    @property
-    def pieces(self) -> int:
-        """How many numbers of it are in memory."""
-        return len(self.checksums) + len(self.shares)
-
-    def counted(self, name: str) -> Expected:
-        """The stage as a commit has to name it."""
-        messages = sum(share.messages for share in self.shares.values())
-        return Expected(name, len(self.checksums), messages, self.size_bytes)
-
-
-class Batch:
-    """The stages of one batch of a writer. `origin` is what its batches are counted by."""
-
-    def __init__(self, origin: str = "") -> None:
-        self.origin = origin
-        self.stages: dict[str, Stage] = {}
-        self.at = 0  # when the last part came, ms since the epoch
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(stage.size_bytes for stage in self.stages.values())
-
-    @property
-    def topics(self) -> set[str]:
-        """The topics and partitions that something is staged for."""
-        return {share.topic for stage in self.stages.values() for share in stage.shares.values()}
-
-    def expected(self, name: str) -> Expected:
-        """A stage as a commit has to name it; of one that is not there, nothing."""
-        return self.stages.get(name, Stage()).counted(name)
-
-    def shown(self) -> StagedBatch:
-        """The stages as a commit has to name them."""
-        return StagedBatch(self.at, [self.expected(name) for name in self.stages])
-
-    def won(self, stages: Sequence[Expected]) -> list[Share]:
-        """What `stages` hold. Raises STAGE_NOT_FOUND, and STAGE_CONFLICT where one is not as it is said."""
-        names = [each.stage for each in stages]
-        if len(set(names)) < len(names):
-            raise PenstockError(ErrorKind.STAGE_CONFLICT, "a stage is named twice")
-        for each in stages:
-            if each.parts and each.stage not in self.stages:
-                raise PenstockError(ErrorKind.STAGE_NOT_FOUND, f"nothing is staged as {each.stage}")
-            found = self.expected(each.stage)
-            if found != each:
-                raise PenstockError(
-                    ErrorKind.STAGE_CONFLICT,
-                    f"stage {each.stage} has {found.parts} parts with {found.messages} messages,"
-                    f" not {each.parts} with {each.messages}",
-                )
-        held = [self.stages[name] for name in names if name in self.stages]
-        return [share for stage in held for share in stage.shares.values()]
 
 
 def bases_of(topics: Iterable[str]) -> set[str]:
@@ -152,13 +65,14 @@ def check_same(last: Commit, topics: Targets, staged: Counts) -> None:
         )
 
 
-def deleted_since(last: Commit, topics: Targets, gone: Iterable[str]) -> PenstockError:
-    """The error of a repeat whose messages are gone with their topics."""
+def deleted_since(last: Commit, topics: Targets, gone: Iterable[str], *, again: bool) -> PenstockError:
+    """The error of a repeat whose messages are gone with their topics; `again`: each of them was created again."""
+    created = " and created again" if again else ""
     return PenstockError(
         ErrorKind.BATCH_CONFLICT,
         f"writer {last.writer} has committed batch {last.batch} to {shown_topics(topics)} with"
-        f" {shown_counts(counts_of(last.spans))}; since then {shown_topics(tuple(sorted(gone)))} was deleted, and"
-        " the messages with it. To write the whole batch again, forget the writer's commit to these topics"
+        f" {shown_counts(counts_of(last.spans))}; since then {shown_topics(tuple(sorted(gone)))} was deleted"
+        f"{created}, and the messages with it. To write the whole batch again, forget the writer's commit to these topics"
         " (penstock writers forget) or use another writer name",
     )
 
@@ -177,16 +91,37 @@ def no_commit(writer: str, topics: Targets) -> PenstockError:
     return PenstockError(ErrorKind.NOT_FOUND, f"writer {writer} has no commit to {shown_topics(topics)}")
 
 
-def superseded(batch: Batch, taken: Sequence[str], targets: Targets) -> list[str]:
-    """The stages that a commit took, and those for its topics that no commit will take."""
-    topics = set(targets) or bases_of(
-        share.topic for name in taken if name in batch.stages for share in batch.stages[name].shares.values()
+def no_writer(writer: str) -> PenstockError:
+    """The error of a writer that is not known."""
+    return PenstockError(ErrorKind.NOT_FOUND, f"there is no writer {writer}")
+
+
+def still_staging(writer: str, batches: int, size_bytes: int) -> PenstockError:
+    """The error of a writer that cannot be forgotten yet."""
+    return PenstockError(
+        ErrorKind.STAGE_CONFLICT,
+        f"writer {writer} is staging {batches} batches ({size_bytes} bytes); abort them first",
     )
-    return [
-        name
-        for name, stage in batch.stages.items()
-        if name in taken or topics & bases_of(share.topic for share in stage.shares.values())
-    ]
+
+
+def superseded(
+    batches: Iterable[B], held: B, taken: Collection[str], targets: Targets
+) -> list[tuple[B, list[str]]]:
+    """What goes with a commit: the stages that it took, and those for its topics that no commit will take, of its batch and
+    of those before it among `batches`."""
+    shares = [share for name in taken if name in held.stages for share in held.stages[name].shares.values()]
+    topics = set(targets) or bases_of(share.topic for share in shares)
+    over = []
+    for batch in [held, *(one for one in batches if one.number < held.number)]:
+        names = [
+            name
+            for name, stage in batch.stages.items()
+            if (batch is held and name in taken)
+            or topics & bases_of(share.topic for share in stage.shares.values())
+        ]
+        if names:
+            over.append((batch, names))
+    return over
 
 
 def skipped(last: Commit, topics: Targets) -> None:
