@@ -219,17 +219,23 @@ class Subscription:
             consumer.forget(self)
 
     async def move(self, offset: int) -> None:
-        """Move to `offset`, forwards or backwards."""
-        if offset >= self.topic.next_offset:
-            await self.seek(LATEST)
+        """Move to `offset`, forwards or backwards. Beyond the end of the log it moves to the first message that follows."""
+        topic = self.topic
+        if offset >= topic.next_offset:
+            await topic.refresh()  # the known end may be old
+        end = topic.next_offset
+        found = await topic.read_at(offset, 1) if offset < end else ()
+        if found:
+            entry = found[0]
+            index = max(0, offset - entry.offset) if entry.count > 1 else -1
+            await self.seek(topic.id_of(entry, index), inclusive=True)
             return
-        found = await self.topic.read_at(offset, 1)
-        if not found:
-            await self.seek(LATEST)
-            return
-        entry = found[0]
-        index = max(0, offset - entry.offset) if entry.count > 1 else -1
-        await self.seek(self.topic.id_of(entry, index), inclusive=True)
+        # By the last entry, not by LATEST: messages may have been published since.
+        last = await topic.read_at(end - 1, 1) if end > topic.first_offset else ()
+        if last:
+            await self.seek(topic.id_of(last[-1], -1))
+        else:
+            await self.seek(EARLIEST)
 
     def skip(self, offset: int) -> None:
         """Not offered: consumers of this process acknowledge their messages themselves."""
