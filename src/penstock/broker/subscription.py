@@ -93,10 +93,6 @@ class Subscription(DeliverySource, Protocol):
     @property
     def consumers(self) -> Sequence[Receiver]: ...
     @property
-    def receivers(self) -> Sequence[Receiver]:
-        """The consumers that statistics show: also those of other processes, if this process serves the subscription."""
-
-    @property
     def cursor(self) -> Cursor: ...
     @property
     def dead_letters(self) -> DeadLetterStats: ...

@@ -103,10 +103,9 @@ class Subscription:
         """Whether nothing is on its way from the cluster, as far as that is known."""
         return not any(consumer.expects for consumer in self.consumers)
 
-    @property
-    def receivers(self) -> Sequence[Receiver]:
-        """As `broker.Subscription.receivers`."""
-        return self.consumers
+    def delivered(self, messages: int, size: int) -> None:
+        """A consumer of this process got messages, of so many bytes."""
+        self.rate_out.add(messages, size)
 
     # -- consumers of this process
 

@@ -174,19 +174,24 @@ class KafkaTopics(Catalog[KafkaTopic]):
             await self._await(name, lambda found: found is not None and found.partitions >= partitions)
 
     async def delete(self, name: TopicName, *, force: bool) -> None:
-        """Delete a topic; raises TOPIC_NOT_FOUND, and TOPIC_IN_USE where somebody is connected here, unless `force`."""
+        """Delete a topic; raises TOPIC_NOT_FOUND, and TOPIC_IN_USE if clients of this process use it, unless `force`."""
         found = await self.ask(name)
         if found is None:
             raise self.missing(name)
         for log in [self._open[one] for one in self._of.get(name, ())]:
-            consumers = any(one.consumers for one in log.subscriptions.values())
-            if (log.producers or consumers) and not force:
+            if log.has_clients and not force:
                 raise PenstockError(
                     ErrorKind.TOPIC_IN_USE, f"{name} has active producers or consumers; delete it with force"
                 )
         await self._cluster.admin.delete(self.naming.kafka_name(name))
         await self.properties.save(name, {})
         await self._await(name, lambda now: now is None or now.id != found.id)
+
+    async def learn_deletion(self, name: TopicName) -> None:
+        """Another process deleted a topic: end what this one has of it."""
+        known = self.found(name)
+        if known is not None:
+            await self._await(name, lambda now: now is None or now.id != known.id)
 
     async def _await(self, name: TopicName, holds: Callable[[Described | None], bool]) -> None:
         """Ask until the broker that is asked has heard of a change."""

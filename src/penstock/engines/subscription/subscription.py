@@ -143,11 +143,6 @@ class Subscription(StoredCursor):
         return self._out.selection.consumers
 
     @property
-    def receivers(self) -> list[Receiver]:
-        """As `broker.Subscription.receivers`."""
-        return self.consumers
-
-    @property
     def active(self) -> Receiver | None:
         """Who gets everything, of an exclusive or failover subscription."""
         return self._out.selection.active
