@@ -91,6 +91,10 @@ class Subscription(DeliverySource, Protocol):
     @property
     def backlog(self) -> int: ...
     @property
+    def connected(self) -> Sequence[str]:
+        """The names of its consumers in any process, as `refresh` learned them."""
+
+    @property
     def consumers(self) -> Sequence[Receiver]: ...
     @property
     def cursor(self) -> Cursor: ...

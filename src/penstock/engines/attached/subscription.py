@@ -92,7 +92,7 @@ class Subscription:
         self.backlog = 0
         self.delayed = 0
         self.unacked = 0
-        self.connected = 0  # consumers, of any process
+        self.connected: Sequence[str] = ()  # the names of its consumers, in any process
         self.redelivered = 0
         self.dead_letters = DeadLetterStats()
         self.active: Receiver | None = None  # where it is a consumer of this process
@@ -165,7 +165,7 @@ class Subscription:
         self.unacked = int(stats.get("unackedMessages", 0))
         self.durable = bool(stats.get("isDurable", self.durable))
         self.properties = dict(stats.get("subscriptionProperties") or {})
-        self.connected = len(stats.get("consumers") or ())
+        self.connected = [str(one.get("consumerName", "")) for one in stats.get("consumers") or ()]
         if stats.get("consumers"):
             self.type = SubscriptionType.named(str(stats.get("type", ""))) or self.type
 

@@ -1,5 +1,7 @@
 """What administrators do to topics, namespaces and tenants as a whole, through Kafka's admin API."""
 
+import logging
+
 from penstock.broker.acting import FOR_PROCESS
 from penstock.broker.capability import Capability, not_supported
 from penstock.engines.registry.schemas import Schemas
@@ -11,6 +13,8 @@ from .cluster import KafkaCluster
 from .policies import KafkaNamespaces, KafkaPolicies
 from .serving.administration import Process
 from .topics import KafkaTopics
+
+log = logging.getLogger(__name__)
 
 
 class KafkaAdministration:
@@ -38,6 +42,7 @@ class KafkaAdministration:
     async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
         if FOR_PROCESS.get():  # which deleted it
             await self._topics.learn_deletion(name)
+            await self._delete_cursors(name)
             return
         others = self._process.service.others
         if not force:
@@ -45,11 +50,21 @@ class KafkaAdministration:
         known = self._topics.document(name)
         more = ("partitions",) if known is not None and known.partitions else ()
         await self._topics.delete(name, force=force)
+        await self._delete_cursors(name)
         await others.tell("DELETE", Target.of_topic(name, *more), force="true")
         await self._policies.forget(name)
         await self._namespaces.forget_topic(name)
         if schema:
             await self._schemas.forget(name)
+
+    async def _delete_cursors(self, name: TopicName) -> None:
+        """Delete the subscriptions that this process has of a deleted topic."""
+        now = self._topics.found(name)
+        kafka = self._topics.naming.kafka_name(name)
+        try:
+            await self._process.service.served.delete_cursors(kafka, "" if now is None else now.id)
+        except PenstockError as error:  # they fit no log, and are removed later
+            log.info("subscriptions of %s are not deleted yet: %s", name, error.message)
 
     async def unload_topic(self, name: TopicName) -> None:
         """As `Administration.unload_topic`, at every process. Consumers of this process stay: they are attached again."""

@@ -24,6 +24,7 @@ from .policies import KafkaNamespaces
 from .properties import TopicProperties
 from .topic import KafkaTopic
 
+GONE_MS: Final = 2000  # for a broker to hear of a deletion that another process was answered
 CREATED_S: Final = 0.05  # between two looks for a topic that was just created
 
 
@@ -188,10 +189,15 @@ class KafkaTopics(Catalog[KafkaTopic]):
         await self._await(name, lambda now: now is None or now.id != found.id)
 
     async def learn_deletion(self, name: TopicName) -> None:
-        """Another process deleted a topic: end what this one has of it."""
+        """Another process deleted a topic: end what this one has of it. The broker that is asked may hear of it a little later, and
+        a new topic may have the name already."""
         known = self.found(name)
-        if known is not None:
-            await self._await(name, lambda now: now is None or now.id != known.id)
+        until = self._clock.monotonic_ms() + GONE_MS
+        while known is not None and self._clock.monotonic_ms() < until:
+            found = await self.ask(name)
+            if found is None or found.id != known.id:
+                return
+            await asyncio.sleep(CREATED_S)
 
     async def _await(self, name: TopicName, holds: Callable[[Described | None], bool]) -> None:
         """Ask until the broker that is asked has heard of a change."""

@@ -143,6 +143,11 @@ class Subscription(StoredCursor):
         return self._out.selection.consumers
 
     @property
+    def connected(self) -> list[str]:
+        """As `broker.Subscription.connected`."""
+        return [one.name for one in self.consumers]
+
+    @property
     def active(self) -> Receiver | None:
         """Who gets everything, of an exclusive or failover subscription."""
         return self._out.selection.active

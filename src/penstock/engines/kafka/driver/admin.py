@@ -153,14 +153,14 @@ class KafkaAdmin:
     async def describe_all(self, topics: Sequence[str]) -> dict[str, Described | None]:
         """Topics; None for those of which the cluster says that they do not exist. Those without a certain answer are left out."""
         futures = self.client.describe_topics(TopicCollection(list(topics)), **self.bound)
-        asked = [asyncio.wrap_future(one) for one in futures.values()]
-        await self._clients.wait_unless_refused(asyncio.ensure_future(asyncio.wait(asked)))
+        asked: asyncio.Future[Any] = asyncio.gather(
+            *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+        )
         found: dict[str, Described | None] = {}
-        for topic, one in zip(futures, asked, strict=True):
-            failed = one.exception()
-            if failed is None:
-                found[topic] = Described(str(one.result().topic_id), len(one.result().partitions))
-            elif isinstance(failed, KafkaException) and failed.args[0].code() == UNKNOWN_TOPIC:
+        for topic, result in zip(futures, await self._clients.wait_unless_refused(asked), strict=True):
+            if not isinstance(result, BaseException):
+                found[topic] = Described(str(result.topic_id), len(result.partitions))
+            elif isinstance(result, KafkaException) and result.args[0].code() == UNKNOWN_TOPIC:
                 found[topic] = None
         return found
 

@@ -73,7 +73,7 @@ class OwnedSubscription(Subscription):
     def _learn_here(self, found: ServedSubscription) -> None:
         self._show_cursor(found.cursor)
         self.backlog, self.delayed, self.unacked = found.backlog, found.delayed, found.unacked
-        self.redelivered, self.connected = found.redelivered, len(found.consumers)
+        self.redelivered, self.connected = found.redelivered, found.connected
         self.durable, self.properties = found.durable, dict(found.properties)
         self.type = found.type or self.type
 

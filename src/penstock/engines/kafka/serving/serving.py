@@ -151,16 +151,9 @@ class Serving:
         return await self._fleet.credentials(process)
 
     def _closed(self, topic: KafkaTopic) -> None:
-        """A topic was deleted, or is not used any more."""
+        """A topic was deleted, or is not used any more. Cursors stay: if there is a new topic of that name, they do not fit, and
+        begin at its first message."""
         self.served.forget(topic)
-        if topic.deleted:
-            self._tasks.spawn(self._delete_all(topic), f"delete the subscriptions of {topic.name}")
-
-    async def _delete_all(self, topic: KafkaTopic) -> None:
-        try:
-            await self.served.delete_all(topic)
-        except PenstockError as error:  # they fit no log: whoever reads them notices
-            log.info("subscriptions of %s are not deleted: %s", topic.name, error.message)
 
     async def close(self) -> None:
         """Disconnect the consumers, save their cursors, and give the slots to the other processes; harmless if nothing began."""

@@ -228,14 +228,16 @@ class ServedSubscriptions:
             for subscription in topic.served.values():
                 subscription.trimmed(topic.first_offset)
 
-    async def delete_all(self, topic: KafkaTopic) -> None:
-        """The topic was deleted: delete the cursors of its subscriptions, if this process owns them. Raises UNAVAILABLE."""
-        place, slot = topic.place, self.slot(topic)
-        if slot not in self.cursors.owned:
-            return
-        for name, stored in self.cursors.known(place.topic, place.partition).items():
-            if stored.topic_id == place.topic_id:
-                await self.cursors.delete(CursorKey(place.topic, place.partition, name))
+    async def delete_cursors(self, topic: str, but: str) -> None:
+        """A topic (Kafka's name) was deleted through this service: delete those of its cursors that this process owns, but not those
+        of the topic with the id `but`, which has its name now. Raises UNAVAILABLE."""
+        gone = [
+            key
+            for slot in list(self.cursors.owned)
+            for key, stored in self.cursors.load(slot).items()
+            if key.topic == topic and stored.topic_id != but
+        ]
+        await self.cursors.delete_all(gone)
 
     # -- slots
 

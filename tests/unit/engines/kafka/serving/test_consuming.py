@@ -60,7 +60,9 @@ class Case:
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         nobody: Any = None
         self.links = OwnerLinks(owners, server.consumers, server.tasks, nobody, 20.0)
-        self.service = Service(self.links, server.served, owners, Admin(), OtherProcesses(None, server.clock, 1.0))
+        self.service = Service(
+            self.links, server.served, owners, Admin(), OtherProcesses(None, server.clock, 1.0)
+        )
         topics: Any = Topics(server)
         self.attached = AttachedConsumers(
             topics,

@@ -67,9 +67,7 @@ async def test_all_are_asked_and_those_that_do_not_answer_are_named(monkeypatch:
     found = await others.stats(TOPIC)
     assert found.stats == [IDLE]
     assert [one.split(":")[0] for one in found.unanswered] == ["process d", "process e"]
-    assert {target for _, _, target in fleet.requests} == {
-        b"/admin/v2/persistent/public/default/t/stats"
-    }
+    assert {target for _, _, target in fleet.requests} == {b"/admin/v2/persistent/public/default/t/stats"}
     fleet.requests.clear()
     assert await others.stats(TOPIC) == found
     assert [process for process, _, _ in fleet.requests] == ["a", "b", "c"], "not again at once"
