@@ -44,8 +44,9 @@ class CursorCleaning:
         self._missing: dict[str, int] = {}  # topics, and since when (monotonic ms)
         self._last = ""  # the last topic that was looked at
 
-    async def look(self) -> None:
-        """Look at the next topics. Raises UNAVAILABLE, what the cluster refuses, and Replaced if a slot was lost meanwhile."""
+    async def look(self) -> Sequence[str]:
+        """Look at the next topics, and return those that exist. Raises UNAVAILABLE, what the cluster refuses, and Replaced if a slot
+        was lost meanwhile."""
         by_topic = self._by_topic()
         names = sorted(by_topic)
         for gone in self._missing.keys() - by_topic.keys():
@@ -53,10 +54,12 @@ class CursorCleaning:
         start = bisect_right(names, self._last)
         wanted = (names[start:] + names[:start])[:TOPICS_MAX]
         if not wanted:
-            return
+            return ()
         self._last = wanted[-1]
-        for topic, found in (await self._admin.describe_all(wanted)).items():
+        described = await self._admin.describe_all(wanted)
+        for topic, found in described.items():
             await self._judge(topic, found, by_topic[topic])
+        return [topic for topic, found in described.items() if found is not None]
 
     def _by_topic(self) -> Mapping[str, list[CursorKey]]:
         found: defaultdict[str, list[CursorKey]] = defaultdict(list)

@@ -127,9 +127,19 @@ class Serving:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await cleaning.look()
+                for topic in await cleaning.look():
+                    await self._measure(topic)
             except PenstockError as error:
                 log.debug("cursors of deleted topics are not looked for: %s", error.message)
+
+    async def _measure(self, topic: str) -> None:
+        """Have the backlogs of subscriptions known that no client uses at this process: others may publish to them."""
+        try:
+            name = self._topics.naming.topic_name(topic)
+            if name is not None:
+                await self._topics.learn_whole(name)
+        except PenstockError as error:
+            log.debug("the backlogs of %s are not known: %s", topic, error.message)
 
     def figures(self) -> Ownership | None:
         """Figures of this process; None before it was started, and after its end."""
