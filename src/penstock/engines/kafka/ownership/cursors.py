@@ -21,7 +21,7 @@ from penstock.runtime.statistics import SECONDS, Histogram
 from penstock.runtime.tasks import Tasks
 
 from .fitting import Misfit, fitted, log_misfit
-from .ports import CursorsListener, JournalPort, Waiting, replaced
+from .ports import CursorsListener, JournalPort, Waiting, foreign, replaced
 from .records import (
     CLAIM,
     DONE,
@@ -435,14 +435,7 @@ class Cursors(JournalReader):
 
     def _foreign(self, claim: Claim) -> PenstockError | None:
         """Why a claim is not one of this service."""
-        topic = self._journal.topic
-        if claim.slots != self.slots:
-            what = f"the cursors in {topic} are those of {claim.slots} slots, not of {self.slots}"
-        elif claim.group != self.group:
-            what = f"group {claim.group} claims slots in {topic}, which is {self.group}'s"
-        else:
-            return None
-        return PenstockError(ErrorKind.BAD_PARAMETER, what)
+        return foreign(claim, self._journal.topic, self.group, self.slots)
 
     def restarted(self) -> None:
         self.state = JournalState(self.slots)
