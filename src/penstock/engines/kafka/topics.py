@@ -78,7 +78,15 @@ class KafkaTopics(Catalog[KafkaTopic]):
         if not self.exists(name):
             return
         logs = await self.all_of(name, create=False)
-        await asyncio.gather(*(log.refresh() for log in logs))
+        try:
+            await asyncio.gather(*(log.refresh() for log in logs))
+        except PenstockError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                raise
+            await self.ask(name.base)  # it was deleted since it was asked for
+            if self.exists(name):
+                raise
+            return
         for learner in self.learners:
             await learner(name)
 
