@@ -128,10 +128,8 @@ class Cursors(JournalReader):
         return self._terms.keys()
 
     async def claim(self, slots: Iterable[int]) -> None:
-        """Own slots. Everything that earlier owners saved is known afterwards, and nothing that they write later counts.
-
-        Raises UNAVAILABLE, and BAD_PARAMETER if another service uses the journal.
-        """
+        """Own slots. Everything that earlier owners saved is known afterwards, and nothing that they write later counts. Raises
+        UNAVAILABLE, and BAD_PARAMETER if another service uses the journal."""
         self._check()
         wanted = sorted(slots)
         self._wanted.update(wanted)
