@@ -9,6 +9,7 @@ from tests.support.kafka_broker import KafkaCluster
 from tests.support.kafka_faults import Way
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
+from tests.support.three_processes import Service, three_processes
 
 pytest.register_assert_rewrite("penstock.testing.engines")
 
@@ -57,6 +58,13 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClu
         return
     with kafka_broker.standalone(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_service(kafka_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Three processes that are one service before the broker."""
+    with three_processes(kafka_cluster.service_url, tmp_path_factory.mktemp("service")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,19 @@ async def test_a_topic_is_kafkas_for_every_process(pair: tuple[KafkaBroker, Kafk
     assert all(log.deleted for log in logs[0])
 
 
+async def test_missing_topics_are_told_from_those_that_are_there(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    await pair[0].topics.create(TopicName.parse(f"t-{mark}"), 3)
+    asked = [f"t-{mark}", f"missing-{mark}", "not a name"]
+    found = await pair[0].cluster.admin.describe_all(asked)
+    there = found[f"t-{mark}"]
+    assert there is not None
+    assert there.partitions == 3
+    assert found[f"missing-{mark}"] is None
+    assert "not a name" not in found
+
+
 async def test_a_topic_that_is_made_again_is_another(
     pair: tuple[KafkaBroker, KafkaBroker], mark: str
 ) -> None:

@@ -146,7 +146,7 @@ class Server:
         topics: Any = self
         self.consumers = ServedConsumers(topics, self.served, self.clock, NewNames())
 
-    async def get(self, name: TopicName) -> LogTopic:
+    async def get(self, name: TopicName, *, create: bool | None = None) -> LogTopic:
         """As the topics of a process."""
         await self.topic.refresh()
         return self.topic

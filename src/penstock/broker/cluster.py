@@ -1,13 +1,14 @@
 """The cluster that an engine stands before, as far as endpoints show it, or pass clients and requests on to it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
 from penstock.model.target import Target
+from penstock.runtime.statistics import Histogram
 
 from .acting import Acting
 
@@ -28,6 +29,25 @@ class Owner(msgspec.Struct, frozen=True):
 
     url: str
     tls_url: str = ""
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A topic at the other processes of a service: their answers to `GET …/stats`, each with what its process counts, and why
+    some did not answer."""
+
+    stats: Sequence[Mapping[str, Any]] = ()
+    unanswered: Sequence[str] = ()
+
+
+class Ownership(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions that this process owns, and its cursors. Counters are since the server's start."""
+
+    slots: int  # groups of partitions that this process serves
+    doubts: int  # times that the process was stopped for so long that others may have them
+    saves: Histogram  # seconds until changes of cursors were durable
+    misfits: Mapping[str, int]  # cursors that did not fit their logs, by reason
+    removed: int  # cursors of topics that no longer exist
+    refusal: str = ""  # why this process can own nothing
 
 
 class Cluster(Protocol):
@@ -58,6 +78,10 @@ class Cluster(Protocol):
     def client_errors(self) -> Mapping[tuple[str, str], int]:
         """How many errors the clients of the cluster reported, by kind of client and code; empty if they are not counted."""
 
+    @property
+    def ownership(self) -> Ownership | None:
+        """None if the cluster itself serves the subscriptions."""
+
     async def request(
         self,
         method: str,
@@ -77,6 +101,10 @@ class Cluster(Protocol):
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         """The properties of the consumers of a subscription, of every process; none where it is not there. Raises
         UNAVAILABLE."""
+
+    async def elsewhere(self, topic: TopicName) -> Elsewhere:
+        """A topic at the other processes of this service; empty if the cluster itself knows all of it, and for a request of
+        another process."""
 
     async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
         """Where a client of Pulsar's protocol finds a topic or partition, without an address where that is here; raises

@@ -91,11 +91,11 @@ class Subscription(DeliverySource, Protocol):
     @property
     def backlog(self) -> int: ...
     @property
-    def consumers(self) -> Sequence[Receiver]: ...
-    @property
-    def receivers(self) -> Sequence[Receiver]:
-        """The consumers that statistics show: also those of other processes, if this process serves the subscription."""
+    def connected(self) -> Sequence[str]:
+        """The names of its consumers in any process, as `refresh` learned them."""
 
+    @property
+    def consumers(self) -> Sequence[Receiver]: ...
     @property
     def cursor(self) -> Cursor: ...
     @property

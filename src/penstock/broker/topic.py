@@ -97,6 +97,10 @@ class Topic(Log, Protocol):
     @property
     def subscriptions(self) -> Mapping[str, Subscription]: ...
     @property
+    def counted(self) -> Sequence[Subscription]:
+        """The subscriptions whose figures are this process's: of several processes one counts each subscription."""
+
+    @property
     def used(self) -> bool:
         """Whether it has messages, or a client is connected."""
 

@@ -79,6 +79,15 @@ class Pages:
                 "message": cluster.problem,
             }
             return 503, _JSON, msgspec.json.encode(body)
+        ownership = None if cluster is None else cluster.ownership
+        if ownership is not None and ownership.refusal:
+            body = {
+                "status": "not ready",
+                "error_code": ErrorKind.UNAVAILABLE.codes.code,
+                "reason": "subscriptions_refused",
+                "message": f"this process can serve no subscriptions: {ownership.refusal}",
+            }
+            return 503, _JSON, msgspec.json.encode(body)
         storage = self._context.broker.storage
         if storage.failing:
             return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.readiness()})

@@ -18,6 +18,7 @@ from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.tasks import Tasks
 
 from .link import Attachment, LinkSink, Moved
+from .unconfirmed import Unconfirmed
 
 TAKEN_AT_ONCE: Final = 64  # deliveries
 LATE_MAX: Final = 10_000  # acknowledgements that wait to be looked up in the log
@@ -54,7 +55,8 @@ class LocalLink:
         # Acknowledgements that have to read the log, and calls that came after them.
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
         self._working: asyncio.Task[None] | None = None
-        self._failed: PenstockError | None = None  # of one of them, for the next `flush`
+        self._failed: PenstockError  # the last error of one of them
+        self._unconfirmed = Unconfirmed()
 
     # -- start and end
 
@@ -152,6 +154,7 @@ class LocalLink:
             self.acknowledge_part(place, 0)
 
     def acknowledge_part(self, place: Place, open_bits: int) -> None:
+        self._unconfirmed.give()
         consumer, answers = self._consumer, self._answers
         if consumer is None or place[0] != self._source.topic.ledger:
             return
@@ -159,6 +162,7 @@ class LocalLink:
             self._later(lambda: answers.acknowledge_but_late(place[1], open_bits, consumer))
 
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
+        self._unconfirmed.give()
         ledger, entry = place
         index = (open_bits & -open_bits).bit_length() - 2  # the message before the first open one
         if open_bits and index < 0:
@@ -195,10 +199,8 @@ class LocalLink:
 
     def _later(self, call: Callable[[], Awaitable[None]]) -> None:
         if len(self._late) >= LATE_MAX:
-            self._failed = PenstockError(
-                ErrorKind.TOO_MANY_REQUESTS,
-                f"{LATE_MAX} acknowledgements wait for the log, which is the limit",
-            )
+            what = f"{LATE_MAX} acknowledgements wait for the log, which is the limit"
+            self._lose(PenstockError(ErrorKind.TOO_MANY_REQUESTS, what))
             return
         self._late.append(call)
         if self._working is None:
@@ -215,9 +217,14 @@ class LocalLink:
                 try:
                     await self._late.popleft()()
                 except PenstockError as error:
-                    self._failed = error
+                    self._lose(error)
         finally:
             self._working = None
+
+    def _lose(self, error: PenstockError) -> None:
+        """An acknowledgement failed: which of the callers that wait for a flush gave it is not known."""
+        self._failed = error
+        self._unconfirmed.lose()
 
     async def reply(
         self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
@@ -229,11 +236,12 @@ class LocalLink:
 
     async def flush(self) -> None:
         consumer = self._open_consumer()
-        await self._worked()
-        await consumer.flush()
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            raise failed
+
+        async def store() -> None:
+            await self._worked()
+            await consumer.flush()
+
+        await self._unconfirmed.flush(store, lambda: PenstockError(self._failed.kind, self._failed.message))
 
     # -- the subscription
 

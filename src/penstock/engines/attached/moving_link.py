@@ -16,6 +16,7 @@ from penstock.model.message_id import MessageId
 from penstock.runtime.tasks import Tasks
 
 from .link import Attachment, Link, LinkSink, LinkTo, Moved
+from .unconfirmed import Unconfirmed
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,7 @@ class MovingLink:
     after the last entry that arrived, or at the position of its last seek.
 
     Acknowledgements are lost that the old link may not have stored, or that are made while there is no link: their messages may be
-    delivered again. A `flush` answers for the acknowledgements since the one before it began, or for the same as that one if there are
-    no newer ones, and fails if one of them is lost. Without newer ones, at most as many fail as acknowledgements were lost.
+    delivered again, and a `flush` fails (`Unconfirmed`).
     """
 
     def __init__(self, link_to: LinkTo, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
@@ -45,10 +45,7 @@ class MovingLink:
         self._tasks = tasks
         self._link: Link | None = None
         self._permits = 0  # not yet given to a link
-        self._given = self._confirmed = 0  # acknowledgements, and those that are durable or lost
-        self._flushed = (0, 0)  # the last flush answers for those after the first number, up to the second
-        self._lost_up_to = 0  # the last one that is lost
-        self._refusals = 0  # how many flushes those that are lost still fail
+        self._unconfirmed = Unconfirmed()
         self._lost = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         # Entries of a non-persistent topic all have the same place.
@@ -157,7 +154,7 @@ class MovingLink:
             self._sink.ended(error)
             return
         self._drop(self._link)
-        self._lose()
+        self._unconfirmed.lose()
         if self._wanted.options.durable:
             self._sink.reset()
         self._lost.set()
@@ -187,17 +184,10 @@ class MovingLink:
 
     def _acknowledging(self) -> Link | None:
         """The link that an acknowledgement goes to; without one it is lost."""
-        self._given += 1
+        self._unconfirmed.give()
         if self._link is None:
-            self._lose()
+            self._unconfirmed.lose()
         return self._link
-
-    def _lose(self) -> None:
-        """Those that are not confirmed are lost."""
-        count = self._given - self._confirmed
-        if count:
-            self._lost_up_to = self._confirmed = self._given
-            self._refusals += count
 
     def acknowledge(self, places: Iterable[Place]) -> None:
         link = self._acknowledging()
@@ -222,32 +212,8 @@ class MovingLink:
         )
 
     async def flush(self) -> None:
-        given, lost = self._given, self._lost_up_to
-        after, up_to = self._flushed
-        if given > up_to:
-            after = up_to
-            self._flushed = after, given
-        if lost <= after:
-            self._refusals = 0  # those of earlier flushes
-        elif self._refusals:
-            raise self._refusal()
-        link = self._link
-        if link is None:
-            return
-        try:
-            await link.flush()
-        except PenstockError:
-            if self._lost_up_to > lost:
-                self._refusal()
-            raise
-        if self._lost_up_to > lost:
-            raise self._refusal()
-        self._confirmed = max(self._confirmed, given)
-
-    def _refusal(self) -> Moved:
-        """The error of a flush; one fewer is to fail."""
-        self._refusals = max(0, self._refusals - 1)
-        return Moved(self._wanted.topic)
+        store = None if self._link is None else self._link.flush
+        await self._unconfirmed.flush(store, lambda: Moved(self._wanted.topic))
 
     def redeliver(self, places: Iterable[Place]) -> None:
         if self._link is not None:  # else all of them are redelivered

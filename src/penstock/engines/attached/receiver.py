@@ -152,7 +152,7 @@ class Receiver(Outbox):
         self.outbox.append(delivery)
         self.outbox_bytes += size
         source = delivery.subscription
-        source.rate_out.add(count, size)  # type: ignore[attr-defined]  # they are the engine's own
+        source.delivered(count, size)  # type: ignore[attr-defined]  # they are the engine's own
         if self.options.ack_timeout_ms:
             self.parts[source].given(delivery)  # type: ignore[index]
 

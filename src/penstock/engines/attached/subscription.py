@@ -92,7 +92,7 @@ class Subscription:
         self.backlog = 0
         self.delayed = 0
         self.unacked = 0
-        self.connected = 0  # consumers, of any process
+        self.connected: Sequence[str] = ()  # the names of its consumers, in any process
         self.redelivered = 0
         self.dead_letters = DeadLetterStats()
         self.active: Receiver | None = None  # where it is a consumer of this process
@@ -103,10 +103,9 @@ class Subscription:
         """Whether nothing is on its way from the cluster, as far as that is known."""
         return not any(consumer.expects for consumer in self.consumers)
 
-    @property
-    def receivers(self) -> Sequence[Receiver]:
-        """As `broker.Subscription.receivers`."""
-        return self.consumers
+    def delivered(self, messages: int, size: int) -> None:
+        """A consumer of this process got messages, of so many bytes."""
+        self.rate_out.add(messages, size)
 
     # -- consumers of this process
 
@@ -166,7 +165,7 @@ class Subscription:
         self.unacked = int(stats.get("unackedMessages", 0))
         self.durable = bool(stats.get("isDurable", self.durable))
         self.properties = dict(stats.get("subscriptionProperties") or {})
-        self.connected = len(stats.get("consumers") or ())
+        self.connected = [str(one.get("consumerName", "")) for one in stats.get("consumers") or ()]
         if stats.get("consumers"):
             self.type = SubscriptionType.named(str(stats.get("type", ""))) or self.type
 
@@ -219,17 +218,23 @@ class Subscription:
             consumer.forget(self)
 
     async def move(self, offset: int) -> None:
-        """Move to `offset`, forwards or backwards."""
-        if offset >= self.topic.next_offset:
-            await self.seek(LATEST)
+        """Move to `offset`, forwards or backwards. Beyond the end of the log it moves to the first message that follows."""
+        topic = self.topic
+        if offset >= topic.next_offset:
+            await topic.refresh()  # the known end may be old
+        end = topic.next_offset
+        found = await topic.read_at(offset, 1) if offset < end else ()
+        if found:
+            entry = found[0]
+            index = max(0, offset - entry.offset) if entry.count > 1 else -1
+            await self.seek(topic.id_of(entry, index), inclusive=True)
             return
-        found = await self.topic.read_at(offset, 1)
-        if not found:
-            await self.seek(LATEST)
-            return
-        entry = found[0]
-        index = max(0, offset - entry.offset) if entry.count > 1 else -1
-        await self.seek(self.topic.id_of(entry, index), inclusive=True)
+        # By the last entry, not by LATEST: messages may have been published since.
+        last = await topic.read_at(end - 1, 1) if end > topic.first_offset else ()
+        if last:
+            await self.seek(topic.id_of(last[-1], -1))
+        else:
+            await self.seek(EARLIEST)
 
     def skip(self, offset: int) -> None:
         """Not offered: consumers of this process acknowledge their messages themselves."""

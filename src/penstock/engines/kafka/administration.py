@@ -1,16 +1,22 @@
 """What administrators do to topics, namespaces and tenants as a whole, through Kafka's admin API."""
 
+import logging
 from typing import Final
 
+from penstock.broker.acting import FOR_PROCESS
 from penstock.broker.capability import Capability, not_supported
 from penstock.engines.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.target import Target
 from penstock.runtime.tasks import each
 
 from .cluster import KafkaCluster
 from .policies import KafkaNamespaces, KafkaPolicies
+from .serving.administration import Process
 from .topics import KafkaTopics
+
+log = logging.getLogger(__name__)
 
 APPLIED_AT_ONCE: Final = 16  # topics whose configuration is set
 
@@ -25,31 +31,54 @@ class KafkaAdministration:
         namespaces: KafkaNamespaces,
         policies: KafkaPolicies,
         schemas: Schemas,
+        process: Process,
     ) -> None:
+        """`process` has been started before a topic is deleted or unloaded."""
         self._cluster = cluster
         self._topics = topics
         self._namespaces = namespaces
         self._policies = policies
         self._schemas = schemas
+        self._process = process
         namespaces.apply = self._apply_all
         policies.apply = self._apply
 
     async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
+        if FOR_PROCESS.get():  # which deleted it
+            await self._topics.learn_deletion(name)
+            await self._delete_cursors(name)
+            return
+        others = self._process.service.others
+        if not force:
+            await others.check_unused(name)
+        known = self._topics.document(name)
+        more = ("partitions",) if known is not None and known.partitions else ()
         await self._topics.delete(name, force=force)
+        await self._delete_cursors(name)
+        await others.tell("DELETE", Target.of_topic(name, *more), force="true")
         await self._policies.forget(name)
         await self._namespaces.forget_topic(name)
         if schema:
             await self._schemas.forget(name)
 
+    async def _delete_cursors(self, name: TopicName) -> None:
+        """Delete the subscriptions that this process has of a deleted topic."""
+        now = self._topics.found(name)
+        kafka = self._topics.naming.kafka_name(name)
+        try:
+            await self._process.service.served.delete_cursors(kafka, "" if now is None else now.id)
+        except PenstockError as error:  # they fit no log, and are removed later
+            log.info("subscriptions of %s are not deleted yet: %s", name, error.message)
+
     async def unload_topic(self, name: TopicName) -> None:
+        """As `Administration.unload_topic`, at every process. Consumers of this process stay: they are attached again."""
         why = PenstockError(ErrorKind.UNAVAILABLE, f"{name} was unloaded: connect again")
+        service = self._process.service
         for topic in await self._topics.all_of(name, create=False):
-            for subscription in list(topic.subscriptions.values()):
-                await subscription.flush()
-                for consumer in list(subscription.consumers):
-                    consumer.close(why)
+            await service.served.unload(topic)
             for producer in list(topic.producers.values()):
                 producer.close(why)
+        await service.others.tell("PUT", Target.of_topic(name, "unload"))
 
     async def truncate_topic(self, name: TopicName) -> None:
         """Delete every record; subscriptions go on with what comes next."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
-from penstock.broker.cluster import Owner
+from penstock.broker.cluster import Elsewhere, Owner
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
 from penstock.broker.namespaces import TenantInfo
@@ -148,9 +148,6 @@ class KafkaBroker:
             logs_max=self.policies.max_topics,
             registry=registry,
         )
-        self.administration = KafkaAdministration(
-            self.cluster, self.topics, self.namespaces, self.policies, self.schemas
-        )
         self._records = RecordProducer(
             self.cluster.clients,
             compression=settings.compression,
@@ -193,6 +190,9 @@ class KafkaBroker:
             new_name=self.new_name,
         )
         self.subscriptions = OwnedSubscriptions(self.topics, self._serving)
+        self.administration = KafkaAdministration(
+            self.cluster, self.topics, self.namespaces, self.policies, self.schemas, self._serving
+        )
         self.topics.learners.append(self.subscriptions.learn)
         self.group_positions = KafkaGroupPositions(self.topics, self.cluster.groups).of
         self._attached = AttachedConsumers(
@@ -208,6 +208,8 @@ class KafkaBroker:
         )
         self._stopping = False
         self.cluster.sent = self._sent
+        self.cluster.asked = self._asked
+        self.cluster.owned = self._serving.figures
         self.cluster.shown = self._shown
         self.policies.on_change(self.topics.apply)
         self.topics.listeners.add(self.watches.changed)
@@ -371,6 +373,10 @@ class KafkaBroker:
     def _sent(self, topic: TopicName, client: ClientInfo) -> Owner:
         """Where a client of Pulsar's protocol finds a topic."""
         return self._serving.service.owners.address(topic)
+
+    async def _asked(self, topic: TopicName) -> Elsewhere:
+        """What the other processes say of a topic."""
+        return await self._serving.service.others.stats(topic)
 
     async def _shown(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         """The properties of the consumers of a subscription."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from penstock.broker.acting import Acting
-from penstock.broker.cluster import Headers, Owner, Query
+from penstock.broker.cluster import Elsewhere, Headers, Owner, Ownership, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -48,6 +48,8 @@ class KafkaCluster:
         self.problem: str | None = None
         # The engine says what it knows: documents are kept by way of the cluster.
         self.shown: Callable[[TopicName, str], Awaitable[Sequence[Mapping[str, str]]]] | None = None
+        self.owned: Callable[[], Ownership | None] = lambda: None
+        self.asked: Callable[[TopicName], Awaitable[Elsewhere]] | None = None
         self.sent: Callable[[TopicName, ClientInfo], Owner] | None = None
         self.own = Owner("")  # where clients reach this process alone
 
@@ -121,6 +123,13 @@ class KafkaCluster:
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         return [] if self.shown is None else await self.shown(log, subscription)
+
+    @property
+    def ownership(self) -> Ownership | None:
+        return self.owned()
+
+    async def elsewhere(self, topic: TopicName) -> Elsewhere:
+        return Elsewhere() if self.asked is None else await self.asked(topic)
 
     def announce(self, own: Owner) -> None:
         self.own = own

@@ -71,8 +71,7 @@ class FollowedLog:
 
     async def _look_whose(self) -> None:
         """The log ends before what was known: raise TOPIC_NOT_FOUND where the topic was made again."""
-        found = await self._fetcher.topic_id(self.place.topic)
-        if found is None or ledger_of(found, self.place.partition) != self.ledger:
+        if not self._is_same(await self._fetcher.topic_id(self.place.topic)):
             self.end(deleted=True)
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 
@@ -80,18 +79,27 @@ class FollowedLog:
         """Look whether the topic is there, and where it begins: what comes does not say so."""
         try:
             await self.refresh()
+            if not self._is_same(await self._fetcher.topic_id(self.place.topic)):
+                await self._look_whether()
         except PenstockError as error:
             if error.kind is ErrorKind.TOPIC_NOT_FOUND:
                 await self._look_whether()
 
+    def _is_same(self, topic_id: str | None) -> bool:
+        """Whether the topic of that id has this log."""
+        return topic_id is not None and ledger_of(topic_id, self.place.partition) == self.ledger
+
     async def _look_whether(self) -> None:
-        """The topic was not found. A new one may not be known everywhere yet: it is looked for a few times."""
+        """The topic was not found, or another one of its name. A new one may not be known everywhere yet: it is looked for a few times."""
         for left in range(LOOKS - 1, -1, -1):
             try:
-                if await self._fetcher.topic_id(self.place.topic) is not None:
-                    return
+                found = await self._fetcher.topic_id(self.place.topic)
             except PenstockError:
                 return  # nobody knows
+            if self._is_same(found):
+                return
+            if found is not None:
+                break
             if left:
                 await asyncio.sleep(AGAIN_S)
         self.end(deleted=True)
@@ -147,6 +155,8 @@ class FollowedLog:
             while self.followers and not self.deleted:
                 try:
                     await self.refresh()
+                    if delay_s:  # reading failed: the topic may be another one, and longer
+                        await self._look_whose()
                     self._tail.clear()
                     self._expected = self.next_offset
                     self._live = True

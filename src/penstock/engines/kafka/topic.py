@@ -1,5 +1,7 @@
 """A topic or partition as this server uses it: its log, and who publishes and consumes here."""
 
+from collections.abc import Sequence
+
 from penstock.engines.shared.cluster_topic import ClusterTopic
 from penstock.engines.shared.topic_rates import TopicRates
 from penstock.engines.subscription import Subscription
@@ -65,9 +67,18 @@ class KafkaTopic(KafkaLog, ClusterTopic):
             )
 
     @property
+    def counted(self) -> Sequence[Subscription]:
+        return list(self.served.values())
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether producers or consumers of this process are attached, or consumers of others to what it serves."""
+        subscriptions = (*self.subscriptions.values(), *self.served.values())
+        return bool(self.producers) or any(one.consumers for one in subscriptions)
+
+    @property
     def in_use(self) -> bool:
-        consumers = any(one.consumers for one in self.subscriptions.values())
-        return bool(self.producers or consumers or self.followers)
+        return bool(self.has_clients or self.followers)
 
     def check_open(self) -> None:
         if self.deleted:

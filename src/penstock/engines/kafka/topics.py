@@ -24,6 +24,7 @@ from .policies import KafkaNamespaces
 from .properties import TopicProperties
 from .topic import KafkaTopic
 
+GONE_MS: Final = 2000  # for a broker to hear of a deletion that another process was answered
 CREATED_S: Final = 0.05  # between two looks for a topic that was just created
 
 
@@ -77,7 +78,15 @@ class KafkaTopics(Catalog[KafkaTopic]):
         if not self.exists(name):
             return
         logs = await self.all_of(name, create=False)
-        await asyncio.gather(*(log.refresh() for log in logs))
+        try:
+            await asyncio.gather(*(log.refresh() for log in logs))
+        except PenstockError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                raise
+            await self.ask(name.base)  # it was deleted since it was asked for
+            if self.exists(name):
+                raise
+            return
         for learner in self.learners:
             await learner(name)
 
@@ -174,19 +183,29 @@ class KafkaTopics(Catalog[KafkaTopic]):
             await self._await(name, lambda found: found is not None and found.partitions >= partitions)
 
     async def delete(self, name: TopicName, *, force: bool) -> None:
-        """Delete a topic; raises TOPIC_NOT_FOUND, and TOPIC_IN_USE where somebody is connected here, unless `force`."""
+        """Delete a topic; raises TOPIC_NOT_FOUND, and TOPIC_IN_USE if clients of this process use it, unless `force`."""
         found = await self.ask(name)
         if found is None:
             raise self.missing(name)
         for log in self.open_of(name):
-            consumers = any(one.consumers for one in log.subscriptions.values())
-            if (log.producers or consumers) and not force:
+            if log.has_clients and not force:
                 raise PenstockError(
                     ErrorKind.TOPIC_IN_USE, f"{name} has active producers or consumers; delete it with force"
                 )
         await self._cluster.admin.delete(self.naming.kafka_name(name))
         await self.properties.save(name, {})
         await self._await(name, lambda now: now is None or now.id != found.id)
+
+    async def learn_deletion(self, name: TopicName) -> None:
+        """Another process deleted a topic: end what this one has of it. The broker that is asked may hear of it a little later, and
+        a new topic may have the name already."""
+        known = self.found(name)
+        until = self._clock.monotonic_ms() + GONE_MS
+        while known is not None and self._clock.monotonic_ms() < until:
+            found = await self.ask(name)
+            if found is None or found.id != known.id:
+                return
+            await asyncio.sleep(CREATED_S)
 
     async def _await(self, name: TopicName, holds: Callable[[Described | None], bool]) -> None:
         """Ask until the broker that is asked has heard of a change."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.acting import Acting
-from penstock.broker.cluster import ClusterAnswer, Headers, Owner, Query
+from penstock.broker.cluster import ClusterAnswer, Elsewhere, Headers, Owner, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
@@ -210,6 +210,15 @@ class PulsarCluster:
         if caller is not None and self.acts_for_callers:
             authentication = self.authentication_for(caller)
         return await self.admin.forward(method, target, query, headers, body, authentication)
+
+    @property
+    def ownership(self) -> None:
+        """Brokers of the cluster serve the subscriptions."""
+        return None
+
+    async def elsewhere(self, topic: TopicName) -> Elsewhere:
+        """The brokers know all of it."""
+        return Elsewhere()
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         try:

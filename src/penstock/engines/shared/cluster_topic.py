@@ -1,6 +1,6 @@
 """A topic or partition of a cluster as this server uses it: who publishes and consumes here, and how much."""
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from typing import Protocol
 
 from penstock.broker.subscription import Subscription
@@ -43,6 +43,10 @@ class ClusterTopic:
     @property
     def used(self: _Used) -> bool:
         return bool(self.producers or self.subscriptions or self.next_offset > self.first_offset)
+
+    @property
+    def counted(self: _Used) -> Sequence[Subscription]:
+        return list(self.subscriptions.values())
 
     @property
     def in_use(self: _Used) -> bool:

@@ -143,9 +143,9 @@ class Subscription(StoredCursor):
         return self._out.selection.consumers
 
     @property
-    def receivers(self) -> list[Receiver]:
-        """As `broker.Subscription.receivers`."""
-        return self.consumers
+    def connected(self) -> list[str]:
+        """As `broker.Subscription.connected`."""
+        return [one.name for one in self.consumers]
 
     @property
     def active(self) -> Receiver | None:

@@ -8,7 +8,7 @@ from penstock.broker.topic import Topic
 
 from .call import Call
 from .operations import TOPIC, Table
-from .stats import iso_time, partitions_of
+from .stats import iso_time, partitions_of, shown_subscriptions
 from .subscriptions import read_position
 
 table = Table()
@@ -73,14 +73,14 @@ async def _stats(topic: Topic) -> dict[str, Any]:
         "totalSize": topic.size_bytes,
         "currentLedgerEntries": entries,
         "currentLedgerSize": topic.size_bytes,
-        "waitingCursorsCount": sum(1 for s in topic.subscriptions.values() if s.consumers and s.drained),
+        "waitingCursorsCount": sum(1 for s in topic.counted if s.consumers and s.drained),
         "pendingAddEntriesCount": 0,
         "lastConfirmedEntry": f"{topic.ledger}:{topic.next_entry - 1}",
         "state": "Terminated" if topic.terminated else "LedgerOpened",
         "ledgers": [{**ledger, "offloaded": False, "underReplicated": False}],
         "firstOffset": topic.first_offset,
         "nextOffset": topic.next_offset,
-        "cursors": {name: await _cursor(s) for name, s in sorted(topic.subscriptions.items())},
+        "cursors": {name: await _cursor(s) for name, s in shown_subscriptions(topic).items()},
         "schemaLedgers": [],
         "compactedLedger": _NO_LEDGER,
     }
@@ -122,7 +122,7 @@ async def _positions(subscription: Subscription) -> str:
 async def _info(topic: Topic, properties: dict[str, str]) -> dict[str, Any]:
     """The ledger of a log and the positions of its durable cursors; when each was made is not kept."""
     cursors = {}
-    for name, subscription in sorted(topic.subscriptions.items()):
+    for name, subscription in shown_subscriptions(topic).items():
         if subscription.durable:
             entry = await topic.entry_at(subscription.cursor.mark) - 1
             cursors[name] = {

@@ -44,7 +44,7 @@ async def broker_metrics(call: Call) -> list[dict[str, Any]]:
     sums: dict[str, dict[str, float]] = {}
     for topic in call.broker.topics.open_topics:
         one = sums.setdefault(str(topic.name.namespace_name), dict.fromkeys(_METRICS, 0.0))
-        subscriptions = topic.subscriptions.values()
+        subscriptions = topic.counted
         out = [s.rate_out.per_second() for s in subscriptions]
         rates = (*topic.rate_in.per_second(), sum(m for m, _ in out), sum(b for _, b in out))
         consumers = sum(len(s.consumers) for s in subscriptions)

@@ -1,13 +1,17 @@
 """Figures of topics and subscriptions, under Pulsar's names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from penstock.broker.acting import FOR_PROCESS
+from penstock.broker.broker import Broker
+from penstock.broker.cluster import Elsewhere
 from penstock.broker.delivery import Receiver
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Publisher, Topic
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, SubscriptionType
 from penstock.runtime.statistics import Rate
 
@@ -30,19 +34,50 @@ _ACCESS: Final = {
 @table.on("GET", f"{TOPIC}/stats")
 async def stats(call: Call) -> dict[str, Any]:
     """Rates, counters, backlog, publishers and subscriptions."""
-    name, broker = call.seen_topic, call.broker
-    if broker.topics.partitions(name):
-        return await stats_by_partition(call)
-    return await topic_stats(await broker.topics.get(name, create=False))
+    return await service_stats(call.broker, call.seen_topic)
 
 
 @table.on("GET", f"{TOPIC}/partitioned-stats", query=("perPartition",))
 async def stats_by_partition(call: Call) -> dict[str, Any]:
     """The same over all partitions, and of each."""
-    logs = await partitions_of(call)
+    await partitions_of(call)
+    found = await service_stats(call.broker, call.seen_topic)
+    return found if call.flag("perPartition", default=True) else {**found, "partitions": {}}
+
+
+async def service_stats(broker: Broker, name: TopicName) -> dict[str, Any]:
+    """The figures of a topic over all processes of the service; of a partitioned one summed up, and by partition.
+
+    Subscriptions whose process does not answer are shown as of their last save (`asOfLastSave`), and `unanswered` says why.
+    """
+    logs = await broker.topics.all_of(name, create=False)
     parts = {str(log.name): await topic_stats(log) for log in logs}
-    each = parts if call.flag("perPartition", default=True) else {}
-    return {"metadata": {"partitions": len(logs)}, **_sum(list(parts.values())), "partitions": each}
+    elsewhere = Elsewhere() if broker.cluster is None else await broker.cluster.elsewhere(name)
+    for said in elsewhere.stats:
+        for log, figures in (said.get("partitions") or {str(logs[0].name): said}).items():
+            if log in parts:
+                _join(parts[log], figures)
+    unanswered = {"unanswered": list(elsewhere.unanswered)} if elsewhere.unanswered else {}
+    if not broker.topics.partitions(name):
+        return {**parts[str(logs[0].name)], **unanswered}
+    whole = _sum(list(parts.values()))
+    return {"metadata": {"partitions": len(logs)}, **whole, "partitions": parts, **unanswered}
+
+
+def _join(own: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Add what another process counts of the same log."""
+    for key in _IN:
+        own[key] += other.get(key, 0)
+    own["publishers"] += other.get("publishers", ())
+    own["lastPublishTimestamp"] = max(own["lastPublishTimestamp"], other.get("lastPublishTimestamp", 0))
+    known = own["subscriptions"]
+    for name, figures in other.get("subscriptions", {}).items():
+        had = known.get(name)
+        # Readers of several processes may use one name; a durable subscription is served by one process.
+        both = had is not None and not had["durable"] and not figures.get("durable", True)
+        known[name] = _sum([had, figures]) if both else figures
+    own["subscriptions"] = dict(sorted(known.items()))
+    own.update({key: sum(one.get(key, 0) for one in known.values()) for key in _OUT})
 
 
 async def partitions_of(call: Call) -> Sequence[Topic]:
@@ -54,10 +89,14 @@ async def partitions_of(call: Call) -> Sequence[Topic]:
 
 
 async def topic_stats(topic: Topic) -> dict[str, Any]:
-    """One log's figures. Rates are over the last minute, counters since the server started."""
+    """One log's figures in this process. Rates are over the last minute, counters since the server started."""
     slowest = await topic.measure_backlog()
     messages = topic.next_offset - topic.first_offset
-    subscriptions = {name: subscription_stats(s) for name, s in sorted(topic.subscriptions.items())}
+    counted = {one.name for one in topic.counted}
+    subscriptions = {
+        name: subscription_stats(one) | ({} if name in counted else {"asOfLastSave": True})
+        for name, one in shown_subscriptions(topic).items()
+    }
     return {
         "persistent": topic.name.persistent,
         **_rate(topic.rate_in, "In"),
@@ -80,10 +119,17 @@ async def topic_stats(topic: Topic) -> dict[str, Any]:
     }
 
 
+def shown_subscriptions(topic: Topic) -> dict[str, Subscription]:
+    """The subscriptions of a log by name; another process of the service sees those that this one counts."""
+    known = {} if FOR_PROCESS.get() else dict(topic.subscriptions)
+    return dict(sorted((known | {one.name: one for one in topic.counted}).items()))
+
+
 def _age_s(topic: Topic, published_ms: int) -> int:
     return max(0, topic.clock.now_ms() - published_ms) // 1000
 
 
+_IN = ("msgRateIn", "msgThroughputIn", "bytesInCounter", "msgInCounter")
 _OUT = ("msgRateOut", "msgThroughputOut", "bytesOutCounter", "msgOutCounter")
 
 
@@ -104,7 +150,7 @@ def subscription_stats(subscription: Subscription) -> dict[str, Any]:
         "unackedMessages": subscription.unacked,
         "type": None if subscription.type is None else subscription.type.value,
         "activeConsumerName": None if active is None else active.name,
-        "consumers": [_consumer(c) for c in subscription.receivers],
+        "consumers": [_consumer(c) for c in subscription.consumers],
         "durable": subscription.durable,
         "isDurable": subscription.durable,
         "replicated": False,

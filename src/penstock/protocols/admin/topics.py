@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.acting import FOR_PROCESS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.tasks import Slices, chosen
@@ -92,6 +93,9 @@ async def delete(call: Call) -> None:
 async def _delete(call: Call, *, partitioned: bool) -> None:
     """Delete a topic of this kind; raises PARTITIONING_CONFLICT for one of the other kind."""
     name, force, schema = call.topic, call.flag("force"), call.flag("deleteSchema", default=True)
+    if FOR_PROCESS.get():  # another process deleted it
+        await call.administration.delete_topic(name, force=True)
+        return
     if bool(call.broker.topics.partitions(name)) != partitioned:
         raise PenstockError(
             ErrorKind.PARTITIONING_CONFLICT,

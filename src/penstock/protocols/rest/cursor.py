@@ -75,7 +75,6 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
         await one.refresh()
     parts = [await _partition(one, numbered=rest.decoding.numbered) for one in found]
     whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
-    first = found[0]
     cursor = Cursor(
         mark_delete_position=None if whole is None else whole.mark_delete_position,
         mark_delete_offset=None if whole is None else whole.mark_delete_offset,
@@ -83,8 +82,8 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
         more=any(part.more for part in parts),
         backlog=sum(part.backlog for part in parts),
         unacknowledged=sum(part.unacknowledged for part in parts),
-        type=None if first.type is None or not first.consumers else first.type.value,
-        consumers=sorted({consumer.name for one in found for consumer in one.consumers}),
+        type=next((one.type.value for one in found if one.connected and one.type is not None), None),
+        consumers=sorted({name for one in found for name in one.connected}),
         partitions=[] if whole is not None else parts,
     )
     await exchange.answer(to_json(CursorAnswer(cursor=cursor)))

@@ -129,7 +129,7 @@ class History:
             totals.messages_in += topic.rate_in.messages
             totals.bytes_in += topic.rate_in.bytes
             totals.size_bytes += topic.size_bytes
-            for subscription in topic.subscriptions.values():
+            for subscription in topic.counted:
                 totals.messages_out += subscription.rate_out.messages
                 totals.bytes_out += subscription.rate_out.bytes
                 totals.backlog += subscription.backlog

@@ -11,6 +11,7 @@ from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.target import Target
+from penstock.protocols.admin.stats import service_stats, shown_subscriptions
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.operations import ALWAYS, Table
 from penstock.protocols.http.params import Parameter, Params
@@ -51,7 +52,7 @@ class TopicRow(msgspec.Struct):
         self.throughput_in += throughput
         self.producers += len(log.producers)
         self.last_publish = max(self.last_publish, log.last_publish_ms)
-        for name, subscription in log.subscriptions.items():
+        for name, subscription in shown_subscriptions(log).items():
             subscriptions.add(name)
             self.rate_out += subscription.rate_out.per_second()[0]
             self.backlog += subscription.backlog
@@ -75,7 +76,7 @@ SORTS: Final = ("name", *TopicRow.__struct_fields__[2:])
     "/topics",
     summary="A page of a namespace's topics with their figures, searched and sorted.",
     description="Figures other than the name sort the topics that were in use since the server started; others count"
-    " as 0.",
+    " as 0. Of several processes before Kafka each sorts by what it counts itself.",
     parameters=(
         Parameter("namespace", "tenant/namespace."),
         Parameter("search", "Only topics whose name has this text in it, in any case."),
@@ -137,14 +138,19 @@ async def _figures_of(caller: Caller, name: TopicName) -> TopicRow | None:
     cluster = broker.cluster
     if cluster is not None and cluster.administered:
         return row if await _ask_cluster(cluster, name, row) else None
+    if cluster is not None:
+        said = msgspec.convert(await service_stats(broker, name), _Stats)
+        row.messages, row.last_publish = said.messages, said.lastPublishTimestamp
+        _fill(row, said)
+        return row
     subscriptions = set[str]()
     for log in await broker.topics.all_of(name, create=False):
         row.add(log, subscriptions)
     return row
 
 
-class _Rates(msgspec.Struct):
-    """What Pulsar says of a topic, or of a subscription."""
+class _Stats(msgspec.Struct):
+    """What Pulsar's admin API says of a topic, or of a subscription."""
 
     msgRateIn: float = 0.0  # noqa: N815 - Pulsar's JSON
     msgRateOut: float = 0.0  # noqa: N815
@@ -153,7 +159,9 @@ class _Rates(msgspec.Struct):
     msgBacklog: int = 0  # noqa: N815
     publishers: list[Any] = []
     consumers: list[Any] = []
-    subscriptions: dict[str, "_Rates"] = {}
+    subscriptions: dict[str, "_Stats"] = {}
+    messages: int = 0  # Penstock's own, as the next
+    lastPublishTimestamp: int = 0  # noqa: N815
 
 
 async def _ask_cluster(cluster: Cluster, name: TopicName, row: TopicRow) -> bool:
@@ -169,15 +177,18 @@ async def _ask_cluster(cluster: Cluster, name: TopicName, row: TopicRow) -> bool
         raise PenstockError(
             ErrorKind.UNAVAILABLE, f"the cluster answered {answer.status} for the figures of {name}"
         )
-    said = msgspec.json.decode(answer.body, type=_Rates)
     row.messages = None
+    _fill(row, msgspec.json.decode(answer.body, type=_Stats))
+    return True
+
+
+def _fill(row: TopicRow, said: _Stats) -> None:
     row.size_bytes = said.storageSize
     row.rate_in, row.rate_out, row.throughput_in = said.msgRateIn, said.msgRateOut, said.msgThroughputIn
     row.producers = len(said.publishers)
     row.subscriptions = len(said.subscriptions)
     row.backlog = sum(each.msgBacklog for each in said.subscriptions.values())
     row.consumers = sum(len(each.consumers) for each in said.subscriptions.values())
-    return True
 
 
 class TopicAnswer(msgspec.Struct):

@@ -86,6 +86,8 @@ class MetricsPage:
         whole.of_broker(families, broker)
         if broker.cluster is not None:
             whole.of_cluster(families, broker.cluster)
+            if broker.cluster.ownership is not None:
+                whole.of_ownership(families, broker.cluster.ownership)
         if context.fleet is not None:
             whole.of_fleet(families, context.fleet)
         figures = TopicFigures(by_topic=self._by_topic)

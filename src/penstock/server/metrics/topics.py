@@ -33,7 +33,7 @@ class TopicFigures:
         """Take in a topic (or partition) and its subscriptions."""
         name, of_subscriptions = topic.name, []
         labels: Labels = (CLUSTER, str(name.namespace_name), str(name) if self._by_topic else "")
-        for subscription in topic.subscriptions.values():
+        for subscription in topic.counted:
             figures = _figures(subscription)
             of_subscriptions.append(figures)
             self._sum((*labels, subscription.name), "pulsar_subscription_", figures)
@@ -44,7 +44,7 @@ class TopicFigures:
         rate, throughput = topic.rate_in.per_second()
         of_topic = {
             "topics_count": 1,
-            "subscriptions_count": len(topic.subscriptions),
+            "subscriptions_count": len(of_subscriptions),
             "producers_count": len(topic.producers),
             "consumers_count": together("consumers_count"),
             "rate_in": rate,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.cluster import Cluster
+from penstock.broker.cluster import Cluster, Ownership
 from penstock.broker.fleet import Fleet
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
@@ -137,6 +137,38 @@ def of_cluster(families: Families, cluster: Cluster) -> None:
             client=client,
             error=error,
         )
+
+
+def of_ownership(families: Families, ownership: Ownership) -> None:
+    """The partitions that this process owns before Kafka, and its cursors."""
+    families.gauge(
+        "penstock_kafka_slots_owned", "Slots of partitions that this process serves", ownership.slots
+    )
+    families.gauge(
+        "penstock_kafka_ownership_refused",
+        "1 if the cluster or the settings do not let this process own slots",
+        bool(ownership.refusal),
+    )
+    families.counter(
+        "penstock_kafka_lease_doubts",
+        "Times that the process was stopped for so long that its slots had to be confirmed",
+        ownership.doubts,
+    )
+    families.histogram(
+        "penstock_kafka_cursor_save_duration_seconds",
+        "Saves of cursors, until they were durable",
+        ownership.saves,
+    )
+    for reason, count in ownership.misfits.items():
+        families.counter(
+            "penstock_kafka_cursor_misfits",
+            "Cursors that did not fit their logs and begin at the earliest safe place",
+            count,
+            reason=reason,
+        )
+    families.counter(
+        "penstock_kafka_cursors_removed", "Cursors of topics that no longer exist", ownership.removed
+    )
 
 
 def of_fleet(families: Families, fleet: Fleet) -> None:

@@ -168,6 +168,29 @@ async def test_an_acknowledgement_of_what_is_not_out_is_looked_up() -> None:
         assert [at for at, _, _ in await one.came()] == [place(ids[1])]
 
 
+async def test_a_failed_acknowledgement_fails_the_flush_of_each_caller() -> None:
+    async with opened() as links:
+        ids = await links.bench.publish(b"a", b"b", b"c", batch=False)
+        one = await links.open()
+        await one.came()
+        missing = (ids[0].ledger, 99)
+        one.link.acknowledge([missing])
+        one.link.acknowledge([place(ids[0])])
+        flushes = [links.tasks.spawn(one.link.flush(), "flush") for _ in range(2)]
+        for flush in flushes:
+            with pytest.raises(PenstockError):
+                await flush
+        one.link.acknowledge([place(ids[1])])
+        await one.link.flush()  # it answers for newer ones
+        one.link.acknowledge([missing])
+        one.link.acknowledge([place(ids[2])])
+        await settle()
+        for _ in range(2):  # one after the other
+            with pytest.raises(PenstockError):
+                await one.link.flush()
+        await one.link.flush()
+
+
 @pytest.mark.parametrize("type", list(SubscriptionType))
 async def test_a_seek_resets_before_anything_comes(type: SubscriptionType) -> None:
     async with opened() as links:

@@ -22,6 +22,9 @@ class Source:
     def __init__(self, clock: ManualClock) -> None:
         self.rate_out = Rate(clock)
 
+    def delivered(self, messages: int, size: int) -> None:
+        self.rate_out.add(messages, size)
+
 
 class Entries:
     """Where permits go."""

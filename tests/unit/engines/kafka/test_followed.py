@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from penstock.engines.kafka import followed
 from penstock.engines.kafka.log import KafkaLog
 from penstock.engines.kafka.naming import Place
 from penstock.model.names import TopicName
@@ -17,3 +20,30 @@ def test_a_gap_that_was_seen_in_parts_ends_where_the_last_part_does() -> None:
         log.reached(end)
     assert [log.gap_end(at) for at in (2, 3, 6, 7)] == [7, 7, 7, 7]
     assert log.next_offset == 7
+
+
+class Fetcher:
+    """The id of the topic at each look (the last one from then on), and where it ends."""
+
+    def __init__(self, *ids: str | None) -> None:
+        self._ids = list(ids)
+
+    async def ends(self, place: Any) -> tuple[int, int]:
+        return 0, 100
+
+    async def topic_id(self, topic: str) -> str | None:
+        return self._ids.pop(0) if len(self._ids) > 1 else self._ids[0]
+
+
+@pytest.mark.parametrize(
+    ("ids", "deleted"),
+    [(["id"], False), (["new"], True), ([None], True), ([None, None, "id"], False), ([None, "new"], True)],
+)
+async def test_a_topic_that_was_made_again_is_another_however_long_it_is(
+    ids: list[str | None], deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "AGAIN_S", 0)
+    fetcher: Any = Fetcher(*ids)
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, ManualClock())
+    await log._look()
+    assert (log.deleted, log.next_offset) == (deleted, 100)

@@ -108,6 +108,10 @@ class Topic(TopicLog):
         return sum(len(one.consumers) for one in self.subscriptions.values())
 
     @property
+    def counted(self) -> Sequence[Subscription]:
+        return list(self.subscriptions.values())
+
+    @property
     def used(self) -> bool:
         return bool(self.next_offset or self.producers or self.consumer_count)
 

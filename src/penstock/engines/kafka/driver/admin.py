@@ -5,7 +5,7 @@ yet, is asked again for a short while.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -32,6 +32,7 @@ from .threads import aside, in_thread
 
 T = TypeVar("T")
 
+UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 AGAIN_S: Final = 0.05  # until what passes is asked again
 ASKED_TOPIC: Final = (
     "__consumer_offsets"  # whether it exists and may be seen or not, the answer names the brokers
@@ -148,6 +149,20 @@ class KafkaAdmin:
                 return None
             raise
         return Described(str(found.topic_id), len(found.partitions))
+
+    async def describe_all(self, topics: Sequence[str]) -> dict[str, Described | None]:
+        """Topics; None for those of which the cluster says that they do not exist. Those without a certain answer are left out."""
+        futures = self.client.describe_topics(TopicCollection(list(topics)), **self.bound)
+        asked: asyncio.Future[Any] = asyncio.gather(
+            *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+        )
+        found: dict[str, Described | None] = {}
+        for topic, result in zip(futures, await self._clients.wait_unless_refused(asked), strict=True):
+            if not isinstance(result, BaseException):
+                found[topic] = Described(str(result.topic_id), len(result.partitions))
+            elif isinstance(result, KafkaException) and result.args[0].code() == UNKNOWN_TOPIC:
+                found[topic] = None
+        return found
 
     async def create(
         self, topic: str, partitions: int, replication: int = -1, config: Mapping[str, str] | None = None

@@ -124,6 +124,11 @@ class Lease:
         """Whether the process was stopped, or the thread, and the slots are not confirmed yet."""
         return self._confirmed != self._gaps or self._clock() - self._turn_s > STALE_S
 
+    @property
+    def doubts(self) -> int:
+        """How often the slots were in doubt, since the start."""
+        return self._gaps
+
     async def close(self) -> None:
         """Release all slots, as `releasing` tells, and leave the group."""
         self._ending.set()

@@ -17,10 +17,11 @@ from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import CURSORS
 from penstock.runtime.failures import FailureKind, Failures
+from penstock.runtime.statistics import SECONDS, Histogram
 from penstock.runtime.tasks import Tasks
 
-from .fitting import Misfit, fitted
-from .ports import CursorsListener, JournalPort, Waiting, replaced
+from .fitting import Misfit, fitted, log_misfit
+from .ports import CursorsListener, JournalPort, Waiting, foreign, replaced
 from .records import (
     CLAIM,
     DONE,
@@ -30,6 +31,7 @@ from .records import (
     CursorKey,
     CursorRecord,
     adoption,
+    deletion_of,
     encode_claim,
     encode_done,
     encode_save,
@@ -65,6 +67,7 @@ class Cursors(JournalReader):
         self.slots = slots
         self.process = process
         self.misfits: Counter[Misfit] = Counter()  # cursors that did not fit their logs, since the start
+        self.saves = Histogram(SECONDS)  # until changes were durable
         self._listener = listener
         self._tasks = tasks
         self._failures = failures
@@ -125,10 +128,8 @@ class Cursors(JournalReader):
         return self._terms.keys()
 
     async def claim(self, slots: Iterable[int]) -> None:
-        """Own slots. Everything that earlier owners saved is known afterwards, and nothing that they write later counts.
-
-        Raises UNAVAILABLE, and BAD_PARAMETER if another service uses the journal.
-        """
+        """Own slots. Everything that earlier owners saved is known afterwards, and nothing that they write later counts. Raises
+        UNAVAILABLE, and BAD_PARAMETER if another service uses the journal."""
         self._check()
         wanted = sorted(slots)
         self._wanted.update(wanted)
@@ -199,15 +200,7 @@ class Cursors(JournalReader):
         cursor, misfit = fitted(stored, topic_id, begin, end)
         if misfit is not None:
             self.misfits[misfit] += 1
-            extra = {
-                "topic": key.topic,
-                "partition": key.partition,
-                "subscription": key.subscription,
-                "why": misfit.value,
-                "stored": stored.mark,
-                "begins_at": cursor.mark,
-            }
-            log.warning("a cursor does not fit its log", extra=extra)
+            log_misfit(key, misfit, stored.mark, cursor.mark)
             # Now: once the log has grown, the stored cursor would seem to fit. What it has beyond the mark goes, too.
             cursor.touch({**stored.chunks})
             names = key.topic, key.partition, key.subscription
@@ -226,7 +219,8 @@ class Cursors(JournalReader):
         self._check_owned(slots)
         if len(self._queue) >= WAITING_MAX:
             raise PenstockError(ErrorKind.UNAVAILABLE, "too many cursors are waiting to be saved")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        began, future = loop.time(), loop.create_future()
         holdings = {slot: self._holdings[slot] for slot in slots}
         self._queue.append(Waiting(changes, holdings, sum([one.size for one in changes]), future))
         if not self._saving:
@@ -234,11 +228,18 @@ class Cursors(JournalReader):
             self._tasks.spawn(self._save_all(), "save cursors")
         await future
         self.on_saved([one.key for one in changes])
+        self.saves.observe(loop.time() - began)
 
     async def delete(self, key: CursorKey) -> None:
         """Delete a cursor, as `save`; nothing happens if there is none."""
-        deleted = CursorRecord(key.topic, key.partition, key.subscription, "", 0, deleted=True)
-        await self.save((deleted,))
+        await self.save((deletion_of(key),))
+
+    async def delete_all(self, keys: Iterable[CursorKey]) -> int:
+        """Delete cursors, as `save`; one that another topic has by then stays. Returns how many there were."""
+        slots = {key: self.load(self.slot(key.topic, key.partition)) for key in keys}
+        gone = [deletion_of(key, found[key].topic_id) for key, found in slots.items() if key in found]
+        await self.save(gone)
+        return len(gone)
 
     def _check(self) -> None:
         if self._refusal is not None:
@@ -432,14 +433,7 @@ class Cursors(JournalReader):
 
     def _foreign(self, claim: Claim) -> PenstockError | None:
         """Why a claim is not one of this service."""
-        topic = self._journal.topic
-        if claim.slots != self.slots:
-            what = f"the cursors in {topic} are those of {claim.slots} slots, not of {self.slots}"
-        elif claim.group != self.group:
-            what = f"group {claim.group} claims slots in {topic}, which is {self.group}'s"
-        else:
-            return None
-        return PenstockError(ErrorKind.BAD_PARAMETER, what)
+        return foreign(claim, self._journal.topic, self.group, self.slots)
 
     def restarted(self) -> None:
         self.state = JournalState(self.slots)

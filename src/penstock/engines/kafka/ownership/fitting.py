@@ -1,10 +1,14 @@
 """Whether a stored cursor fits its log. One that does not begins at the earliest place at which no message is missed."""
 
+import logging
 from enum import StrEnum
 
 from penstock.engines.subscription.offsets import OffsetSet
 
+from .records import CursorKey
 from .state import StoredCursor
+
+log = logging.getLogger(__name__)
 
 
 class Misfit(StrEnum):
@@ -30,3 +34,16 @@ def fitted(stored: StoredCursor, topic_id: str, begin: int, end: int) -> tuple[O
         cursor.raise_mark(begin)
         return cursor, Misfit.EXPIRED
     return cursor, None
+
+
+def log_misfit(key: CursorKey, misfit: Misfit, stored: int, begins_at: int) -> None:
+    """Log that a cursor does not fit, with the marks that were stored and that count now."""
+    extra = {
+        "topic": key.topic,
+        "partition": key.partition,
+        "subscription": key.subscription,
+        "why": misfit.value,
+        "stored": stored,
+        "begins_at": begins_at,
+    }
+    log.warning("a cursor does not fit its log", extra=extra)

@@ -9,7 +9,7 @@ import msgspec
 from penstock.engines.kafka.driver.record import Header
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .records import CursorRecord
+from .records import Claim, CursorRecord
 
 
 class Replaced(PenstockError):
@@ -74,3 +74,14 @@ class Waiting(msgspec.Struct, eq=False):
 def replaced(slot: int) -> Replaced:
     """The error of a save for a slot that this process does not own."""
     return Replaced(ErrorKind.UNAVAILABLE, f"another process owns slot {slot}")
+
+
+def foreign(claim: Claim, topic: str, group: str, slots: int) -> PenstockError | None:
+    """Why a claim in a topic is not one of the service with this group and number of slots."""
+    if claim.slots != slots:
+        what = f"the cursors in {topic} are those of {claim.slots} slots, not of {slots}"
+    elif claim.group != group:
+        what = f"group {claim.group} claims slots in {topic}, which is {group}'s"
+    else:
+        return None
+    return PenstockError(ErrorKind.BAD_PARAMETER, what)

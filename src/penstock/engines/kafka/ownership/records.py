@@ -47,7 +47,8 @@ class CursorKey(msgspec.Struct, frozen=True, order=True):
 class CursorRecord(msgspec.Struct, array_like=True, frozen=True):
     """A change of a cursor, as `CursorChange` describes it; `topic_id` is the topic that its offsets belong to.
 
-    All of a cursor is a change, too, with all chunks and the properties. `deleted`: the subscription is gone.
+    All of a cursor is a change, too, with all chunks and the properties. `deleted`: the subscription is gone;
+    with a topic id only if the cursor belongs to that topic.
     """
 
     topic: str
@@ -74,6 +75,11 @@ def adoption(slot: int) -> CursorRecord:
     """The change that says that a slot's cursors of earlier releases were taken over. It is in that slot, and no topic has this
     name."""
     return CursorRecord("", slot, "", "", 0)
+
+
+def deletion_of(key: CursorKey, topic_id: str = "") -> CursorRecord:
+    """The change that deletes a cursor; with a topic id only that of this topic."""
+    return CursorRecord(key.topic, key.partition, key.subscription, topic_id, 0, deleted=True)
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True):

@@ -151,7 +151,8 @@ class JournalState:
             if not change.topic:
                 self.slots[number].adopted = True
             elif change.deleted:
-                cursors.pop(key, None)
+                if key in cursors and change.topic_id in ("", cursors[key].topic_id):
+                    del cursors[key]
             elif key in cursors:
                 cursors[key].apply(change)
             else:

@@ -1,5 +1,6 @@
 """The admin REST of the processes that own partitions, as this process asks it for itself."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -39,26 +40,39 @@ class OwnerAdmin:
         process = await self._owners.peer(topic)
         if self._fleet is None:
             raise Moved(topic)
-        text = query_text((key, str(value)) for key, value in query.items())
-        content = b"" if body is None else msgspec.json.encode(body)
-        headers: list[Header] = [(b"content-length", b"%d" % len(content))]
-        if content:
-            headers.append((b"content-type", b"application/json"))
-        request = ForwardedRequest(
-            method=method.encode(),
-            target=(f"{target.path}?{text}" if text else target.path).encode(),
-            headers=headers,
-            body=content,
-            caller=Caller(process=True),
-        )
         try:
-            async with self._fleet.send(process.id, request, self._answer_s) as answer:
-                found = await _content(answer)
+            return await ask(self._fleet, process.id, self._answer_s, method, target, body, query)
         except ProcessGoneError:
             raise Moved(topic) from None
-        if answer.status >= 400:
-            raise _error(found)
-        return msgspec.json.decode(found) if found else None
+
+
+async def ask(
+    fleet: Fleet,
+    process: str,
+    answer_s: float,
+    method: str,
+    target: Target,
+    body: Any = None,
+    query: Mapping[str, object] | None = None,
+) -> Any:
+    """One call to another process. Raises what it answers, ProcessGoneError, and UNAVAILABLE if it does not answer."""
+    text = query_text((key, str(value)) for key, value in (query or {}).items())
+    content = b"" if body is None else msgspec.json.encode(body)
+    headers: list[Header] = [(b"content-length", b"%d" % len(content))]
+    if content:
+        headers.append((b"content-type", b"application/json"))
+    request = ForwardedRequest(
+        method=method.encode(),
+        target=(f"{target.path}?{text}" if text else target.path).encode(),
+        headers=headers,
+        body=content,
+        caller=Caller(process=True),
+    )
+    async with fleet.send(process, request, answer_s) as answer:
+        found = await _content(answer)
+    if answer.status >= 400:
+        raise _error(found)
+    return msgspec.json.decode(found) if found else None
 
 
 def _topic_of(target: Target) -> TopicName:

@@ -15,6 +15,7 @@ from penstock.model.names import TopicName, check_subscription
 
 from .attached import OwnedSubscription
 from .links import OwnerLinks, Owners
+from .others import OtherProcesses
 from .subscriptions import ServedSubscriptions
 
 
@@ -23,8 +24,16 @@ class Service:
 
     numbered = True
 
-    def __init__(self, links: OwnerLinks, served: ServedSubscriptions, owners: Owners, admin: Admin) -> None:
+    def __init__(
+        self,
+        links: OwnerLinks,
+        served: ServedSubscriptions,
+        owners: Owners,
+        admin: Admin,
+        others: OtherProcesses,
+    ) -> None:
         self.owners = owners
+        self.others = others
         self.served = served
         self.admin = admin
         self._links = links
@@ -94,8 +103,10 @@ class OwnedSubscriptions:
         return found
 
     async def learn(self, name: TopicName) -> None:
-        """Enter the subscriptions of a topic among those that the process knows, as far as the journal was read."""
+        """Enter the subscriptions of a topic, which has been refreshed, among those that the process knows, as far as the journal was
+        read. Those that this process serves are opened."""
         for topic in await self._topics.all_of(name, create=False):
+            await self._service.served.open_all(topic)
             stored = self._service.stored(topic)
             for subscription, cursor in stored.items():
                 self._service.subscription(topic, subscription).show(cursor)

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from penstock.broker.acting import FOR_PROCESS
-from penstock.broker.delivery import Receiver
 from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import (
     RANGES_MAX,
@@ -74,7 +73,7 @@ class OwnedSubscription(Subscription):
     def _learn_here(self, found: ServedSubscription) -> None:
         self._show_cursor(found.cursor)
         self.backlog, self.delayed, self.unacked = found.backlog, found.delayed, found.unacked
-        self.redelivered, self.connected = found.redelivered, len(found.consumers)
+        self.redelivered, self.connected = found.redelivered, found.connected
         self.durable, self.properties = found.durable, dict(found.properties)
         self.type = found.type or self.type
 
@@ -88,6 +87,7 @@ class OwnedSubscription(Subscription):
         cursor, _ = fitted(stored, self.topic.place.topic_id, begin, end)
         self._show_cursor(cursor)
         self.backlog = max(0, end - cursor.mark - cursor.beyond)
+        self.delayed = self.unacked = 0  # the owner knows
         self.properties = shown_properties(stored.properties)
 
     def _show_cursor(self, cursor: OffsetSet) -> None:
@@ -108,10 +108,8 @@ class OwnedSubscription(Subscription):
             return [consumer.options.properties for consumer in found.consumers]
         return [one.get("metadata") or {} for one in (await self._stats()).get("consumers") or ()]
 
-    @property
-    def receivers(self) -> Sequence[Receiver]:
-        found = self.topic.served.get(self.name)
-        return self.consumers if found is None else found.consumers
+    def delivered(self, messages: int, size: int) -> None:
+        """The owner counts them."""
 
     async def exists(self) -> bool:
         try:

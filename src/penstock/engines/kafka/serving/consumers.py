@@ -57,7 +57,8 @@ class ServedConsumers:
         """
         check_subscription(subscription)
         (name,) = names
-        topic = await self._topics.get(name)
+        # Whoever asks has created it. One that was deleted does not come back because its consumers connect again.
+        topic = await self._topics.get(name, create=False)
         topic.check_type(options.type)
         source = await self._source(topic, subscription, options)
         now_ms = self._clock.now_ms()

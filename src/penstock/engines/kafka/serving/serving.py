@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from penstock.broker.cluster import Ownership
 from penstock.broker.fleet import ProcessGoneError
 from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
@@ -15,6 +16,7 @@ from penstock.engines.kafka.documents import Documents
 from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
 from penstock.engines.kafka.ownership.cursors import Cursors
+from penstock.engines.kafka.ownership.fitting import Misfit
 from penstock.engines.kafka.ownership.owner import SlotOwner
 from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
 from penstock.engines.kafka.topic import KafkaTopic
@@ -25,10 +27,12 @@ from penstock.runtime.tasks import Tasks
 
 from .admin import OwnerAdmin
 from .administration import Service
+from .cleaning import LOOK_S, CursorCleaning
 from .consumers import ServedConsumers
 from .earlier_cursors import EarlierCursors
 from .host import Means
 from .links import OwnerLinks, Owners
+from .others import OtherProcesses
 from .shown_marks import ShownMarks
 from .subscriptions import ServedSubscriptions
 
@@ -56,6 +60,7 @@ class Serving:
     ) -> None:
         self._cluster = cluster
         self._topics = topics
+        self._clock = clock
         self._tasks = tasks
         self._means = means
         self._documents = documents
@@ -65,6 +70,7 @@ class Serving:
         self._owner = SlotOwner(self.served, tasks)
         self._cursors: Cursors | None = None
         self._lease: Lease | None = None
+        self._cleaning: CursorCleaning | None = None
         self._links: OwnerLinks | None = None
 
     async def start(self) -> None:
@@ -100,7 +106,8 @@ class Serving:
         owners = Owners(cursors, self._topics.at, fleet)
         tls = None if fleet is None else fleet.tls
         self._links = OwnerLinks(owners, self.consumers, self._tasks, self._credentials, timeout_s, tls)
-        self.service = Service(self._links, self.served, owners, OwnerAdmin(owners, fleet, timeout_s))
+        admin, others = OwnerAdmin(owners, fleet, timeout_s), OtherProcesses(fleet, self._clock, timeout_s)
+        self.service = Service(self._links, self.served, owners, admin, others)
         self._cursors = cursors
         await cursors.start()
         self._topics.closers.append(self._closed)
@@ -108,11 +115,45 @@ class Serving:
         lease.start()
         self._owner.start()
         self._tasks.spawn(marks.run(), "show positions of subscriptions")
+        self._cleaning = CursorCleaning(cursors, cluster.admin, self._clock, self.served.serves)
+        self._tasks.spawn(self._clean(self._cleaning), "remove cursors of deleted topics")
         try:
             async with asyncio.timeout(BEGIN_S):
                 await self.served.began.wait()
         except TimeoutError:
             log.info("this process owns no slots yet", extra={"group": group})
+
+    async def _clean(self, cleaning: CursorCleaning) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                for topic in await cleaning.look():
+                    await self._measure(topic)
+            except PenstockError as error:
+                log.debug("cursors of deleted topics are not looked for: %s", error.message)
+
+    async def _measure(self, topic: str) -> None:
+        """Have the backlogs of subscriptions known that no client uses at this process: others may publish to them."""
+        try:
+            name = self._topics.naming.topic_name(topic)
+            if name is not None:
+                await self._topics.learn_whole(name)
+        except PenstockError as error:
+            log.debug("the backlogs of %s are not known: %s", topic, error.message)
+
+    def figures(self) -> Ownership | None:
+        """Figures of this process; None before it was started, and after its end."""
+        cursors, lease, refusal = self._cursors, self._lease, self.served.refusal
+        if cursors is None or lease is None:
+            return None
+        return Ownership(
+            slots=len(self._owner.open),
+            doubts=lease.doubts,
+            saves=cursors.saves,
+            misfits={reason.value: cursors.misfits[reason] for reason in Misfit},
+            removed=0 if self._cleaning is None else self._cleaning.removed,
+            refusal="" if refusal is None else refusal.message,
+        )
 
     async def _credentials(self, process: str) -> ProcessAuthentication:
         if self._fleet is None:
@@ -120,16 +161,9 @@ class Serving:
         return await self._fleet.credentials(process)
 
     def _closed(self, topic: KafkaTopic) -> None:
-        """A topic was deleted, or is not used any more."""
+        """A topic was deleted, or is not used any more. Cursors stay: if there is a new topic of that name, they do not fit, and
+        begin at its first message."""
         self.served.forget(topic)
-        if topic.deleted:
-            self._tasks.spawn(self._delete_all(topic), f"delete the subscriptions of {topic.name}")
-
-    async def _delete_all(self, topic: KafkaTopic) -> None:
-        try:
-            await self.served.delete_all(topic)
-        except PenstockError as error:  # they fit no log: whoever reads them notices
-            log.info("subscriptions of %s are not deleted: %s", topic.name, error.message)
 
     async def close(self) -> None:
         """Disconnect the consumers, save their cursors, and give the slots to the other processes; harmless if nothing began."""

@@ -61,11 +61,31 @@ class ServedSubscriptions:
         """Whether durable subscriptions of a topic are served here now."""
         return self._owner.owns(self.slot(topic))
 
+    def serves(self, key: CursorKey) -> bool:
+        """Whether the durable subscription of a cursor is open here."""
+        slot = self.cursors.slot(key.topic, key.partition)
+        return any(
+            (one.topic.place.topic, one.topic.place.partition, one.name)
+            == (key.topic, key.partition, key.subscription)
+            for one in self._by_slot.get(slot, ())
+        )
+
     async def find(self, topic: KafkaTopic, name: str) -> ServedSubscription | None:
         """A durable subscription, if it exists. Raises `Moved` if another process owns the slot, SUBSCRIPTION_BUSY if readers have
         a subscription of this name, UNAVAILABLE, and NEWER_FORMAT if its cursor cannot be read."""
         async with self._locks.hold((topic.ledger, name)):
             return await self._find(topic, name)
+
+    async def open_all(self, topic: KafkaTopic) -> None:
+        """Open the durable subscriptions of a topic that has been refreshed, if this process owns them."""
+        place = topic.place
+        names = self.cursors.known(place.topic, place.partition).keys() - topic.served.keys()
+        for name in sorted(names) if self.refusal is None and self.owns(topic) else ():
+            try:
+                async with self._locks.hold((topic.ledger, name)):
+                    await self._find(topic, name, refreshed=True)
+            except PenstockError as error:
+                log.debug("subscription %s of %s is not opened: %s", name, topic.name, error.message)
 
     async def create(
         self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str] | None = None
@@ -97,7 +117,9 @@ class ServedSubscriptions:
                 f"topic {topic.name} has {most} subscriptions: no more are allowed",
             )
 
-    async def _find(self, topic: KafkaTopic, name: str) -> ServedSubscription | None:
+    async def _find(
+        self, topic: KafkaTopic, name: str, *, refreshed: bool = False
+    ) -> ServedSubscription | None:
         slot, place = self.slot(topic), topic.place
         if self.refusal is not None:
             raise PenstockError(self.refusal.kind, self.refusal.message)
@@ -114,7 +136,8 @@ class ServedSubscriptions:
         try:
             if key not in self.cursors.load(slot):
                 return None
-            await topic.refresh()
+            if not refreshed:
+                await topic.refresh()
             opened = await self.cursors.open(key, place.topic_id, topic.first_offset, topic.next_offset)
         except Replaced:
             raise Moved(topic.name) from None
@@ -187,20 +210,34 @@ class ServedSubscriptions:
             subscription.drop()
         self._writer.unbind(topic.ledger)
 
+    async def unload(self, topic: KafkaTopic) -> None:
+        """Disconnect the consumers of a topic, save the cursors, and open its subscriptions again when they are next used."""
+        found = list(topic.served.values())
+        for subscription in found:
+            assert isinstance(subscription, ServedSubscription)
+            subscription.end()  # until it is saved, consumers that come back are refused
+        await self._means.flusher.flush()
+        for subscription in found:
+            assert isinstance(subscription, ServedSubscription)
+            self.removed(subscription)
+            subscription.drop()
+
     def sweep(self, topics: Iterable[KafkaTopic]) -> None:
         """Count as acknowledged what retention deleted."""
         for topic in topics:
             for subscription in topic.served.values():
                 subscription.trimmed(topic.first_offset)
 
-    async def delete_all(self, topic: KafkaTopic) -> None:
-        """The topic was deleted: delete the cursors of its subscriptions, if this process owns them. Raises UNAVAILABLE."""
-        place, slot = topic.place, self.slot(topic)
-        if slot not in self.cursors.owned:
-            return
-        for name, stored in self.cursors.known(place.topic, place.partition).items():
-            if stored.topic_id == place.topic_id:
-                await self.cursors.delete(CursorKey(place.topic, place.partition, name))
+    async def delete_cursors(self, topic: str, but: str) -> None:
+        """A topic (Kafka's name) was deleted through this service: delete those of its cursors that this process owns, but not those
+        of the topic with the id `but`, which has its name now. Raises UNAVAILABLE."""
+        gone = [
+            key
+            for slot in list(self.cursors.owned)
+            for key, stored in self.cursors.load(slot).items()
+            if key.topic == topic and stored.topic_id != but
+        ]
+        await self.cursors.delete_all(gone)
 
     # -- slots
 

@@ -13,6 +13,7 @@ from tests.unit.engines.kafka.serving.test_attached import Admin
 from penstock.engines.kafka.serving import administration as module
 from penstock.engines.kafka.serving.administration import OwnedSubscriptions, Service
 from penstock.engines.kafka.serving.links import Owners
+from penstock.engines.kafka.serving.others import OtherProcesses
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
@@ -44,7 +45,7 @@ class Case:
         links: Any = None  # no consumer is attached
         topics: Any = Topics(server)
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
-        service = Service(links, server.served, owners, self.admin)
+        service = Service(links, server.served, owners, self.admin, OtherProcesses(None, server.clock, 1.0))
         return OwnedSubscriptions(topics, SimpleNamespace(service=service))
 
 

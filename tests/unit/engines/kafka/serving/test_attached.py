@@ -61,7 +61,7 @@ async def test_the_owner_says_where_a_subscription_stands(case: Case) -> None:
     seen = case.seen_by(case.a)
     await seen.refresh()
     assert (seen.cursor.mark, list(seen.cursor.ranges()), seen.cursor.beyond) == (1, [(4, 5)], 2)
-    assert (seen.backlog, seen.unacked, seen.connected, seen.properties) == (7, 7, 1, {"team": "x"})
+    assert (seen.backlog, seen.unacked, seen.connected, seen.properties) == (7, 7, ["c"], {"team": "x"})
     assert seen.type is consumer.options.type
     assert await seen.exists()
     await seen.check_sole_consumer()
@@ -148,11 +148,13 @@ async def test_another_process_asks_the_owner(case: Case) -> None:
     ]
     case.admin.answers["/subscriptions"] = ["s"]
     assert await seen.exists()
-    case.admin.answers["/stats"] = {"subscriptions": {"s": {"msgBacklog": 3, "consumers": [{}, {}]}}}
+    case.admin.answers["/stats"] = {
+        "subscriptions": {"s": {"msgBacklog": 3, "consumers": [{"consumerName": "c"}]}}
+    }
     cursor = {"markDeletePosition": f"{LEDGER}:6", "individuallyDeletedMessages": ""}
     case.admin.answers["/internalStats"] = {"cursors": {"s": cursor}}
     await seen.refresh()
-    assert (seen.backlog, seen.connected, seen.cursor.mark) == (3, 2, 7)
+    assert (seen.backlog, seen.connected, seen.cursor.mark) == (3, ["c"], 7)
 
 
 async def test_what_another_process_asks_for_is_not_asked_of_a_third(case: Case) -> None:

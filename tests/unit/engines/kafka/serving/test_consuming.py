@@ -17,6 +17,7 @@ from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.serving import administration as module
 from penstock.engines.kafka.serving.administration import Service
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
+from penstock.engines.kafka.serving.others import OtherProcesses
 from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.engines.shared.new_names import NewNames
 from penstock.model.errors import ErrorKind, PenstockError
@@ -59,7 +60,9 @@ class Case:
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         nobody: Any = None
         self.links = OwnerLinks(owners, server.consumers, server.tasks, nobody, 20.0)
-        self.service = Service(self.links, server.served, owners, Admin())
+        self.service = Service(
+            self.links, server.served, owners, Admin(), OtherProcesses(None, server.clock, 1.0)
+        )
         topics: Any = Topics(server)
         self.attached = AttachedConsumers(
             topics,

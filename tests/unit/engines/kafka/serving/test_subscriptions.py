@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.support.cursor_journal import Log
-from tests.support.kafka_serving import SLOT, TOPIC, Server, id_of, offsets
+from tests.support.kafka_serving import READ_ALL, SLOT, TOPIC, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
@@ -237,7 +237,10 @@ async def test_a_deleted_topic_takes_its_subscriptions_along(servers: tuple[Serv
     a.served.forget(a.topic)
     assert consumer.close_reason is not None
     assert consumer.close_reason.kind is ErrorKind.TOPIC_NOT_FOUND
-    await a.served.delete_all(a.topic)
+    await a.served.delete_cursors(TOPIC, but="id")
+    await a.served.delete_cursors("other", but="")
+    assert len(a.cursors.load(SLOT)) == 2
+    await a.served.delete_cursors(TOPIC, but="new")
     assert dict(a.cursors.load(SLOT)) == {}
 
 
@@ -246,3 +249,44 @@ async def test_a_process_that_may_own_nothing_says_why(servers: tuple[Server, Se
     a.owner.refused(PenstockError(ErrorKind.FORBIDDEN, "no group"))
     with pytest.raises(PenstockError, match="no group"):
         await a.subscribe()
+
+
+async def test_an_unload_is_a_pause(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    await offsets(consumer)
+    await consumer.acknowledge(id_of(0))
+    (before,) = a.topic.served.values()
+    saved, refused = a.process.journal, []
+    saved.auto = False
+    unload = a.tasks.spawn(a.served.unload(a.topic), "unload")
+    await settle()
+    assert consumer.closed
+    with pytest.raises(Moved) as again:  # not before the cursor is saved
+        await a.subscribe("again")
+    refused.append(again.value.retriable)
+    saved.auto = True
+    saved.store()
+    saved.read_on(READ_ALL)
+    await unload
+    assert refused == [True]
+    moved = await a.subscribe("again")
+    assert await offsets(moved) == set(range(1, 10))
+    (after,) = a.topic.served.values()
+    assert after is not before
+    await a.release()
+
+
+async def test_the_owner_opens_all_subscriptions_of_a_topic(servers: tuple[Server, Server]) -> None:
+    a, b = servers
+    await a.gain()
+    for name in ("s", "r"):
+        await a.served.create(a.topic, name, 3)
+    await a.release()
+    await b.gain()
+    await b.topic.refresh()
+    for one in (a, b):
+        await one.served.open_all(one.topic)
+    assert a.topic.served == {}
+    assert {name: one.backlog for name, one in b.topic.served.items()} == {"s": 7, "r": 7}
