@@ -64,12 +64,12 @@ class KafkaReader:
         ]
 
     def left(self, path: str, subscription: str, sure: Counter[str]) -> Counter[str]:
-        messages = self.messages(path)
-        topic = path.rpartition("/")[2]
-        topic_id, count = str(self._described(topic).topic_id), len(self._described(topic).partitions)
+        topic_id = str(self._described(path.rpartition("/")[2]).topic_id)
         cursors = self.cursors(path, subscription)
-        done = {ledger_of(topic_id, partition): cursors.get(partition) for partition in range(count)}
-        return Counter(value for value, at in messages if not _acknowledged(done[at[0]], at[1]))
+        done = {ledger_of(topic_id, partition): cursor for partition, cursor in cursors.items()}
+        return Counter(
+            value for value, at in self.messages(path) if not _acknowledged(done.get(at[0]), at[1])
+        )
 
     def cursors(self, path: str, subscription: str) -> dict[int, OffsetSet]:
         """What a subscription has acknowledged durably, by partition; none for those without it."""

@@ -1,5 +1,6 @@
 """Subscriptions of one partition that run in this process."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
@@ -90,7 +91,7 @@ class ServedSubscription(Subscription):
             self.topic.followers.discard(self.wake)
 
     def _replaced(self, before: Receiver) -> None:
-        if self._previous is None and self._out.pending.with_consumer(before):
+        if self._previous is None and before.unacked:
             self._previous = before
             self._until = self.topic.clock.call_later(HAND_OVER_MS, self._hand_over)
 
@@ -100,8 +101,12 @@ class ServedSubscription(Subscription):
             self._hand_over()
 
     def answered(self) -> None:
-        """The cursor moved: the active consumer before may have nothing left."""
-        if self._previous is not None and not self._out.pending.with_consumer(self._previous):
+        """The cursor moved: the active consumer before may have nothing left, which it knows in a moment."""
+        if self._previous is not None:
+            asyncio.get_running_loop().call_soon(self._hand_over_answered)
+
+    def _hand_over_answered(self) -> None:
+        if self._previous is not None and not self._previous.unacked:
             self._hand_over()
 
     def _hand_over(self) -> None:

@@ -124,6 +124,29 @@ async def test_consumers_of_other_processes_come_back_after_a_move(case: Case) -
     assert await offsets(here) == {8, 9}
 
 
+async def test_other_consumers_forget_after_a_seek_at_another_process_only(case: Case) -> None:
+    """The owner's subscription tells them itself, before it delivers anything from the new position."""
+    await case.a.gain()
+    await case.a.subscribe()
+    case.b.read()
+    events: list[str] = []
+
+    class Attached:
+        async def seek_in(self, *_: Any, **__: Any) -> None:
+            events.append("seek")
+
+        def forget(self, source: OwnedSubscription) -> None:
+            events.append("forget")
+
+    for server, wanted in ((case.b, ["seek", "forget"]), (case.a, ["seek"])):
+        seen = case.seen_by(server)
+        both: Any = [Attached(), Attached()]
+        seen.consumers = both
+        await seen.seek(EARLIEST)
+        assert events == wanted
+        events.clear()
+
+
 async def test_another_process_asks_the_owner(case: Case) -> None:
     await case.a.gain()
     await case.a.served.create(case.a.topic, "s", 0)
