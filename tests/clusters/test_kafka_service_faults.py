@@ -32,6 +32,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1800)
 
+MOVED = "moves to another owner"
 STOPPED_S = 8.0  # longer than the session of a process in the group of owners
 # A consumer of each kind at each process, or at one.
 MIXES = {
@@ -158,3 +159,19 @@ def test_each_process_is_killed_and_stopped(three: Service) -> None:
             load.goes_on()
             three.start(number)
             load.goes_on()
+
+
+def test_processes_are_restarted_one_after_the_other(three: Service) -> None:
+    """Clients whose process stops see a closed connection, and others at most an acknowledgement to repeat, as its owner left."""
+    with Load(three) as load:
+        load.goes_on()
+        for number in range(3):
+            assert three.nodes[number].terminate() == 0
+            load.goes_on()
+            three.start(number)
+            load.goes_on()
+    refusals = {each for one in load.consumers for each in one.refusals}
+    gone = {(status, text) for status, text in refusals if status == 404 and "40403" in text}
+    assert not {each for each in refusals - gone if MOVED not in each[1]}, refusals
+    published = {each for one in load.publishers for each in one.refusals}
+    assert not published
