@@ -6,6 +6,7 @@ import itertools
 import json
 import signal
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -118,10 +119,12 @@ def _id(of: Any) -> Id:
 class Delivery:
     """One message that arrived at one consumer."""
 
-    __slots__ = ("answered", "consumer", "id", "key", "number")
+    __slots__ = ("answered", "at_s", "consumer", "id", "key", "node", "number")
 
     def __init__(self, consumer: "Consumer", id: Id, key: str, number: int, answered: bool) -> None:
+        self.at_s = time.monotonic()
         self.consumer = consumer
+        self.node = consumer.node
         self.id = id
         self.key = key
         self.number = number
@@ -133,7 +136,9 @@ class Deliveries:
 
     def __init__(self) -> None:
         self.all: list[Delivery] = []
+        self.stops: list[tuple[Launched, float, float]] = []  # of processes: from when to when
         self._answered: set[Id] = set()
+        self._answered_at: dict[Id, float] = {}
         self._lock = threading.Lock()
 
     def arrived(self, consumer: "Consumer", id: Id, value: str) -> None:
@@ -145,6 +150,18 @@ class Deliveries:
         """The acknowledgement was answered: it is durable."""
         with self._lock:
             self._answered.add(id)
+            self._answered_at.setdefault(id, time.monotonic())
+
+    def _was_stopped(self, one: Delivery) -> bool:
+        """What a process had received before it was stopped may reach its clients after it continues."""
+        return any(one.node is node and begin < one.at_s < end for node, begin, end in self.stops)
+
+    def _history(self, id: Id) -> list[str]:
+        return [
+            f"{one.at_s:.2f} {one.consumer.name} {'again' if one.answered else ''}"
+            for one in self.all
+            if one.id == id
+        ] + [f"answered {self._answered_at[id]:.2f}", *(f"stop {b:.2f} {e:.2f}" for _, b, e in self.stops)]
 
     @property
     def values(self) -> set[str]:
@@ -176,9 +193,9 @@ class Deliveries:
     def check(self, *, ordered: bool) -> None:
         """No message came after its acknowledgement was answered. `ordered`: none of a key came for the first time before its
         predecessors."""
-        again = [(one.id, one.consumer.name) for one in self.all if one.answered]
+        again = [one for one in self.all if one.answered and not self._was_stopped(one)]
         assert not again, (
-            f"{len(again)} messages came after their acknowledgements were answered: {again[:5]}"
+            f"{len(again)} messages came after their acknowledgements were answered: {self._history(again[0].id)}"
         )
         if not ordered:
             return
@@ -221,14 +238,13 @@ class Consumer(threading.Thread):
         self.ready = threading.Event()
         self.refusals: list[tuple[int, str]] = []
         self.failure: BaseException | None = None
-
-    def _next(self) -> Launched:
-        return self._nodes[next(self._turns)]
+        self.node: Launched | None = None  # where it is now
 
     def run(self) -> None:
         try:
             while not self._ending.is_set():
-                self._consume(self._next())
+                self.node = self._nodes[next(self._turns)]
+                self._consume(self.node)
                 self._ending.wait(0.05)
         except BaseException as error:
             self.failure = error
@@ -274,8 +290,10 @@ class SocketConsumer(Consumer):
                         continue
                     if "context" in frame:
                         answered = waiting.pop(frame["context"])
-                        if frame["result"] == "ok":
-                            self._deliveries.acknowledged(answered)
+                        if frame["result"] != "ok":  # it may not be stored: all that is out comes again
+                            self._refused(0, frame["result"])
+                            return
+                        self._deliveries.acknowledged(answered)
                         continue
                     text = frame["messageId"]
                     waiting[text] = id_of(text)
@@ -300,15 +318,15 @@ class InstanceConsumer(Consumer):
         with httpx.Client(timeout=10, trust_env=False) as http:
             try:
                 wanted = {"subscription_type": self._type, "initial_position": "earliest"}
-                made = http.post(base, json={**wanted, "receiver_queue_size": 20})
+                options = {"receiver_queue_size": 20, "consumer_timeout_ms": 5000}
+                made = http.post(base, json={**wanted, **options})
                 if made.status_code != 200:
                     self._refused(made.status_code, made.text)
                     return
                 instance = f"{base}/consumer/{made.json()['id']}"
                 self.ready.set()
-                while not self._ending.is_set():
-                    if not self._poll(http, instance):
-                        return
+                while not self._ending.is_set() and self._poll(http, instance):
+                    pass
                 http.delete(instance)
             except httpx.TransportError:
                 pass
@@ -317,7 +335,7 @@ class InstanceConsumer(Consumer):
         polled = http.get(f"{instance}/messages", params={"timeout": 300, "max_messages": 10})
         if polled.status_code != 200:
             self._refused(polled.status_code, polled.text)
-            return False
+            return polled.status_code == 503
         messages = polled.json()["messages"]
         for message in messages:
             self._deliveries.arrived(self, id_of(message["messageId"]), message["value"])
@@ -325,13 +343,18 @@ class InstanceConsumer(Consumer):
             return True
         ids = [message["messageId"] for message in messages]
         answer = http.post(f"{instance}/cursor", json={"messageIds": ids})
-        if answer.status_code != 200:
+        if (
+            answer.status_code != 200
+        ):  # they may not be stored: all that is out comes again to another instance
             self._refused(answer.status_code, answer.text)
             return False
-        for text, result in zip(ids, answer.json()["messageIds"], strict=True):
+        results = answer.json()["messageIds"]
+        for text, result in zip(ids, results, strict=True):
             if result["error_code"] is None:
                 self._deliveries.acknowledged(id_of(text))
-        return True
+            else:
+                self._refused(result["error_code"], result["error"])
+        return all(result["error_code"] is None for result in results)
 
 
 class BinaryConsumer(Consumer):

@@ -187,7 +187,7 @@ class Listeners:
         order = ("pulsar", "pulsar+ssl") if self._own_scheme == "http" else ("pulsar+ssl", "pulsar")
         for scheme in order:
             listener = self._own_pulsar.get(scheme) or self._listeners.get(scheme)
-            if listener is not None and (self._advertised is None or not is_loopback(listener.bound)):
+            if listener is not None and self._is_at_advertised(listener):
                 return listener
         return None
 
@@ -205,13 +205,21 @@ class Listeners:
             return ""
         settings, (host, port) = self._config.pulsar, listener.bound.getsockname()[:2]
         named = settings.advertise if scheme == "pulsar" else settings.tls_advertise
-        if self._advertised is not None:
-            host = self._advertised[1]
-        elif named and not self._worker:
+        if named:  # clients may reach no other address
             return f"{scheme}://{named}"
-        elif _is_unspecified(host):
+        if not self._is_at_advertised(listener) or (self._advertised is None and _is_unspecified(host)):
             return ""
-        return _joined(scheme, host, port)
+        return _joined(scheme, host if self._advertised is None else self._advertised[1], port)
+
+    def _is_at_advertised(self, listener: Listener) -> bool:
+        """Whether a listener is reached at the host that `http.advertise` names, as far as that can be known."""
+        if self._advertised is None or not is_loopback(listener.bound):
+            return True
+        host = self._advertised[1]
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
     @property
     def _advertised(self) -> tuple[str, str, int] | None:

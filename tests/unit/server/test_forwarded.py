@@ -136,6 +136,27 @@ def test_processes_have_a_listener_if_they_cannot_use_that_of_clients(
         assert listeners.own_pulsar.url == "" or pulsar != "off"
 
 
+@pytest.mark.parametrize(
+    ("listen", "http_advertise", "pulsar_advertise", "host"),
+    [
+        ("127.0.0.1:0", "", "", "127.0.0.1"),
+        ("0.0.0.0:0", "", "", None),
+        ("0.0.0.0:0", "gw.example:8080", "", "gw.example"),
+        ("127.0.0.1:0", "gw.example:8080", "", None),  # nothing listens there
+        ("127.0.0.1:0", "localhost:8080", "", "localhost"),
+        ("0.0.0.0:0", "10.0.0.5:8080", "lb.example:6650", "lb.example"),  # clients reach no process alone
+    ],
+)
+def test_clients_are_led_to_a_process_only_where_they_reach_it(
+    listen: str, http_advertise: str, pulsar_advertise: str, host: str | None
+) -> None:
+    http = HttpSettings(listen="127.0.0.1:0", advertise=http_advertise)
+    pulsar = PulsarSettings(listen=listen, advertise=pulsar_advertise)
+    with contextlib.ExitStack() as sockets:
+        found = Listeners(Config(http=http, pulsar=pulsar, engine=KAFKA), sockets).own_pulsar
+        assert urlsplit(found.url).hostname == host
+
+
 def test_no_process_connects_over_pulsars_protocol_but_before_kafka() -> None:
     with contextlib.ExitStack() as sockets:
         config = Config(http=HttpSettings(listen="127.0.0.1:0"), pulsar=PulsarSettings(listen="off"))

@@ -73,7 +73,7 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
         answer.authoritative = True
         if broker.cluster is not None:
             owner = await broker.cluster.owner(name, session.client)
-            if broker.cluster.administered or owner.url or owner.tls_url:
+            if broker.cluster.administered or _serves_all(owner, context.pulsar_url, context.pulsar_tls_url):
                 _name(answer, owner)
                 session.send(answer)
                 return
@@ -84,6 +84,15 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
         answer.error = error.kind.codes.server_error  # type: ignore[assignment]
         answer.message = error.message
     session.send(answer)
+
+
+def _serves_all(owner: Owner, url: str, tls_url: str) -> bool:
+    """Whether clients of this process, with and without TLS, reach the owner of a topic."""
+    return (
+        bool(owner.url or owner.tls_url)
+        and (bool(owner.url) or not url)
+        and (bool(owner.tls_url) or not tls_url)
+    )
 
 
 def _name(answer: pb.CommandLookupTopicResponse, owner: Owner) -> None:

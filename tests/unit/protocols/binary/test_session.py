@@ -6,8 +6,10 @@ import pytest
 from tests.unit.engines.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.handlers import TOPIC, ClientSession, entry, sessions
 
+from penstock.broker.cluster import Owner
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import sticky_hash
+from penstock.model.names import TopicName
 from penstock.wire.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
@@ -92,6 +94,41 @@ async def test_lookup_leads_here_the_way_the_client_came() -> None:
         assert not answer.HasField("brokerServiceUrlTls")  # an empty one is no URL, and clients parse it
         bad = await one.ask(CommandLookupTopic(topic="a/b", request_id=4))
         assert (bad.response, bad.error) == (CommandLookupTopicResponse.Failed, ServerError.InvalidTopicName)
+
+
+class Cluster:
+    """Owners of topics are other processes."""
+
+    administered = False
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    async def owner(self, topic: TopicName, client: object) -> Owner:
+        return self._owner
+
+
+@pytest.mark.parametrize(
+    ("url", "tls_url", "leads"),
+    [
+        ("pulsar://owner:1", "", True),
+        ("pulsar://owner:1", "pulsar+ssl://owner:2", True),
+        ("", "pulsar+ssl://owner:2", False),  # the client came without TLS
+        ("", "", False),
+    ],
+)
+async def test_lookup_leads_to_the_owner_if_clients_reach_it(url: str, tls_url: str, leads: bool) -> None:
+    async with sessions() as (one,):
+        await one.connect()
+        one.bench.broker.cluster = Cluster(Owner(url, tls_url))  # type: ignore[assignment]
+        answer = await one.ask(CommandLookupTopic(topic=TOPIC, request_id=3))
+        one.bench.broker.cluster = None
+        assert (
+            answer.response == CommandLookupTopicResponse.Connect
+        )  # never Redirect: the next lookup decides anew
+        assert answer.brokerServiceUrl == ("pulsar://owner:1" if leads else "pulsar://here:6650")
+        assert answer.brokerServiceUrlTls == (tls_url if leads else "")
+        assert answer.proxy_through_service_url is not leads
 
 
 async def test_partitioned_metadata() -> None:
