@@ -1,10 +1,10 @@
 """Consumer groups from outside: their members, and what they have committed."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -13,6 +13,9 @@ from .clients import Clients
 from .errors import engine_error
 from .record import At
 from .threads import in_thread
+
+SESSION_MS_MIN: Final = 6_000  # above librdkafka's interval of heartbeats
+EVENTS_MAX: Final = 100  # that are looked through for the reason of an error
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -36,6 +39,7 @@ class KafkaGroups:
         self._admin = admin
         self._clients = clients
         self._timeout_s = timeout_s
+        self._session_ms = max(SESSION_MS_MIN, int(timeout_s * 1000))
 
     async def names(self) -> list[str]:
         """The groups of the cluster."""
@@ -63,19 +67,8 @@ class KafkaGroups:
         return await self._clients.wait_unless_refused(in_thread(self._committed, group, wanted))
 
     def _committed(self, group: str, places: Sequence[At]) -> dict[At, Committed]:
-        """On a thread, by a consumer that does not join the group: librdkafka 2.16 crashes if an administrator's request for
-        commits finds that the coordinator has moved, or is loading."""
-        consumer = self._consumer(group)
-        try:
-            found = consumer.committed([TopicPartition(*place) for place in places], timeout=self._timeout_s)
-            for one in found:
-                if one.error is not None:
-                    raise engine_error(one.error, group)
-        except KafkaException as error:
-            raise engine_error(error, group) from None
-        finally:
-            consumer.poll(0)  # so that it reports its errors
-            consumer.close()
+        wanted = [TopicPartition(*place) for place in places]
+        found = self._ask(group, lambda consumer: consumer.committed(wanted, timeout=self._timeout_s))
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
             for one in found
@@ -88,31 +81,57 @@ class KafkaGroups:
             await self._clients.wait_unless_refused(in_thread(self._commit, group, dict(changes)))
 
     def _commit(self, group: str, changes: Mapping[At, Committed]) -> None:
-        """On a thread, by a consumer that does not join the group, for the reason of `_committed`."""
         wanted = [
             TopicPartition(topic, partition, one.offset, one.metadata)
             for (topic, partition), one in changes.items()
         ]
-        consumer = self._consumer(group)
         try:
-            for one in consumer.commit(offsets=wanted, asynchronous=False) or ():
-                if one.error is not None:
-                    raise _busy(engine_error(one.error, group), group)
+            self._ask(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False) or ())
+        except PenstockError as error:
+            raise _busy(error, group) from None
+
+    def _ask(self, group: str, ask: Callable[[Any], Sequence[Any]]) -> Sequence[Any]:
+        """The partitions that a consumer answers which does not join the group; on a thread.
+
+        Not an administrator: librdkafka 2.16 crashes if its request for commits finds that the coordinator has moved, or is
+        loading.
+        """
+        own = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "session.timeout.ms": self._session_ms,  # also how long a commit waits for the coordinator
+        }
+        heard: list[KafkaError] = []
+        consumer = self._clients.consumer("group", own, heard.append)
+        try:
+            found = ask(consumer)
         except KafkaException as error:
-            raise _busy(engine_error(error, group), group) from None
+            raise engine_error(_refusal(consumer, heard) or error, group) from None
         finally:
             consumer.poll(0)  # so that it reports its errors
             consumer.close()
-
-    def _consumer(self, group: str) -> Any:
-        """A consumer that does not join its group."""
-        return self._clients.consumer("group", {"group.id": group, "enable.auto.commit": False})
+        for one in found:
+            if one.error is not None:
+                raise engine_error(one.error, group)
+        return found
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
         await self._admin.answer(
             lambda: self._admin.client.delete_consumer_groups([group], **self._admin.bound)[group], group
         )
+
+
+def _refusal(consumer: Any, heard: list[KafkaError]) -> KafkaError | None:
+    """The error of a coordinator that refuses the group: calls fail as if there were no coordinator. `heard` gets the errors that
+    the consumer reports as it is polled."""
+    for _ in range(EVENTS_MAX):
+        event = consumer.poll(0)
+        if event is None:
+            break
+        if event.error() is not None:
+            heard.append(event.error())
+    return next((one for one in heard if one.code() == KafkaError.GROUP_AUTHORIZATION_FAILED), None)
 
 
 def _busy(error: PenstockError, group: str) -> PenstockError:
