@@ -3,13 +3,18 @@
 from base64 import b64encode
 from typing import Final
 
-from penstock.engines.kafka.cursors import MAGIC, TYPES
+from penstock.engines.kafka.cursors import MAGIC
 from penstock.engines.kafka.driver.groups import Committed
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.policy import SubscriptionType
 
 METADATA_MAX: Final = 4095  # characters
-_LETTERS: Final = {kind: letter for letter, kind in TYPES.items()}
+_LETTERS: Final = {
+    SubscriptionType.EXCLUSIVE: "E",
+    SubscriptionType.FAILOVER: "F",
+    SubscriptionType.SHARED: "S",
+    SubscriptionType.KEY_SHARED: "K",
+}
 _UNKNOWN: Final = "?"
 _BYTES_MAX: Final = (METADATA_MAX - len(MAGIC) - 2) // 4 * 3
 

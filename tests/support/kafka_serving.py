@@ -1,11 +1,11 @@
 """A process that serves subscriptions over a journal and a log in memory, as one of a service before Kafka."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.engines.kafka.driver.groups import Committed, Group, Member
+from penstock.engines.kafka.driver.groups import Committed, Member
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.ownership.owner import SlotOwner
@@ -92,7 +92,7 @@ class Groups:
     def __init__(self) -> None:
         self.commits: dict[str, dict[At, Committed]] = {}
         self.errors: dict[str, PenstockError] = {}
-        self.members: dict[str, tuple[Member, ...]] = {}
+        self.joined: dict[str, Sequence[Member]] = {}
         self.calls = 0
 
     def _called(self, group: str) -> None:
@@ -112,12 +112,11 @@ class Groups:
     async def names(self) -> list[str]:
         return list(self.commits)
 
-    async def describe(self, group: str) -> Group:
-        return Group("stable", self.members.get(group, ()))
+    async def members(self, group: str) -> Sequence[Member]:
+        return self.joined.get(group, ())
 
-    async def committed(self, group: str, places: Iterable[At] | None = None) -> dict[At, Committed]:
+    async def committed(self, group: str, places: Iterable[At]) -> dict[At, Committed]:
         self._called(group)
-        assert places is not None
         found = self.commits.get(group, {})
         return {place: found[place] for place in places if place in found}
 

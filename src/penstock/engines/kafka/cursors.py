@@ -12,27 +12,17 @@ from typing import Final
 
 import msgspec
 
-from penstock.model.policy import SubscriptionType
-
 from .driver.groups import Committed
 
 MAGIC: Final = "penstock1"
 DELETED: Final = MAGIC + "-"  # metadata of a deleted subscription whose group has others
 
-TYPES: Final = {
-    "E": SubscriptionType.EXCLUSIVE,
-    "F": SubscriptionType.FAILOVER,
-    "S": SubscriptionType.SHARED,
-    "K": SubscriptionType.KEY_SHARED,
-}
-
 
 class Cursor(msgspec.Struct, frozen=True):
-    """A cursor as it was committed: `ranges` are acknowledged beyond `mark`, (first, last) each; `type` is that of the last consumers."""
+    """A cursor as it was committed: `ranges` are acknowledged beyond `mark`, (first, last) each."""
 
     mark: int
     ranges: tuple[tuple[int, int], ...] = ()
-    type: SubscriptionType | None = None
 
 
 def cursor_of(committed: Committed) -> Cursor | None:
@@ -43,7 +33,6 @@ def cursor_of(committed: Committed) -> Cursor | None:
     if not text.startswith(MAGIC):
         return Cursor(committed.offset)
     at = len(MAGIC)
-    kind = TYPES.get(text[at : at + 1])
     try:
         packed = b64decode(text[at + 2 :], validate=True)
         if text[at + 1 : at + 2] == "b":
@@ -52,7 +41,7 @@ def cursor_of(committed: Committed) -> Cursor | None:
             ranges = _ranges_of_runs(committed.offset, packed)
     except ValueError:
         ranges = []
-    return Cursor(committed.offset, tuple(ranges), kind)
+    return Cursor(committed.offset, tuple(ranges))
 
 
 def _ranges_of_runs(mark: int, packed: bytes) -> list[tuple[int, int]]:

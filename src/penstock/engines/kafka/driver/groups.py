@@ -1,10 +1,10 @@
-"""Consumer groups from outside: who is in them, and what they have committed."""
+"""Consumer groups from outside: their members, and what they have committed."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -13,6 +13,9 @@ from .clients import Clients
 from .errors import engine_error
 from .record import At
 from .threads import in_thread
+
+SESSION_MS_MIN: Final = 6_000  # above librdkafka's interval of heartbeats
+EVENTS_MAX: Final = 100  # that are looked through for the reason of an error
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -23,36 +26,28 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member of a group, and the partitions that it has."""
+    """One member of a group: the id that its client gave itself, and the host that it connected from."""
 
-    id: str
     client_id: str
     host: str
-    assigned: frozenset[At]
-
-
-class Group(msgspec.Struct, frozen=True):
-    """A group's state, as Kafka names it (Stable, Empty, PreparingRebalance …), and its members."""
-
-    state: str
-    members: tuple[Member, ...]
 
 
 class KafkaGroups:
-    """What is asked about groups, and changed while nobody is in them; raises as `KafkaAdmin` does."""
+    """Reads groups, and changes those without members; raises as `KafkaAdmin` does."""
 
     def __init__(self, admin: KafkaAdmin, clients: Clients, timeout_s: float) -> None:
         self._admin = admin
         self._clients = clients
         self._timeout_s = timeout_s
+        self._session_ms = max(SESSION_MS_MIN, int(timeout_s * 1000))
 
     async def names(self) -> list[str]:
-        """The groups that there are."""
+        """The groups of the cluster."""
         found = await self._admin.answer(lambda: self._admin.client.list_consumer_groups(**self._admin.bound))
         return [one.group_id for one in found.valid]
 
-    async def describe(self, group: str) -> Group | None:
-        """Who is in a group; None where it is not there."""
+    async def members(self, group: str) -> Sequence[Member]:
+        """The members of a group; none if it does not exist."""
         try:
             found = await self._admin.answer(
                 lambda: self._admin.client.describe_consumer_groups([group], **self._admin.bound)[group],
@@ -60,37 +55,20 @@ class KafkaGroups:
             )
         except PenstockError as error:
             if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
-                return None
+                return ()
             raise
-        state = found.state.name.replace("_", "").lower()
-        if state == "dead":
-            return None
-        return Group(state, tuple(map(_member, found.members)))
+        return [Member(one.client_id, one.host) for one in found.members]
 
-    async def committed(self, group: str, places: Iterable[At] | None = None) -> dict[At, Committed]:
-        """What a group has committed for all partitions, or for those; none where it is not there."""
-        wanted = None if places is None else list(places)
-        if wanted is not None and not wanted:
+    async def committed(self, group: str, places: Iterable[At]) -> dict[At, Committed]:
+        """What a group has committed for these partitions; nothing if it does not exist."""
+        wanted = list(places)
+        if not wanted:
             return {}
         return await self._clients.wait_unless_refused(in_thread(self._committed, group, wanted))
 
-    def _committed(self, group: str, places: Sequence[At] | None) -> dict[At, Committed]:
-        """On a thread, by a consumer of the group that takes no part in it: librdkafka 2.16 crashes where an administrator's
-        request for commits finds that the coordinator has moved, or is loading."""
-        consumer = self._consumer(group)
-        try:
-            if places is None:
-                topics = consumer.list_topics(timeout=self._timeout_s).topics
-                places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
-            found = consumer.committed([TopicPartition(*place) for place in places], timeout=self._timeout_s)
-            for one in found:
-                if one.error is not None:
-                    raise engine_error(one.error, group)
-        except KafkaException as error:
-            raise engine_error(error, group) from None
-        finally:
-            consumer.poll(0)  # so that it reports its errors
-            consumer.close()
+    def _committed(self, group: str, places: Sequence[At]) -> dict[At, Committed]:
+        wanted = [TopicPartition(*place) for place in places]
+        found = self._ask(group, lambda consumer: consumer.committed(wanted, timeout=self._timeout_s))
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
             for one in found
@@ -98,30 +76,44 @@ class KafkaGroups:
         }
 
     async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
-        """Commit for a group that nobody is in; raises SUBSCRIPTION_BUSY where somebody is."""
+        """Commit for a group without members; raises SUBSCRIPTION_BUSY if it has some."""
         if changes:
             await self._clients.wait_unless_refused(in_thread(self._commit, group, dict(changes)))
 
     def _commit(self, group: str, changes: Mapping[At, Committed]) -> None:
-        """On a thread, by a consumer that takes no part in the group, for the reason of `_committed`."""
         wanted = [
             TopicPartition(topic, partition, one.offset, one.metadata)
             for (topic, partition), one in changes.items()
         ]
-        consumer = self._consumer(group)
         try:
-            for one in consumer.commit(offsets=wanted, asynchronous=False) or ():
-                if one.error is not None:
-                    raise _busy(engine_error(one.error, group), group)
+            self._ask(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False) or ())
+        except PenstockError as error:
+            raise _busy(error, group) from None
+
+    def _ask(self, group: str, ask: Callable[[Any], Sequence[Any]]) -> Sequence[Any]:
+        """The partitions that a consumer answers which does not join the group; on a thread.
+
+        Not an administrator: librdkafka 2.16 crashes if its request for commits finds that the coordinator has moved, or is
+        loading.
+        """
+        own = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "session.timeout.ms": self._session_ms,  # also how long a commit waits for the coordinator
+        }
+        heard: list[KafkaError] = []
+        consumer = self._clients.consumer("group", own, heard.append)
+        try:
+            found = ask(consumer)
         except KafkaException as error:
-            raise _busy(engine_error(error, group), group) from None
+            raise engine_error(_refusal(consumer, heard) or error, group) from None
         finally:
             consumer.poll(0)  # so that it reports its errors
             consumer.close()
-
-    def _consumer(self, group: str) -> Any:
-        """A consumer that does not join its group."""
-        return self._clients.consumer("group", {"group.id": group, "enable.auto.commit": False})
+        for one in found:
+            if one.error is not None:
+                raise engine_error(one.error, group)
+        return found
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
@@ -130,13 +122,20 @@ class KafkaGroups:
         )
 
 
-def _member(found: Any) -> Member:
-    assigned = frozenset((one.topic, one.partition) for one in found.assignment.topic_partitions)
-    return Member(found.member_id, found.client_id, found.host, assigned)
+def _refusal(consumer: Any, heard: list[KafkaError]) -> KafkaError | None:
+    """The error of a coordinator that refuses the group: calls fail as if there were no coordinator. `heard` gets the errors that
+    the consumer reports as it is polled."""
+    for _ in range(EVENTS_MAX):
+        event = consumer.poll(0)
+        if event is None:
+            break
+        if event.error() is not None:
+            heard.append(event.error())
+    return next((one for one in heard if one.code() == KafkaError.GROUP_AUTHORIZATION_FAILED), None)
 
 
 def _busy(error: PenstockError, group: str) -> PenstockError:
-    """A group that has members takes no commits from outside: Kafka says that the member is not known."""
+    """The error of a commit: a group that has members refuses commits of others, as of an unknown member."""
     if "member" in error.message.lower():
         return PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"{group} has consumers")
     return error

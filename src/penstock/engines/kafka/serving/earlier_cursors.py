@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.engines.kafka.cursors import MAGIC, Cursor, cursor_of
 from penstock.engines.kafka.driver.admin import Described
-from penstock.engines.kafka.driver.groups import Committed, Group
+from penstock.engines.kafka.driver.groups import Committed, Member
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.engines.kafka.ownership.ports import EarlierInUse
@@ -35,8 +35,8 @@ class Groups(Protocol):
     """What is used of the driver's `KafkaGroups`."""
 
     async def names(self) -> list[str]: ...
-    async def describe(self, group: str) -> Group | None: ...
-    async def committed(self, group: str, places: Iterable[At] | None = None) -> dict[At, Committed]: ...
+    async def members(self, group: str) -> Sequence[Member]: ...
+    async def committed(self, group: str, places: Iterable[At]) -> dict[At, Committed]: ...
 
 
 class Topics(Protocol):
@@ -136,9 +136,7 @@ class EarlierCursors:
         return found
 
     async def _check_unused(self, group: str) -> None:
-        described = await self._groups.describe(group)
-        members = () if described is None else described.members
-        for member in members:
+        for member in await self._groups.members(group):
             if member.client_id.startswith(CLIENT):
                 raise EarlierInUse(
                     ErrorKind.UNAVAILABLE,

@@ -97,7 +97,7 @@ async def test_nothing_is_served_while_an_earlier_release_consumes(servers: tupl
     a, _ = servers
     groups = a.groups
     groups.commits = {"x.s": {PLACE: acknowledged(3)}}
-    groups.members = {"x.s": (Member("m", "penstock-old-1", "/10.0.0.7", frozenset({PLACE})),)}
+    groups.joined = {"x.s": [Member("penstock-old-1", "/10.0.0.7")]}
     a.lease.held.add(SLOT)
     a.owner.gained([SLOT])
     await a.served.began.wait()
@@ -105,7 +105,7 @@ async def test_nothing_is_served_while_an_earlier_release_consumes(servers: tupl
     assert "an earlier release at /10.0.0.7 consumes subscription x.s" in a.served.refusal.message
     assert not a.owner.owns(SLOT)
     groups.commits["x.s"] = {PLACE: acknowledged(7)}  # as it leaves
-    groups.members = {"x.s": (Member("m", "rdkafka", "/10.0.0.8", frozenset({PLACE})),)}
+    groups.joined = {"x.s": [Member("rdkafka", "/10.0.0.8")]}
     await a.gain()
     assert a.served.refusal is None
     assert a.cursors.known(*PLACE)["s"].mark == 7
