@@ -145,6 +145,10 @@ class Server:
         topics: Any = self
         self.consumers = ServedConsumers(topics, self.served, self.clock, NewNames())
 
+    async def get_for_process(self, name: TopicName) -> LogTopic:
+        """As the topics of a process."""
+        return await self.get(name)
+
     async def get(self, name: TopicName, *, create: bool | None = None) -> LogTopic:
         """As the topics of a process."""
         await self.topic.refresh()

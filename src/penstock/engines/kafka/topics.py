@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+from penstock.broker.acting import FOR_PROCESS
 from penstock.broker.capability import Capability, not_supported
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.attached.consumer import Consumer
@@ -72,6 +73,22 @@ class KafkaTopics(Catalog[KafkaTopic]):
         """Read what is stored of topics, and learn which there are."""
         await self.properties.load()
         await self.list_all()
+
+    async def learn(self, name: TopicName) -> None:
+        await super().learn(name)
+        if FOR_PROCESS.get():
+            await self._ask_if_missing(name)
+
+    async def _ask_if_missing(self, name: TopicName) -> None:
+        """Another process uses a topic or a partition: it may know of one that is newer than what was learned here."""
+        if not self.exists(name):
+            await self.ask(name.base)
+
+    async def get_for_process(self, name: TopicName) -> KafkaTopic:
+        """As `get` of a topic that another process, or this one, has created."""
+        await self.learn(name)
+        await self._ask_if_missing(name)
+        return await self.get(name, create=False)
 
     async def learn_whole(self, name: TopicName) -> None:
         await self.learn(name)

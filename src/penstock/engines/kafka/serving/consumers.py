@@ -58,7 +58,7 @@ class ServedConsumers:
         check_subscription(subscription)
         (name,) = names
         # Whoever asks has created it. One that was deleted does not come back because its consumers connect again.
-        topic = await self._topics.get(name, create=False)
+        topic = await self._topics.get_for_process(name)
         topic.check_type(options.type)
         source = await self._source(topic, subscription, options)
         now_ms = self._clock.now_ms()
