@@ -368,9 +368,13 @@ class BinaryConsumer(Consumer):
         "Key_Shared": pulsar.ConsumerType.KeyShared,
     }
 
+    def _url(self, node: Launched) -> str:
+        """By Pulsar's protocol, lookups lead to the owner of each partition."""
+        return node.pulsar
+
     def _consume(self, node: Launched) -> None:
         client = pulsar.Client(
-            node.pulsar,
+            self._url(node),
             operation_timeout_seconds=20,
             logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
         )
@@ -396,7 +400,16 @@ class BinaryConsumer(Consumer):
             client.close()
 
 
-CONSUMERS: Final = (SocketConsumer, InstanceConsumer, BinaryConsumer)
+class AttachedConsumer(BinaryConsumer):
+    """The same, but lookups over HTTP lead to the process that is asked, which attaches the consumer to the owner."""
+
+    kind = "attached"
+
+    def _url(self, node: Launched) -> str:
+        return node.url
+
+
+CONSUMERS: Final = (SocketConsumer, InstanceConsumer, BinaryConsumer, AttachedConsumer)
 
 
 class Publisher(threading.Thread):

@@ -13,8 +13,24 @@ from penstock.runtime.statistics import Rate
 from .delivery import DeliverySource, Outcome, Receiver
 
 
-class Answers(Protocol):
-    """What consumers say of one subscription's messages. Index -1 means a whole entry."""
+class EntryAnswers(Protocol):
+    """What consumers say of the entries of one log that they were given. Index -1 means a whole entry."""
+
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
+        """Acknowledge an entry but for the bits `unacked`; False when the entry is not out with `consumer`."""
+
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
+        """The same for an entry that is not out (any more)."""
+
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
+        """Give a message back after a delay; False when it is not out (with `by`)."""
+
+    def redeliver_all(self, consumer: Receiver) -> None:
+        """Deliver again everything that a consumer has."""
+
+
+class Answers(EntryAnswers, Protocol):
+    """What consumers say of one subscription's messages, without naming a consumer."""
 
     def acknowledge(self, entry_id: int, index: int) -> bool:
         """Acknowledge a message that is out; False when the entry is not out."""
@@ -26,20 +42,8 @@ class Answers(Protocol):
     async def acknowledge_late(self, message_id: MessageId) -> None:
         """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
 
-    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
-        """Acknowledge an entry but for the bits `unacked`; False when the entry is not out with `consumer`."""
-
-    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
-        """The same for an entry that is not out (any more)."""
-
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id`; raises MESSAGE_NOT_FOUND."""
-
-    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
-        """Give a message back after a delay; False when it is not out (with `by`)."""
-
-    def redeliver_all(self, consumer: Receiver) -> None:
-        """Deliver again everything that a consumer has."""
 
 
 class Cursor(Protocol):
@@ -142,6 +146,10 @@ class Subscription(DeliverySource, Protocol):
     @property
     def answers(self) -> Answers | None:
         """None if its log has many ledgers: then entry ids alone name no message, and consumers acknowledge."""
+
+    @property
+    def entry_answers(self) -> EntryAnswers | None:
+        """Answers to entries; None if entry ids alone name no message."""
 
     @property
     def partial_batches(self) -> PartialBatches | None:

@@ -136,6 +136,16 @@ class Outstanding:
         self._settle(place, row)
         return bits
 
+    def take_back_all(self) -> tuple[list[Place], int]:
+        """The same for all messages that are out: they are asked for again. Returns their entries, and how many messages they are."""
+        places = [place for place, row in self._rows.items() if row.out]
+        count, self.out = self.out, 0
+        for place in places:
+            row = self._rows[place]
+            row.out, row.coming = 0, True
+            self._settle(place, row)
+        return places, count
+
     def due(self, asked: Mapping[Place, int]) -> list[Place]:
         """The time of messages has come; returns the entries that are to be asked for, which the caller does."""
         found: list[Place] = []

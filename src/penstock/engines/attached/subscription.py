@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from penstock.broker.capability import not_supported
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
-from penstock.broker.subscription import DeadLetterStats
+from penstock.broker.subscription import DeadLetterStats, EntryAnswers, PartialBatches
 from penstock.broker.topic import Topic
 from penstock.engines.shared.unsubscribing import other_consumers_error
 from penstock.model.entry import Entry
@@ -78,7 +78,9 @@ class ClusterCursor:
 class Subscription:
     """`broker.Subscription`. Its figures are those that `refresh` learned last, and those of this process."""
 
-    answers = partial_batches = None  # entry ids alone name no message, as the log has many ledgers
+    answers = None
+    entry_answers: EntryAnswers | None = None  # entry ids alone name no message, as the log has many ledgers
+    partial_batches: PartialBatches | None = None
 
     def __init__(self, admin: Admin, topic: Topic, name: str) -> None:
         self.topic = topic

@@ -211,6 +211,41 @@ class TopicConsumer:
             acknowledged += self._elsewhere.acknowledge(others, self.link)
         return acknowledged, were_out
 
+    def acknowledge_but(self, place: Place, open_bits: int) -> bool:
+        """Acknowledge an entry but for some of its messages; False if it did not arrive here, or is forgotten."""
+        row = self.out.row(place)
+        found = None if row is None else self.out.acknowledge_bits(place, row.all & ~open_bits)
+        if found is None:
+            return False
+        bits, row = found
+        whole: list[Place] = []
+        self._count_entry(place, row, whole)
+        if whole:
+            self.link.acknowledge(whole)
+        self._owner.settled(bits.bit_count())
+        return True
+
+    def acknowledge_late(self, place: Place, open_bits: int) -> None:
+        """The same for an entry that did not arrive here."""
+        if open_bits:
+            self.link.acknowledge_part(place, open_bits)
+        else:
+            self.link.acknowledge([place])
+
+    def redeliver_all(self) -> None:
+        """Have everything redelivered that is out."""
+        waiting = sum(delivery.count for delivery in self._owner.void(self.source))
+        places, count = self.out.take_back_all()
+        self._owner.settled(count - waiting)
+        if self._shared:
+            if places:
+                self.link.redeliver(places)
+        else:
+            self._unread.clear()
+            self.out.all_coming()
+            self.link.redeliver_all()
+        self._owner.grant()
+
     def _count_entry(self, place: Place, row: Row, whole: list[Place]) -> None:
         if not row.left:
             whole.append(place)

@@ -119,7 +119,7 @@ class Subscription(StoredCursor):
         self._delivering = Delivering(
             self, self._out, compaction, tasks, ReadFailures(host.failures, subject)
         )
-        self.answers = Answers(self, self._out)
+        self.answers = self.entry_answers = Answers(self, self._out)
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible
         self.upcoming = self._delivering.upcoming

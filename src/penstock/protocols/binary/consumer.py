@@ -39,7 +39,7 @@ class ConsumerHandler:
         self.epoch = epoch  # counts the client's redeliveries, so that it knows what was sent before
         (self.source,) = consumer.attached
         what = "consumers of Pulsar's protocol"
-        self.answers = offered(self.source.answers, what)
+        self.answers = offered(self.source.entry_answers, what)
         self._parts = offered(self.source.partial_batches, what)
         self._peer = peer
         self._id = consumer_id

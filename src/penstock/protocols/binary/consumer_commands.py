@@ -57,16 +57,17 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
             back_ms = 1000 * command.start_message_rollback_duration_sec
             await consumer.seek_time(max(0, broker.clock.now_ms() - back_ms))
         session.admitted.may_consume(name, command.subscription)  # still
+        if session.closed:
+            await consumer.leave()
+            return
+        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+        handler = ConsumerHandler(session, number, consumer, session.consumers, epoch)
     except BaseException:
         await consumer.leave()
         raise
-    if session.closed:
-        await consumer.leave()
-        return
     session.send(pb.CommandSuccess(request_id=command.request_id))
     session.admitted.set_owner(consumer)
-    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
-    session.consumers[number] = ConsumerHandler(session, number, consumer, session.consumers, epoch)
+    session.consumers[number] = handler
 
 
 def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.acting import FOR_PROCESS
+from penstock.engines.attached.entry_answers import AttachedEntryAnswers, WholeEntries
 from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import (
     RANGES_MAX,
@@ -42,6 +43,8 @@ class OwnedSubscription(Subscription):
         super().__init__(admin, topic, name)
         self._served = served
         self._owners = owners
+        self.entry_answers = AttachedEntryAnswers(self, topic.ledger)
+        self.partial_batches = WholeEntries()
         self._skipped = -1  # everything below is to be acknowledged by `flush`
 
     async def here(self) -> ServedSubscription | None:
