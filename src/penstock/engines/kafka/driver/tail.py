@@ -6,11 +6,11 @@ While the loop works at a batch, the next one gathers in librdkafka, within its 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from contextlib import suppress
 from itertools import groupby
 from queue import SimpleQueue
 from threading import Semaphore, Thread
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -20,7 +20,7 @@ from .clients import Clients, CredentialsInUse
 from .errors import engine_error
 from .reader import mends, reading
 from .record import At, Record
-from .threads import aside, in_thread
+from .threads import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class Follower(Protocol):
 class TailReader:
     """The consumer and its thread; both begin with the first log that is followed.
 
-    The thread alone reads by the consumer: what is to be done with it waits for its turn. So nothing that was read before a log
-    was left arrives after `leave` returns. Other threads ask it for leaders, and have ended before it is closed.
+    The thread alone uses the consumer: what is to be done with it waits for its turn. So nothing that was read before a log
+    was left arrives after `leave` returns.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -70,7 +70,6 @@ class TailReader:
         self._followers: dict[At, Follower] = {}
         self._assigned: dict[At, int] = {}  # the thread's: the offset that each was assigned at
         self._met: set[str] = set()  # the thread's: topics that the consumer knows
-        self._asking: Future[Any] | None = None  # the thread's: a request for the leaders of a topic
         self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
             SimpleQueue()
         )
@@ -128,7 +127,7 @@ class TailReader:
         except RuntimeError:
             pass  # the loop has ended
         finally:
-            self._close(consumer)
+            consumer.close()
 
     def _consumer(self) -> Consumer:
         own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
@@ -147,13 +146,8 @@ class TailReader:
         if self._assigned:
             made.incremental_assign([TopicPartition(*place, at) for place, at in self._assigned.items()])
         self._met.clear()
-        self._close(consumer)
-        return made
-
-    def _close(self, consumer: Consumer) -> None:
-        if self._asking is not None:
-            wait((self._asking,))
         consumer.close()
+        return made
 
     def _work(self, consumer: Consumer) -> None:
         """Do what is wanted; what was handed over before arrives before the answer."""
@@ -169,14 +163,11 @@ class TailReader:
     def _meet(self, consumer: Consumer, topic: str) -> None:
         """Have librdkafka learn where a topic is: it looks at those that it does not know once a second only.
 
-        The answer comes behind a fetch that waits. Meanwhile this thread reads what comes to other topics, and of several topics
-        one is asked for: once a second is often enough then.
+        The answer comes behind a fetch that waits. So where several are to be followed at once, none waits for the others.
         """
-        if topic in self._met:
-            return
-        if self._asking is None or self._asking.done():
-            # If it fails, the consumer learns it by itself.
-            self._asking = aside(lambda: consumer.list_topics(topic, ASK_S))
+        if topic not in self._met and self._wanted.empty():
+            with suppress(KafkaException):  # else it learns it by itself
+                consumer.list_topics(topic, ASK_S)
         if len(self._met) >= MET_MAX:
             self._met.clear()
         self._met.add(topic)

@@ -68,9 +68,9 @@ class DaemonThreads(Executor):
 _ASIDE: Final = DaemonThreads(ASIDE_MAX, "kafka-aside")
 
 
-def aside(work: Callable[[], Any]) -> Future[Any]:
+def aside(work: Callable[[], Any]) -> None:
     """Run something in a thread without waiting, such as closing a client, which joins librdkafka's threads."""
-    return _ASIDE.submit(work)
+    _ASIDE.submit(work)
 
 
 def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "asyncio.Future[T]":
