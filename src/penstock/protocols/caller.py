@@ -71,8 +71,10 @@ class Caller:
         """
         if context.draining:
             raise _draining()
-        if scope.get(PROCESS_KEY):
-            FOR_PROCESS.set(True)
+        for_process = PROCESS_KEY in scope
+        if FOR_PROCESS.get() is not for_process:  # the task of a connection answers one request after the other
+            FOR_PROCESS.set(for_process)
+        if for_process:
             return cls(context, None)
         if context.workers is not None and context.workers.is_own(authorization):
             worker = cls(context, None)

@@ -86,6 +86,24 @@ async def test_a_process_that_asks_for_itself_needs_no_credentials() -> None:
     assert not FOR_PROCESS.get(), "for that request alone"
 
 
+async def test_a_client_whose_request_follows_on_the_connection_is_no_process() -> None:
+    """One task answers all requests of a connection, those of a process and those that it passes on."""
+    async with bench() as made:
+        context = ServerContext(made.broker)
+        own, passed_on = Exchange(scope()), Exchange(scope())
+        forwarded_scope(own, Client(process=True))
+        forwarded_scope(passed_on, Client(address="192.0.2.7"))
+
+        async def answer_both() -> bool:
+            await admitted(context, own)
+            await Caller.admit(context, None, passed_on.scope)
+            return FOR_PROCESS.get()
+
+        async with asyncio.TaskGroup() as group:
+            answering = group.create_task(answer_both())
+        assert not answering.result()
+
+
 async def admitted(context: ServerContext, exchange: Exchange) -> Caller:
     """The caller of a request, in its task."""
     who = await Caller.admit(context, None, exchange.scope)
