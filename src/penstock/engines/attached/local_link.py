@@ -92,6 +92,9 @@ class LocalLink:
             self._hand_on(consumer.take(TAKEN_AT_ONCE))
             self._send_end()
             await asyncio.sleep(0)  # other tasks share the loop
+        self._closed(consumer)
+
+    def _closed(self, consumer: Consumer) -> None:
         if not self._leaving:
             self._leaving = True
             reason = consumer.close_reason
@@ -263,6 +266,8 @@ class LocalLink:
             await consumer.unsubscribe()
         except BaseException:
             self._leaving = False
+            if self._task is not None and self._task.done():  # the subscription was closed nevertheless
+                self._closed(consumer)
             raise
 
 

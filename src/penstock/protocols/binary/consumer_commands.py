@@ -135,10 +135,13 @@ async def seek(session: Session, command: pb.CommandSeek) -> None:
         offset = await handler.source.topic.offset_after(target, inclusive=target not in (EARLIEST, LATEST))
     else:
         offset = await handler.source.topic.offset_at_time(command.message_publish_time)
-    session.consumers.pop(command.consumer_id, None)
+    there = session.consumers.pop(command.consumer_id, None)
     await handler.close(keep_ms=COMES_BACK_MS)
-    await handler.source.move(offset)
-    session.send(answers.close_consumer(command.consumer_id))
+    try:
+        await handler.source.move(offset)
+    finally:
+        if there is not None:  # else the client knows
+            session.send(answers.close_consumer(command.consumer_id))
     session.send(pb.CommandSuccess(request_id=command.request_id))
 
 
@@ -152,7 +155,10 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
         try:
             await handler.consumer.unsubscribe()
         except PenstockError:
-            session.consumers[command.consumer_id] = handler
+            if handler.consumer.closed:  # with the subscription, of which it is not known whether it was deleted
+                session.send(answers.close_consumer(command.consumer_id))
+            else:
+                session.consumers[command.consumer_id] = handler
             raise
         await handler.close()
     session.send(pb.CommandSuccess(request_id=command.request_id))

@@ -10,6 +10,7 @@ from tests.unit.engines.core.brokers import TOPIC, Bench, bench
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.engines.attached.link import Attachment, Moved
 from penstock.engines.attached.local_link import LocalLink
+from penstock.engines.subscription.cursors import StoredCursor
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.policy import ConsumerOptions, SubscriptionType
@@ -206,6 +207,23 @@ async def test_a_seek_resets_before_anything_comes(type: SubscriptionType) -> No
         assert len(await one.came()) == 3
         await one.link.seek(ids[2], inclusive=True)
         assert [at for at, _, _ in await one.came()] == [place(ids[2])]
+
+
+async def test_a_link_ends_whose_subscription_was_closed_though_not_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened() as links:
+        one = await links.open()
+
+        async def fail(_: object) -> None:
+            await settle()  # the consumer is closed meanwhile
+            raise PenstockError(ErrorKind.UNAVAILABLE, "nobody knows")
+
+        monkeypatch.setattr(StoredCursor, "delete_cursor", fail)
+        with pytest.raises(PenstockError, match="nobody knows"):
+            await one.link.unsubscribe()
+        await settle()
+        assert one.error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
 
 
 async def test_one_of_several_cannot_unsubscribe() -> None:

@@ -8,6 +8,7 @@ from tests.unit.protocols.binary.handlers import ClientSession, entry, sessions
 from tests.unit.protocols.binary.test_session import producer, subscribe
 
 from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.testing.clock import settle
 from penstock.wire import entry as wire
@@ -21,6 +22,7 @@ from penstock.wire.pulsar_pb2 import (
     CommandSeek,
     CommandSend,
     CommandSubscribe,
+    CommandUnsubscribe,
     MessageIdData,
     ServerError,
 )
@@ -252,6 +254,27 @@ async def test_seek_closes_the_consumer_first() -> None:
         assert [m.message_id.entryId for m in await one.heard()] == [1, 2]
         bad = await one.ask(CommandSeek(consumer_id=1, request_id=4))
         assert bad.error == ServerError.NotAllowedError
+
+
+async def test_a_consumer_comes_back_whose_seek_or_unsubscribe_failed() -> None:
+    async with sessions() as (one,):
+        await begin(one, 1)
+
+        async def fail(*_: object) -> None:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "nobody knows")
+
+        (handler,) = one.session.consumers.values()
+        handler.source.move = fail
+        one.say(CommandSeek(consumer_id=1, request_id=3, message_id=at(0)))
+        closed, failed = await one.heard()
+        assert (closed.consumer_id, failed.request_id) == (1, 3)
+        await one.ask(subscribe(subType=SHARED))
+        (handler,) = one.session.consumers.values()
+        handler.source.delete_cursor = fail
+        one.say(CommandUnsubscribe(consumer_id=1, request_id=4))
+        closed, failed = await one.heard()
+        assert (closed.consumer_id, failed.request_id) == (1, 4)
+        assert one.session.consumers == {}
 
 
 # -- requests
