@@ -69,6 +69,10 @@ class LogTopic(SkippingLog):
     def bound(self, subscription: Subscription) -> None:
         """Policies bound nothing."""
 
+    def check_open(self) -> None:
+        if self.deleted:
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, "deleted")
+
     def check_type(self, wanted: SubscriptionType) -> None:
         enabled = self.policies.subscription_types
         if enabled and wanted not in enabled:

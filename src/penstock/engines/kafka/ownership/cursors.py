@@ -230,9 +230,9 @@ class Cursors(JournalReader):
         self.on_saved([one.key for one in changes])
         self.saves.observe(loop.time() - began)
 
-    async def delete(self, key: CursorKey) -> None:
-        """Delete a cursor, as `save`; nothing happens if there is none."""
-        await self.save((deletion_of(key),))
+    async def delete(self, key: CursorKey, topic_id: str = "") -> None:
+        """Delete a cursor, as `save`; nothing happens if there is none, or one of another topic than `topic_id` (empty: of any)."""
+        await self.save((deletion_of(key, topic_id),))
 
     async def delete_all(self, keys: Iterable[CursorKey]) -> int:
         """Delete cursors, as `save`; one that another topic has by then stays. Returns how many there were."""

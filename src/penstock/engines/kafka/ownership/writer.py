@@ -36,8 +36,8 @@ class JournalWriter:
 
     async def delete_cursor(self, ledger: int, subscription: str) -> None:
         """As `CursorWriter`; raises as `save_cursors`."""
-        topic, partition, _ = self._log(ledger)
-        await self._cursors.delete(CursorKey(topic, partition, subscription))
+        topic, partition, topic_id = self._log(ledger)
+        await self._cursors.delete(CursorKey(topic, partition, subscription), topic_id)
 
     def _log(self, ledger: int) -> tuple[str, int, str]:
         found = self._logs.get(ledger)

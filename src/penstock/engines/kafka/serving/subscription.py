@@ -131,8 +131,11 @@ class ServedSubscription(Subscription):
         await super().move(offset)
 
     async def delete(self) -> None:
-        """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription."""
+        """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription. Raises `Moved` if another
+        call deleted it, or after the end: the cursor may be that of the next subscription of this name."""
         async with self._alone():
+            if self.ended or self.deleted:
+                raise Moved(self.topic.name)
             await super().delete()
 
     def end(self) -> None:

@@ -154,6 +154,7 @@ class ServedSubscriptions:
         slot, place = self.slot(topic), topic.place
         if self._closings[slot] != closings or not self._owner.owns(slot):
             raise Moved(topic.name)
+        topic.check_open()  # nobody would end the subscription
         self._writer.bind(topic.ledger, place.topic, place.partition, place.topic_id)
         made = self._open(topic, name, cursor, lambda: self._owner.owns(slot), properties)
         self._by_slot[slot].add(made)
@@ -189,7 +190,7 @@ class ServedSubscriptions:
         found = topic.served.get(name)
         if isinstance(found, ServedSubscription) and not found.durable:
             return found
-        if name in self.cursors.known(topic.place.topic, topic.place.partition):
+        if self.cursors.state.has(CursorKey(topic.place.topic, topic.place.partition, name)):
             raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"subscription {name} is durable")
         return self._open(topic, name, OffsetSet(mark))
 

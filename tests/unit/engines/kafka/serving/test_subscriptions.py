@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from tests.support.cursor_journal import Log
@@ -9,7 +10,7 @@ from tests.support.kafka_serving import READ_ALL, SLOT, TOPIC, Server, id_of, of
 from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
-from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord
 from penstock.engines.kafka.serving.consumers import ServedConsumer
 from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
@@ -211,6 +212,62 @@ async def test_consumers_that_come_while_it_is_deleted_begin_a_new_one(
         await served.delete()
     assert await offsets(again[0]) == set(range(10))
     assert a.cursors.known(TOPIC, 0)["s"].mark == 0
+
+
+async def test_a_second_deletion_leaves_the_next_subscription_alone(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that waited while the slot was elsewhere."""
+    a, _ = servers
+    await a.gain()
+    await a.subscribe()
+    (served,) = a.topic.served.values()
+    append = a.process.journal.append
+    begun: list[asyncio.Task[object]] = []
+
+    async def slow(*record: Any) -> int:
+        if not begun:  # they wait until the first deletion is done
+            begun.append(asyncio.create_task(a.subscribe()))
+            await settle()
+            begun.append(asyncio.create_task(served.delete()))
+            await settle()
+        return await append(*record)
+
+    monkeypatch.setattr(a.process.journal, "append", slow)
+    await served.delete()
+    came, second = await asyncio.gather(*begun, return_exceptions=True)
+    assert isinstance(came, ServedConsumer)
+    assert isinstance(second, Moved)
+    assert "s" in a.cursors.known(TOPIC, 0)
+    assert not came.closed
+    (before,) = a.topic.served.values()
+    await a.release()
+    await a.gain()
+    again = await a.subscribe()
+    with pytest.raises(Moved):
+        await before.delete()
+    assert "s" in a.cursors.known(TOPIC, 0)
+    assert not again.closed
+
+
+async def test_no_subscription_is_opened_on_a_topic_that_is_deleted_meanwhile(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = servers
+    await a.gain()
+    append = a.process.journal.append
+
+    async def slow(*record: Any) -> int:
+        offset = await append(*record)
+        a.topic.deleted = True
+        a.served.forget(a.topic)
+        return offset
+
+    monkeypatch.setattr(a.process.journal, "append", slow)
+    with pytest.raises(PenstockError) as refused:
+        await a.subscribe()
+    assert refused.value.kind is ErrorKind.TOPIC_NOT_FOUND
+    assert a.topic.served == {}
 
 
 async def test_readers_need_no_owner(servers: tuple[Server, Server]) -> None:
