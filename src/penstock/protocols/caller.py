@@ -72,7 +72,9 @@ class Caller:
         if context.draining:
             raise _draining()
         for_process = PROCESS_KEY in scope
-        if FOR_PROCESS.get() is not for_process:  # the task of a connection answers one request after the other
+        if (
+            FOR_PROCESS.get() is not for_process
+        ):  # the task of a connection answers one request after the other
             FOR_PROCESS.set(for_process)
         if for_process:
             return cls(context, None)

@@ -155,7 +155,9 @@ async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
         try:
             await handler.consumer.unsubscribe()
         except PenstockError:
-            if handler.consumer.closed:  # with the subscription, of which it is not known whether it was deleted
+            if (
+                handler.consumer.closed
+            ):  # with the subscription, of which it is not known whether it was deleted
                 session.send(answers.close_consumer(command.consumer_id))
             else:
                 session.consumers[command.consumer_id] = handler

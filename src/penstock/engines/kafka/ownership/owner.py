@@ -84,6 +84,8 @@ class SlotOwner:
             await self._host.closing(still)
         await self.cursors.release(slots)
         self._close(slots)
+        if not self._assigned.isdisjoint(slots):  # they came back before the cluster had answered
+            self._claim_soon()
 
     def lost(self, slots: Sequence[int]) -> None:
         self._assigned.difference_update(slots)

@@ -214,6 +214,32 @@ async def test_consumers_that_come_while_it_is_deleted_begin_a_new_one(
     assert a.cursors.known(TOPIC, 0)["s"].mark == 0
 
 
+async def test_a_slot_that_comes_back_while_it_is_released_is_served(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group waits only so long for a release: the cluster may answer later."""
+    a, _ = servers
+    await a.gain()
+    consumer = await a.subscribe()
+    await offsets(consumer)
+    await consumer.acknowledge(id_of(0))
+    append, answers = a.process.journal.append, asyncio.Event()
+
+    async def slow(*record: Any) -> int:
+        await answers.wait()
+        return await append(*record)
+
+    monkeypatch.setattr(a.process.journal, "append", slow)
+    releasing = a.tasks.spawn(a.owner.releasing([SLOT]), "release")
+    await settle()
+    a.owner.gained([SLOT])
+    await settle()
+    answers.set()
+    await releasing
+    await settle()
+    assert await offsets(await a.subscribe()) == set(range(1, 10))
+
+
 async def test_a_second_deletion_leaves_the_next_subscription_alone(
     servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,9 +253,9 @@ async def test_a_second_deletion_leaves_the_next_subscription_alone(
 
     async def slow(*record: Any) -> int:
         if not begun:  # they wait until the first deletion is done
-            begun.append(asyncio.create_task(a.subscribe()))
+            begun.append(a.tasks.spawn(a.subscribe(), "subscribe"))
             await settle()
-            begun.append(asyncio.create_task(served.delete()))
+            begun.append(a.tasks.spawn(served.delete(), "delete"))
             await settle()
         return await append(*record)
 
