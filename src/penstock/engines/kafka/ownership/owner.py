@@ -80,9 +80,12 @@ class SlotOwner:
     async def releasing(self, slots: Sequence[int]) -> None:
         self._assigned.difference_update(slots)
         still = self._opened(slots)
+        # No subscription is opened beside one that is being saved, even if the slots come back meanwhile.
+        self._open.difference_update(still)
         if still:
             await self._host.closing(still)
         await self.cursors.release(slots)
+        self._open.update(still)
         self._close(slots)
         if not self._assigned.isdisjoint(slots):  # they came back before the cluster had answered
             self._claim_soon()

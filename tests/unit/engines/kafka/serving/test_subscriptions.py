@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.cursor_journal import Log
-from tests.support.kafka_serving import READ_ALL, SLOT, TOPIC, Server, id_of, offsets
+from tests.support.kafka_serving import READ_ALL, SLOT, TOPIC, WAIT_S, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
@@ -230,13 +230,18 @@ async def test_a_slot_that_comes_back_while_it_is_released_is_served(
         return await append(*record)
 
     monkeypatch.setattr(a.process.journal, "append", slow)
+    monkeypatch.setattr("penstock.engines.kafka.ownership.owner.RETRY_S", 0)
     releasing = a.tasks.spawn(a.owner.releasing([SLOT]), "release")
     await settle()
     a.owner.gained([SLOT])
     await settle()
+    with pytest.raises(Moved):  # its cursor is that of before the release
+        await a.subscribe()
     answers.set()
     await releasing
-    await settle()
+    async with asyncio.timeout(WAIT_S):
+        while not a.owner.owns(SLOT):
+            await asyncio.sleep(0)
     assert await offsets(await a.subscribe()) == set(range(1, 10))
 
 
