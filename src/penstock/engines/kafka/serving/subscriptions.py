@@ -154,9 +154,8 @@ class ServedSubscriptions:
         slot, place = self.slot(topic), topic.place
         if self._closings[slot] != closings or not self._owner.owns(slot):
             raise Moved(topic.name)
-        topic.check_open()  # nobody would end the subscription
-        self._writer.bind(topic.ledger, place.topic, place.partition, place.topic_id)
         made = self._open(topic, name, cursor, lambda: self._owner.owns(slot), properties)
+        self._writer.bind(topic.ledger, place.topic, place.partition, place.topic_id)
         self._by_slot[slot].add(made)
         return made
 
@@ -168,7 +167,9 @@ class ServedSubscriptions:
         owns: Callable[[], bool] | None = None,
         properties: dict[str, str] | None = None,
     ) -> ServedSubscription:
-        """A durable subscription, or without `owns` one that is not durable."""
+        """A durable subscription, or without `owns` one that is not durable. Raises TOPIC_NOT_FOUND if the topic was deleted
+        meanwhile: nobody would end the subscription."""
+        topic.check_open()
         made = topic.served[name] = ServedSubscription(
             topic,
             name,
