@@ -14,11 +14,14 @@ from zlib import crc32
 
 import msgspec
 
+from penstock.model.errors import ErrorKind, PenstockError
+
 CLAIM: Final = b"claim"
 SAVE: Final = b"save"
 DONE: Final = b"done"
 
 RECORD_BYTES: Final = 256 << 10  # of the cursors in one record, about
+PROPERTIES_BYTES_MAX: Final = 2 * RECORD_BYTES  # of one cursor
 CHUNK_BYTES: Final = 530  # of a chunk with its number
 CURSOR_BYTES: Final = 100  # of a cursor without names, chunks and properties
 
@@ -69,6 +72,16 @@ class CursorRecord(msgspec.Struct, array_like=True, frozen=True):
         """Bytes in a record, about."""
         names = 4 * (len(self.topic) + len(self.subscription))
         return CURSOR_BYTES + names + CHUNK_BYTES * len(self.chunks) + len(self.properties or b"")
+
+
+def check_properties(document: bytes | None) -> None:
+    """Raise TOO_LARGE for properties that fit into no record: those that are saved together would all fail."""
+    size = len(document or b"")
+    if size > PROPERTIES_BYTES_MAX:
+        raise PenstockError(
+            ErrorKind.TOO_LARGE,
+            f"properties of a subscription of {size} bytes; the most is {PROPERTIES_BYTES_MAX}",
+        )
 
 
 def adoption(slot: int) -> CursorRecord:

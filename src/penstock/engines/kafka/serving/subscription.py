@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from penstock.engines.attached.link import Moved
+from penstock.engines.kafka.ownership.records import check_properties
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.compaction import Compaction
@@ -75,6 +76,7 @@ class ServedSubscription(Subscription):
 
     async def _save(self, properties: bytes | None = None) -> None:
         self.check_held()
+        check_properties(properties)
         await super()._save(properties)
         if self.ended and self.deleted:  # it gave up
             self.check_held()

@@ -11,7 +11,7 @@ from penstock.engines.attached.link import Moved
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.engines.kafka.ownership.owner import SlotOwner
 from penstock.engines.kafka.ownership.ports import Replaced
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord
+from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord, check_properties
 from penstock.engines.kafka.ownership.writer import JournalWriter
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.subscription import Subscription
@@ -100,6 +100,7 @@ class ServedSubscriptions:
             slot, given = self.slot(topic), dict(properties or {})
             closings, place = self._closings[slot], topic.place
             document = msgspec.json.encode(given) if given else None
+            check_properties(document)
             record = CursorRecord(
                 place.topic, place.partition, name, place.topic_id, mark, properties=document
             )

@@ -177,6 +177,21 @@ async def test_a_subscription_begins_once(servers: tuple[Server, Server]) -> Non
     assert missing.value.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
 
 
+async def test_properties_that_fit_into_no_record_are_refused(servers: tuple[Server, Server]) -> None:
+    a, _ = servers
+    await a.gain()
+    large = {"a": "\0" * 100_000}  # six bytes each in JSON
+    with pytest.raises(PenstockError) as refused:
+        await a.subscribe(subscription_properties=large)
+    assert refused.value.kind is ErrorKind.TOO_LARGE
+    await a.subscribe()
+    (served,) = a.topic.served.values()
+    with pytest.raises(PenstockError) as refused:
+        await served.set_properties(large)
+    assert refused.value.kind is ErrorKind.TOO_LARGE
+    await served.set_properties({"a": "b"})
+
+
 async def test_a_deleted_subscription_is_gone_everywhere(servers: tuple[Server, Server]) -> None:
     a, b = servers
     await a.gain()
