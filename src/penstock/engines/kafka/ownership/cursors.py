@@ -46,6 +46,7 @@ BATCH_BYTES: Final = 4 * RECORD_BYTES  # of saves that are written and answered 
 WAITING_MAX: Final = 10_000  # saves
 CHECKPOINT_RECORDS: Final = 10_000  # after which a slot's cursors are written as a whole
 CHECKPOINT_BYTES: Final = 64 << 20
+CHECKPOINT_SHARE: Final = 4  # times the last checkpoint: else large ones would be written without end
 CHECKPOINT_CURSORS: Final = 200  # that are written before other saves go on
 
 
@@ -74,6 +75,7 @@ class Cursors(JournalReader):
         self._journal = open_journal(self)
         self.state = JournalState(slots)  # what the journal says, as far as it was read
         self._started = False
+        self._newest = -1  # the offset of the last claim: those before it are read again after a gap
         self._refusal: PenstockError | None = None
         self._numbers = count(1)
         self._outcomes: dict[int, Read | None] = {}  # of records that are being written
@@ -348,7 +350,8 @@ class Cursors(JournalReader):
             found = state.slots[slot]
             begin = journal.begin if found.begin is None else found.begin
             grown = state.bytes - found.begin_bytes
-            return journal.position - begin >= CHECKPOINT_RECORDS or grown >= CHECKPOINT_BYTES
+            most = max(CHECKPOINT_BYTES, CHECKPOINT_SHARE * found.whole_bytes)
+            return journal.position - begin >= CHECKPOINT_RECORDS or grown >= most
 
         return sorted(filter(is_due, self._terms))
 
@@ -401,18 +404,19 @@ class Cursors(JournalReader):
                 continue
             own = found.process == self.process
             if found.claim is not None:
-                self._claimed(found.claim, own and found.number in self._outcomes, gone)
+                self._claimed(found.claim, record.offset, own and found.number in self._outcomes, gone)
             if own and found.number in self._outcomes:
                 self._outcomes[found.number] = found
         if gone:
             self._listener.replaced(list(gone))
 
-    def _claimed(self, claim: Claim, expected: bool, gone: dict[int, None]) -> None:
+    def _claimed(self, claim: Claim, offset: int, expected: bool, gone: dict[int, None]) -> None:
         """A claim was read; `expected`: it is being written here."""
-        if self._started and self._refusal is None:
+        if self._started and self._refusal is None and offset > self._newest:
             self._refusal = self._foreign(claim)
             if self._refusal is not None:
                 self._listener.refused(self._refusal)
+        self._newest = max(self._newest, offset)
         for slot, term in claim.terms.items():
             if expected:
                 # Another owner may have been between the last term and this one: then the slot is not ours before it was

@@ -70,6 +70,7 @@ class Slot(msgspec.Struct):
     claimed_bytes: int = 0
     begin: int | None = None
     begin_bytes: int = 0
+    whole_bytes: int = 0  # that the journal grew by during the last checkpoint
     unknown: PenstockError | None = None  # a record of a newer version that counts
     cursors: dict[CursorKey, StoredCursor] = {}
     adopted: bool = False  # the cursors of earlier releases were taken over
@@ -138,6 +139,7 @@ class JournalState:
             for number in counts:
                 slot = self.slots[number]
                 slot.begin, slot.begin_bytes = slot.claimed, slot.claimed_bytes
+                slot.whole_bytes = self.bytes - slot.claimed_bytes
         else:
             self._save(decode_cursors(envelope.body), counts)
         return Read(envelope.process, envelope.number, counts)

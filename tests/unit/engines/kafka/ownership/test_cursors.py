@@ -203,6 +203,26 @@ async def test_a_checkpoint_supersedes_what_was_before(monkeypatch: pytest.Monke
     assert a.journal.trims == [26], "nothing more"
 
 
+async def test_a_checkpoint_of_many_cursors_is_not_due_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CHECKPOINT_BYTES", 1000)
+    log = Log()
+    a = await begin(log, "a")
+    await a.cursors.claim([0, 1])
+    for number in range(100):
+        await a.cursors.save([change(1, subscription=f"s{number}")])
+    await a.cursors.maintain()
+    assert a.cursors.due == []
+    written = len(log.records)
+    for mark in range(1000):
+        await a.cursors.save([change(mark)])
+        if a.cursors.due:
+            break
+    assert a.cursors.due == [0, 1]
+    assert len(log.records) - written > 100
+
+
 async def test_a_slot_without_a_checkpoint_keeps_the_journal() -> None:
     log = Log()
     a = await begin(log, "a")
@@ -241,6 +261,11 @@ async def test_another_service_on_the_same_topics_is_refused(caplog: pytest.LogC
         ErrorKind.BAD_PARAMETER,
         "group penstock-y claims slots in journal, which is penstock-x's",
     )
+    await b.cursors.claim([OTHER])
+    log.begin, b.journal.position = 0, -1  # a trim overtook `b`, and left claims of before its start
+    b.journal.read_on(9)
+    assert b.told.errors == []
+    await b.cursors.claim([SLOT])
     for call in (a.cursors.claim([SLOT]), a.cursors.save([change(1)])):
         with pytest.raises(PenstockError, match="which is penstock-x's"):
             await call
