@@ -157,10 +157,13 @@ class OwnedSubscriptions:
                 ErrorKind.BAD_PARAMETER,
                 f"{subscription} is shared by consumers: none may acknowledge for all",
             )
-        if exact and offset < one.cursor.mark:
+        before = one.cursor.mark
+        if exact and offset < before:
             await one.move(offset)
-        else:
-            one.skip(offset)
+        elif offset > before:
+            await one.skip_to(offset)
+        if exact or offset > before:
+            one.cursor.learn(offset, [])
         return one
 
     async def grow(self, name: TopicName, partitions: int) -> None:

@@ -173,10 +173,16 @@ class OwnedSubscription(Subscription):
         self._skipped = max(self._skipped, offset)
 
     async def flush(self) -> None:
+        offset, self._skipped = (
+            self._skipped,
+            -1,
+        )  # before anything is awaited: another call answers for its own
         await super().flush()
-        offset, self._skipped = self._skipped, -1
-        if offset < 0:
-            return
+        if offset >= 0:
+            await self.skip_to(offset)
+
+    async def skip_to(self, offset: int) -> None:
+        """Acknowledge everything below an offset, durably."""
         found = await self.here()
         if found is not None:
             found.skip(offset)

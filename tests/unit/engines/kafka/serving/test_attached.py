@@ -1,5 +1,6 @@
 """Subscriptions as a process sees them that serves them, and as one does that asks their owner."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from penstock.engines.kafka.serving.links import Owners
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.target import Target
-from penstock.testing.clock import ManualClock
+from penstock.testing.clock import ManualClock, settle
 
 PATH = f"/admin/v2/persistent/public/default/{TOPIC}"
 
@@ -112,6 +113,42 @@ async def test_the_owner_moves_and_deletes_a_subscription(case: Case) -> None:
     assert consumer.closed
     assert not await seen.exists()
     assert case.admin.calls == []
+
+
+async def test_two_calls_that_skip_answer_each_for_its_own(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await case.a.gain()
+    await case.a.topic.refresh()
+    await case.a.served.create(case.a.topic, "s", 0)
+    seen = case.seen_by(case.a)
+    consumer: Any = SlowConsumer()
+    seen.consumers.append(consumer)
+    seen.skip(3)
+    first = case.a.tasks.spawn(seen.flush(), "flush")
+    await settle()
+    seen.skip(7)
+    second = case.a.tasks.spawn(seen.flush(), "flush")
+    await settle()
+    monkeypatch.setattr(case.a.process.journal, "append", failing)
+    consumer.done.set()
+    for answer in (first, second):
+        with pytest.raises(PenstockError, match="nobody knows"):
+            await answer
+
+
+class SlowConsumer:
+    """A consumer whose acknowledgements take a while."""
+
+    def __init__(self) -> None:
+        self.done = asyncio.Event()
+
+    async def flush_in(self, source: object) -> None:
+        await self.done.wait()
+
+
+async def failing(*record: object) -> int:
+    raise PenstockError(ErrorKind.UNAVAILABLE, "nobody knows")
 
 
 async def test_consumers_of_other_processes_come_back_after_a_move(case: Case) -> None:
