@@ -10,7 +10,7 @@ from tests.support.kafka_serving import READ_ALL, SLOT, TOPIC, WAIT_S, Server, i
 from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord
+from penstock.engines.kafka.ownership.records import CursorKey
 from penstock.engines.kafka.serving.consumers import ServedConsumer
 from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
