@@ -138,7 +138,8 @@ class Server:
         self.flusher = CursorFlusher(self.clock, FLUSH_MS, self.tasks.spawn)
         nothing: Any = None
         means = Means(self.flusher, nothing, Host.failures, Host().bury)
-        self.served = ServedSubscriptions(means, self.tasks)
+        self.refusal: PenstockError | None = None  # of the cluster
+        self.served = ServedSubscriptions(means, self.tasks, lambda: self.refusal)
         self.owner = SlotOwner(self.served, self.tasks)
         self.process = Process(journal, name, listener=self.owner)
         self.cursors = self.process.cursors

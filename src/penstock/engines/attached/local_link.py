@@ -152,20 +152,28 @@ class LocalLink:
             raise Moved(self._wanted.topic)
         return self._consumer
 
+    def _acknowledging(self) -> Consumer | None:
+        """The consumer that acknowledges; until the link has started there is none, and an acknowledgement is lost."""
+        self._unconfirmed.give()
+        if self._consumer is None:
+            self._lose(Moved(self._wanted.topic))
+        return self._consumer
+
     def acknowledge(self, places: Iterable[Place]) -> None:
         for place in places:
             self.acknowledge_part(place, 0)
 
     def acknowledge_part(self, place: Place, open_bits: int) -> None:
-        self._unconfirmed.give()
-        consumer, answers = self._consumer, self._answers
+        consumer = self._acknowledging()
         if consumer is None or place[0] != self._source.topic.ledger:
             return
+        answers = self._answers
         if not answers.acknowledge_but(place[1], open_bits, consumer):
             self._later(lambda: answers.acknowledge_but_late(place[1], open_bits, consumer))
 
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
-        self._unconfirmed.give()
+        if self._acknowledging() is None:
+            return
         ledger, entry = place
         index = (open_bits & -open_bits).bit_length() - 2  # the message before the first open one
         if open_bits and index < 0:
@@ -175,7 +183,10 @@ class LocalLink:
             self._later(lambda: self._answers.acknowledge_up_to(target))
 
     def redeliver(self, places: Iterable[Place]) -> None:
-        answers, consumer = self._answers, self._consumer
+        consumer = self._consumer
+        if consumer is None:
+            return  # all of them are redelivered when it starts
+        answers = self._answers
         entries = [entry for _, entry in places]
 
         def ask() -> None:

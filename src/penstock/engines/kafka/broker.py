@@ -22,6 +22,7 @@ from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
 from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.catalog import OPENING_MAX
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.replies import Replies
@@ -41,7 +42,7 @@ from penstock.model.policy import (
 )
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
-from penstock.runtime.tasks import Tasks
+from penstock.runtime.tasks import Tasks, each
 from penstock.wire import entry as wire
 
 from . import properties as properties_module
@@ -315,6 +316,7 @@ class KafkaBroker:
         unique_name: bool = False,
         budget: Budget | None = None,
     ) -> AnyConsumer:
+        await each(self.topics.look_again, names, OPENING_MAX)
         if options.forwarded or await self._is_direct(names, options):
             return await self._serving.consumers.subscribe(
                 names, subscription, options, unique_name=unique_name, budget=budget

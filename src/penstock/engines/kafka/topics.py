@@ -1,6 +1,7 @@
 """The topics of a Kafka cluster: those that it has, and those that this server uses, makes, changes and deletes."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -24,6 +25,8 @@ from .naming import Naming, Place
 from .policies import KafkaNamespaces
 from .properties import TopicProperties
 from .topic import KafkaTopic
+
+log = logging.getLogger(__name__)
 
 GONE_MS: Final = 2000  # for a broker to hear of a deletion that another process was answered
 CREATED_S: Final = 0.05  # between two looks for a topic that was just created
@@ -89,6 +92,21 @@ class KafkaTopics(Catalog[KafkaTopic]):
         await self.learn(name)
         await self._ask_if_missing(name)
         return await self.get(name, create=False)
+
+    async def look_again(self, name: TopicName) -> None:
+        """Before a topic is consumed that nobody uses here: it may have been made again since it was asked for, and what is kept of
+        the one before would end under the new consumer."""
+        base = name.base
+        known = self.found(base)
+        if known is None or not known.id or any(one.has_clients for one in self.open_of(base)):
+            return
+        try:
+            now = await self._describe(base)
+        except PenstockError as error:
+            log.debug("%s is taken to be as it was: %s", base, error.message)
+            return
+        if now is not None:
+            self.put(base, now)
 
     async def learn_whole(self, name: TopicName) -> None:
         await self.learn(name)

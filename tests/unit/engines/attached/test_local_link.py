@@ -192,6 +192,25 @@ async def test_a_failed_acknowledgement_fails_the_flush_of_each_caller() -> None
         await one.link.flush()
 
 
+async def test_what_is_acknowledged_before_the_start_is_lost() -> None:
+    async with opened() as links:
+        first, second = [place((await links.bench.publish(text))[0]) for text in (b"a", b"b")]
+        one = Attached(links.bench, SHARED, "a", links.tasks)
+        one.link.acknowledge([first])
+        one.link.acknowledge_up_to(second)
+        one.link.redeliver([first])
+        with pytest.raises(Moved):
+            await one.link.flush()
+        await one.link.start()
+        for _ in range(2):
+            with pytest.raises(PenstockError, match="another owner") as refused:
+                await one.link.flush()
+            assert refused.value.kind is ErrorKind.UNAVAILABLE
+        await one.link.flush()
+        one.link.flow(100)
+        assert [at for at, _, _ in await one.came()] == [first, second]
+
+
 @pytest.mark.parametrize("type", list(SubscriptionType))
 async def test_a_seek_resets_before_anything_comes(type: SubscriptionType) -> None:
     async with opened() as links:

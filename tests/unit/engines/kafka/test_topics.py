@@ -120,6 +120,31 @@ async def test_a_topic_of_a_namespace_that_is_not_there_is_not_asked_for(bench: 
     assert "no namespace acme/dev" in bench.topics.missing(name).message
 
 
+async def test_a_topic_that_nobody_uses_is_asked_for_before_it_is_consumed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.topics.look_again(ORDERS)
+    assert bench.admin.asked == 0  # it is not known, so it is asked for in any case
+    bench.admin.there["orders"] = Described("a", 1)
+    await bench.topics.learn(ORDERS)
+    bench.admin.there["orders"] = Described("b", 2)
+    await bench.topics.learn(ORDERS)  # lately learned
+    bench.admin.away = True
+    await bench.topics.look_again(ORDERS)
+    assert bench.topics.found(ORDERS) == Described("a", 1)
+    bench.admin.away = False
+    used = [SimpleNamespace(has_clients=True)]
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.topics, "open_of", lambda _: used)
+        await bench.topics.look_again(ORDERS)
+        assert bench.topics.found(ORDERS) == Described("a", 1)  # its clients are told when it is noticed
+    await bench.topics.look_again(ORDERS.of_partition(1))
+    assert bench.topics.found(ORDERS) == Described("b", 2)
+    del bench.admin.there["orders"]  # a broker may not have heard of it yet
+    await bench.topics.look_again(ORDERS)
+    assert bench.topics.exists(ORDERS)
+
+
 async def test_hidden_topics_have_no_names(bench: Bench) -> None:
     bench.admin.there |= {"orders": Described("a", 3), "__hidden": Described("h", 1)}
     await bench.topics.learn_names(DEFAULT_NAMESPACE)

@@ -150,11 +150,16 @@ class Clients:
                 if done:
                     return self._result(waiting)
                 waited_s += REFUSAL_CHECK_S
-                refusal = self.errors.refusal(REFUSED_S)
-                if refusal is not None and waited_s > REFUSED_S:
-                    raise engine_error(refusal)
+                refused = self.refused()
+                if refused is not None and waited_s > REFUSED_S:
+                    raise refused
         finally:
             waiting.add_done_callback(_forget)
+
+    def refused(self) -> PenstockError | None:
+        """Why the cluster refuses the credentials of this server, if it has done so for REFUSED_S."""
+        refusal = self.errors.refusal(REFUSED_S)
+        return None if refusal is None else engine_error(refusal)
 
     def _result(self, answer: "asyncio.Future[T]") -> T:
         """The answer. If no broker was reached because they refuse this server, raises the refusal."""

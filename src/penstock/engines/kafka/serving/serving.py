@@ -65,7 +65,7 @@ class Serving:
         self._means = means
         self._documents = documents
         self._fleet = fleet
-        self.served = ServedSubscriptions(means, tasks)
+        self.served = ServedSubscriptions(means, tasks, cluster.clients.refused)
         self.consumers = ServedConsumers(topics, self.served, clock, new_name)
         self._owner = SlotOwner(self.served, tasks)
         self._cursors: Cursors | None = None

@@ -29,16 +29,19 @@ log = logging.getLogger(__name__)
 class ServedSubscriptions:
     """`SlotHost`. A durable subscription is opened when it is first used, and is open until its slot, or its topic, is closed.
 
-    `use` is called before slots come.
+    `use` is called before slots come. `refused` says why the cluster refuses this process, which then keeps no slots.
     """
 
     cursors: Cursors
     _owner: SlotOwner
 
-    def __init__(self, means: Means, tasks: Tasks) -> None:
+    def __init__(
+        self, means: Means, tasks: Tasks, refused: Callable[[], PenstockError | None] = lambda: None
+    ) -> None:
         self.refusal: PenstockError | None = None  # why this process can own no slots
         self.began = asyncio.Event()  # the first slots came, or none will
         self._means = means
+        self._refused = refused
         self._tasks = tasks
         self._by_slot: defaultdict[int, set[ServedSubscription]] = defaultdict(set)
         self._closings: Counter[int] = Counter()  # how often each slot was closed
@@ -72,7 +75,7 @@ class ServedSubscriptions:
 
     async def find(self, topic: KafkaTopic, name: str) -> ServedSubscription | None:
         """A durable subscription, if it exists. Raises `Moved` if another process owns the slot, SUBSCRIPTION_BUSY if readers have
-        a subscription of this name, UNAVAILABLE, and NEWER_FORMAT if its cursor cannot be read."""
+        a subscription of this name, UNAVAILABLE, also if the cluster refuses this process, and NEWER_FORMAT if its cursor cannot be read."""
         async with self._locks.hold((topic.ledger, name)):
             return await self._find(topic, name)
 
@@ -125,7 +128,7 @@ class ServedSubscriptions:
         if self.refusal is not None:
             raise PenstockError(self.refusal.kind, self.refusal.message)
         if not self._owner.owns(slot):
-            raise Moved(topic.name)
+            raise self._refused() or Moved(topic.name)
         found = topic.served.get(name)
         if isinstance(found, ServedSubscription):
             if not found.durable:

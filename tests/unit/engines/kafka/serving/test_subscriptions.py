@@ -354,6 +354,23 @@ async def test_a_process_that_may_own_nothing_says_why(servers: tuple[Server, Se
         await a.subscribe()
 
 
+async def test_a_process_that_lost_its_slots_as_the_cluster_refuses_it_says_why(
+    servers: tuple[Server, Server],
+) -> None:
+    a, _ = servers
+    await a.gain()
+    await a.subscribe()
+    a.refusal = PenstockError(ErrorKind.UNAVAILABLE, "the credentials are refused")
+    await a.subscribe()  # while it has them, it serves
+    a.owner.lost([SLOT])
+    with pytest.raises(PenstockError, match="the credentials are refused") as refused:
+        await a.subscribe()
+    assert not isinstance(refused.value, Moved)
+    a.refusal = None
+    with pytest.raises(Moved):
+        await a.subscribe()
+
+
 async def test_an_unload_is_a_pause(servers: tuple[Server, Server]) -> None:
     a, _ = servers
     await a.gain()
