@@ -1,7 +1,7 @@
 """The folder of a pipeline's state: owned by its name, used by one at a time.
 
 <state>/<name>/checkpoint/    Spark's
-               owner.json     whose checkpoint it is: the pipeline's name, and what its sources read
+               owner.json     whose checkpoint it is: the pipeline's name, what its sources read, and how its sinks write
                lock           held as long as the pipeline runs
                status.json    the last thing it said about itself
                control        orders to the run: stop
@@ -13,9 +13,10 @@ Where the state lies in an object store, `remote` does the same with objects.
 import fcntl
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
@@ -26,13 +27,24 @@ from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on, source_topic
 T = TypeVar("T")
 
 
+class SinkWriter(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sink writes: under the query's id and `suffix`, to `target`, with the dead letters for the topic `letters` (empty:
+    none). `at_once`: no commit says whether it has a batch."""
+
+    suffix: str
+    target: str
+    letters: str = ""
+    at_once: bool = False
+
+
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says."""
+    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says; `sinks` are those of the last run."""
 
     pipeline: str
     fingerprint: str
     sources: dict[str, str]
     start: int | None = None  # ms since the epoch
+    sinks: dict[str, SinkWriter] = {}
 
 
 class Held(Protocol):
@@ -95,10 +107,16 @@ class Folder:
             )
         return owner
 
-    def own(self, spec: Spec, start: int | None = None) -> None:
+    def own(
+        self, spec: Spec, start: int | None = None, sinks: Mapping[str, SinkWriter] = MappingProxyType({})
+    ) -> None:
         """Write whose it is."""
         owner = Owner(
-            pipeline=spec.name, fingerprint=fingerprint(spec), sources=source_topics(spec), start=start
+            pipeline=spec.name,
+            fingerprint=fingerprint(spec),
+            sources=source_topics(spec),
+            start=start,
+            sinks=dict(sinks),
         )
         self.replace("owner.json", msgspec.json.encode(owner))
 

@@ -32,7 +32,7 @@ _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
 class Attempt(Protocol):
     """What Restarts needs of a Runner."""
 
-    def start(self, owner: Owner | None, *, once: bool) -> str: ...
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> str: ...
 
     def stop(self) -> None: ...
 
@@ -55,12 +55,14 @@ class Restarts:
         backoff: Backoff,
         *,
         once: bool,
+        change_sinks: bool = False,
     ) -> None:
         self._attempt = attempt
         self._owner = owner
         self._report = report
         self._backoff = backoff
         self._once = once
+        self._change_sinks = change_sinks
         self._stopping = threading.Event()
         self._now: Attempt | None = None
         self._began = 0.0
@@ -69,7 +71,7 @@ class Restarts:
         """Plan and start; returns the query's id. Raises whatever is wrong."""
         self._began = time.monotonic()
         attempt = self._attempt()
-        query = attempt.start(self._owner(), once=self._once)
+        query = attempt.start(self._owner(), once=self._once, change_sinks=self._change_sinks)
         self._now = attempt
         if self._stopping.is_set():
             attempt.stop()
@@ -159,8 +161,9 @@ class Pipeline:
         """Whether it runs, or waits to run again."""
         return self._restarts is not None and not self._over.is_set()
 
-    def start(self, *, once: bool | None = None) -> "Pipeline":
-        """Begin, or go on where the checkpoint says. `once`: process what is there, and end.
+    def start(self, *, once: bool | None = None, change_sinks: bool = False) -> "Pipeline":
+        """Begin, or go on where the checkpoint says. `once`: process what is there, and end. `change_sinks`: a batch that was
+        begun is repeated although the file now has other sinks; one that is gone lacks it.
 
         Raises PipelineError in one sentence; nothing is written then.
         """
@@ -185,6 +188,7 @@ class Pipeline:
                 report,
                 self._backoff,
                 once=spec.once if once is None else once,
+                change_sinks=change_sinks,
             )
             query = restarts.start()
         except BaseException as error:

@@ -30,8 +30,9 @@ class Attempt:
         if not runs:
             self._over.set()
 
-    def start(self, owner: Owner | None, *, once: bool) -> str:
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> str:
         assert not once
+        assert not change_sinks
         if self._starts is not None:
             raise self._starts
         return "q"
