@@ -20,6 +20,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options, storage_options
+from penstock.pipeline.versions import be_active
 
 from .archive import FORMAT
 from .archive_plan import Progress, Report
@@ -43,6 +44,7 @@ def run_replay(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Publish the range; `progress` is called with every batch. Raises PipelineError, DataLoss."""
+    be_active(spark)
     folder = Location.of(spec.table, spec.storage)
     plan = planned(spec, folder)
     report = Report()

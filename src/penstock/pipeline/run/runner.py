@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.versions import be_active
 
 from . import events
 from .causes import Cause, cause_of
@@ -60,7 +61,7 @@ class Runner:
         """
         start = owner.start if owner is not None else None
         spec = self._spec if start is None else _with_start(self._spec, start)
-        _be_active(self._spark)
+        be_active(self._spark)
         self._folder.begin(local=str(self._spark.sparkContext.master).startswith("local"))
         self._watermark = watermark = BatchWatermark(self._spark, self._folder.checkpoint)
         views = build_views(spec, self._spark, watermark)
@@ -158,13 +159,6 @@ class _Listener(StreamingQueryListener):
         if str(event.id) == self.query:
             self.over.set()
             self._changed.set()
-
-
-def _be_active(spark: SparkSession) -> None:
-    """Let Spark find a session from this thread: without one it knows no data source of Python's."""
-    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
-    if sessions.getActiveSession().isEmpty():
-        sessions.setActiveSession(spark._jsparkSession)
 
 
 def _with_start(spec: Spec, start_ms: int) -> Spec:
