@@ -18,7 +18,7 @@ from . import partitioning, schema
 from .snapshot import Snapshot, mark_name
 from .store import Location, sentence
 from .upsert import rows_of, upsert
-from .values import Batch, File, follow, is_new
+from .values import Batch, File, LogState, follow, is_new
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -201,11 +201,14 @@ def _marks(batch: Batch, now: Snapshot) -> list[Transaction]:
     marks = []
     for piece in batch.pieces:
         topic, partition = piece.topic, piece.partition
-        position = follow(piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1))
+        log = batch.logs.get((topic, partition), LogState())
+        position = follow(piece, now.position(topic, partition), log, planned=batch.planned)
         marks.append(Transaction(mark_name("first", f"{topic}#{partition}"), position.first))
         marks.append(Transaction(mark_name("end", f"{topic}#{partition}"), position.end))
         if position.ledger >= 0:
             marks.append(Transaction(mark_name("ledger", f"{topic}#{partition}"), position.ledger))
+        if not position.dense:
+            marks.append(Transaction(mark_name("sparse", f"{topic}#{partition}"), 1))
     return marks
 
 

@@ -18,7 +18,7 @@ from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.upsert import last_by
-from penstock.pipeline.lake.values import Batch, File, Last, OffsetRange, Position
+from penstock.pipeline.lake.values import Batch, File, Last, LogState, OffsetRange, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -129,19 +129,29 @@ def test_columns_grow_with_a_batch(table: Table) -> None:
 
 
 def test_what_is_archived_goes_on_where_it_ended(table: Table) -> None:
-    ledgers = {("t", 0): 7}
-    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), ledgers=ledgers)
+    logs = {("t", 0): LogState(7)}
+    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), logs=logs)
     with pytest.raises(DataLoss, match="ends at 20, and the batch begins at 21"):
-        add(table, [2], pieces=(OffsetRange("t", 0, 21, 22),), ledgers=ledgers)
+        add(table, [2], pieces=(OffsetRange("t", 0, 21, 22),), logs=logs)
     with pytest.raises(PipelineError, match="already"):
-        add(table, [2], pieces=(OffsetRange("t", 0, 10, 20),), ledgers=ledgers)
-    add(table, [2], pieces=(OffsetRange("t", 0, 20, 30), OffsetRange("t", 1, 0, 5)), ledgers=ledgers)
+        add(table, [2], pieces=(OffsetRange("t", 0, 10, 20),), logs=logs)
+    add(table, [2], pieces=(OffsetRange("t", 0, 20, 30), OffsetRange("t", 1, 0, 5)), logs=logs)
     now = table.snapshot()
     assert now is not None
     assert now.position("t", 0) == Position(10, 30, 7)
     assert now.position("t", 1) == Position(0, 5, -1)
     assert now.position("t", 2) is None
     assert numbers(table) == [1, 2]
+
+
+def test_an_archive_remembers_that_offsets_skip_and_moves_on_without_rows(table: Table) -> None:
+    logs = {("t", 0): LogState(7, dense=False)}
+    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), logs=logs, planned=True)
+    add(table, [], pieces=(OffsetRange("t", 0, 20, 22),), logs=logs, planned=True)
+    now = table.snapshot()
+    assert now is not None
+    assert now.position("t", 0) == Position(10, 22, 7, dense=False)
+    assert numbers(table) == [1]
 
 
 def test_writers_at_once_lose_nothing(table: Table) -> None:
