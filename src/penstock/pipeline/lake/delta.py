@@ -29,6 +29,7 @@ except ImportError:
 
 ATTEMPTS_MAX: Final = 20
 REPLACES_MAX: Final = 5
+UNCOMMITTED_HOURS: Final = 168  # longer than any batch takes from its first file to its commit
 BACKOFF_S: Final = 0.05  # more each time: about 10 s in all
 
 T = TypeVar("T")
@@ -96,15 +97,23 @@ class Table:
         return False
 
     def vacuum(self, hours: float) -> int:
-        """Delete files that no version of the last `hours` holds; returns how many."""
+        """Delete files that no version of the last `hours` holds; returns how many.
+
+        A file that no version holds may be one that a task has written and the driver will commit: it stays for
+        UNCOMMITTED_HOURS at least.
+        """
+        gone = self._vacuum(max(hours, UNCOMMITTED_HOURS), full=True)
+        return gone if hours >= UNCOMMITTED_HOURS else gone + self._vacuum(hours, full=False)
+
+    def _vacuum(self, hours: float, *, full: bool) -> int:
+        """`full`: also files that the log does not name."""
         table = self._open()
         if table is None:
             return 0
-        return len(
-            table.vacuum(
-                retention_hours=int(hours), dry_run=False, enforce_retention_duration=False, full=True
-            )
+        found = table.vacuum(
+            retention_hours=int(hours), dry_run=False, enforce_retention_duration=False, full=full
         )
+        return len(found)
 
     def _until_first(self, attempted: Callable[[], T]) -> T:
         """Do something that ends in a commit, from the start where another writer was faster."""

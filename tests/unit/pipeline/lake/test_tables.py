@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
-from penstock.pipeline.lake.delta import Table
+from penstock.pipeline.lake.delta import UNCOMMITTED_HOURS, Table
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
@@ -247,13 +247,25 @@ def test_compaction_gives_way(table: Table, monkeypatch: pytest.MonkeyPatch) -> 
 def test_vacuum_takes_what_no_version_holds(table: Table) -> None:
     add(table, [1])
     orphan = files(table, [2])
-    old = time.time() - 3 * 3600
+    old = time.time() - (UNCOMMITTED_HOURS + 1) * 3600
     full = Path(table.folder.url) / orphan[0].path
-    assert table.vacuum(1) == 0, "it may be about to be committed"
+    assert table.vacuum(0) == 0, "it may be about to be committed"
     os.utime(full, (old, old))
-    assert table.vacuum(1) == 1
+    assert table.vacuum(0) == 1
     assert not full.exists()
     assert numbers(table) == [1]
+
+
+@pytest.mark.parametrize("hours", [0, 1, UNCOMMITTED_HOURS])
+def test_vacuum_takes_no_file_that_is_to_be_committed(table: Table, hours: int) -> None:
+    """Whatever other writers of the table say."""
+    for number in range(16):
+        add(table, [number])
+    waiting = files(table, [99])
+    assert compact(table, 1 << 30) == 16
+    assert table.vacuum(hours) == (16 if hours == 0 else 0)
+    assert table.commit(Batch(files=waiting, schema=SCHEMA, partition_by=()))
+    assert numbers(table) == [*range(16), 99]
 
 
 def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:
