@@ -181,10 +181,8 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
         bys = bys or partitioning.of_table(now.partition_by, incoming)
     made = partitioning.extend(incoming, bys)
     if now is not None:
-        schema.grow(now.schema, made)
-        known = {field.name: field for field in now.schema}
-        # A narrower number becomes the table's own.
-        made = pa.schema([known.get(f.name, f) if not pa.types.is_struct(f.type) else f for f in made])
+        grown = schema.grow(now.schema, made)
+        made = pa.schema([grown.field(field.name) for field in made])  # files have the table's own types
     return made, bys
 
 
