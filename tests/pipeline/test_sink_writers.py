@@ -61,7 +61,7 @@ def test_a_sink_that_is_removed_while_a_batch_is_half_written(bench: Bench) -> N
         bench.run_once(HEAD + A)
     said = refused.value.message
     assert (
-        "batch 0 is in [sinks.a] (topic persistent://public/default/out), and not in [sinks.b] (table "
+        "batch 0 is in [sinks.a] (topic persistent://public/default/out), and not in [sinks.b] (table b)"
         in said
     )
     assert "there is no [sinks.b]" in said

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on, source_topics
 
 T = TypeVar("T")
+
+VERSION: Final = 2  # of checkpoints, see docs/upgrades.md; 2 came with `sinks`
 
 
 class SinkWriter(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +40,15 @@ class SinkWriter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says; `sinks` are those of the last run."""
+    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says; `sinks` are those of the last run.
+    A file that names no version has version 1."""
 
     pipeline: str
     fingerprint: str
     sources: dict[str, str]
     start: int | None = None  # ms since the epoch
     sinks: dict[str, SinkWriter] = {}
+    version: int = 1
 
 
 class Held(Protocol):
@@ -81,8 +85,20 @@ class Folder:
         return lock_held(self.lock)
 
     def owner(self) -> Owner | None:
-        """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours."""
-        return self.read("owner.json", Owner)
+        """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours, or a later version's."""
+        found = self.read("owner.json", dict[str, Any])
+        if found is None:
+            return None
+        version = found.get("version", 1)
+        if not isinstance(version, int) or version > VERSION:
+            raise PipelineError(
+                f"the checkpoint in {self.home} has version {version}, written by a newer Penstock; this one knows {VERSION}: run"
+                " the newer one, or give the pipeline another state folder"
+            )
+        try:
+            return msgspec.convert(found, Owner)
+        except msgspec.ValidationError as error:
+            raise PipelineError(f"{self.home}/owner.json cannot be read: {error}") from None
 
     def check_owner(self, spec: Spec) -> Owner | None:
         """Refuse the checkpoint of another pipeline. Changes nothing."""
@@ -117,6 +133,7 @@ class Folder:
             sources=source_topics(spec),
             start=start,
             sinks=dict(sinks),
+            version=VERSION,
         )
         self.replace("owner.json", msgspec.json.encode(owner))
 

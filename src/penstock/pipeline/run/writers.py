@@ -7,6 +7,7 @@ another sink's commit would be written twice.
 """
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -30,7 +31,7 @@ Writers = dict[str, SinkWriter]
 
 def suffixes(spec: Spec, known: Mapping[str, SinkWriter]) -> dict[str, str]:
     """What follows the query's id in the name of each sink's writer. `known` are the writers of the checkpoint's last run."""
-    targets = {name: _target(sink) for name, sink in spec.sinks.items()}
+    targets = {name: _target(spec, sink) for name, sink in spec.sinks.items()}
     found = {
         name: known[name].suffix
         for name, target in targets.items()
@@ -43,12 +44,16 @@ def suffixes(spec: Spec, known: Mapping[str, SinkWriter]) -> dict[str, str]:
             found[name] = free.pop()
     taken = {one.suffix for one in known.values()}
     for name in targets:
-        if name not in found:
-            suffix = "" if not known and _is_alone(spec) else f"-{name}"
-            while suffix in taken:
-                suffix += "-"
-            found[name] = suffix
-            taken.add(suffix)
+        if name in found:
+            continue
+        if name in known and known[name].suffix not in found.values():
+            found[name] = known[name].suffix
+            continue
+        suffix = "" if not known and _is_alone(spec) else f"-{name}"
+        while suffix in taken:
+            suffix += "-"
+        found[name] = suffix
+        taken.add(suffix)
     return found
 
 
@@ -63,7 +68,7 @@ def plan_writers(spec: Spec, known: Mapping[str, SinkWriter], *, letters: bool) 
     found = {
         name: SinkWriter(
             suffix=named[name],
-            target=_target(sink),
+            target=_target(spec, sink),
             letters=dead if name == carrier else "",
             at_once=sink.delivery not in ("", Delivery.EXACTLY_ONCE),
         )
@@ -145,7 +150,8 @@ def _has(spec: Spec, query: str, writer: SinkWriter, batch: int) -> bool:
         from penstock.pipeline.lake.options import is_table, snapshot_of
         from penstock.pipeline.lake.store import Location
 
-        folder = Location.of(writer.target.removeprefix(_TABLE), spec.storage)
+        path = writer.target.removeprefix(_TABLE)
+        folder = Location.of(path if "://" in path else str(spec.folder / path), spec.storage)
         last = snapshot_of(folder).last(name) if is_table(folder) else None
         return last is not None and last.batch >= batch
     try:
@@ -158,9 +164,11 @@ def _has(spec: Spec, query: str, writer: SinkWriter, batch: int) -> bool:
     return any(found["batch"] >= batch for found in targets)
 
 
-def _target(sink: Sink) -> str:
+def _target(spec: Spec, sink: Sink) -> str:
+    """What a sink writes to; a table below the file's folder by its relative path, as the two may be moved together."""
     if sink.path:
-        return _TABLE + sink.path
+        below = "://" not in sink.path and Path(sink.path).is_relative_to(spec.folder)
+        return _TABLE + (str(Path(sink.path).relative_to(spec.folder)) if below else sink.path)
     return (
         _TOPIC + str(TopicName.parse(sink.topic)) if sink.topic else f"topics by column {sink.topic_column}"
     )

@@ -15,12 +15,12 @@ TOPIC = "persistent://public/default/"
 DROP = 'expect = [{ name = "e", predicate = "true", action = "drop" }]'
 
 
-def spec(sinks: dict[str, str], rule: str = "") -> Spec:
+def spec(sinks: dict[str, str], rule: str = "", folder: str = "/f") -> Spec:
     """Each sink by what it writes to: a topic, or a table's path."""
     text = f'name = "p"\ndead_letters = "dead"\n[sources.s]\ntopics = ["in"]\n{rule}\n'
     for name, target in sinks.items():
         text += f'[sinks.{name}]\ninput = "s"\n{"path" if "/" in target else "topic"} = "{target}"\n'
-    return parse_spec(tomllib.loads(text), "p.toml", Path("/"))
+    return parse_spec(tomllib.loads(text), "p.toml", Path(folder))
 
 
 def writers(
@@ -43,6 +43,7 @@ def test_a_new_checkpoint_names_its_writers_by_the_file() -> None:
         ({"a": "out"}, {"c": "out"}, {"c": ""}),
         ({"a": "out", "b": "/b"}, {"b": "out", "a": "/b"}, {"b": "-a", "a": "-b"}),
         ({"a": "out", "b": "/b"}, {"c": "out", "a": "other"}, {"c": "-a", "a": "-a-"}),
+        ({"a": "out", "b": "/b"}, {"a": "other", "b": "/c"}, {"a": "-a", "b": "-b"}),
         ({"a": "out", "b": "out"}, {"b": "out", "c": "out"}, {"b": "-b", "c": "-a"}),
         ({"a": "out", "b": "out"}, {"c": "out", "d": "out"}, {"c": "-c", "d": "-d"}),
     ],
@@ -53,6 +54,13 @@ def test_a_writer_goes_with_what_it_writes_to(
     known = writers(before)
     assert suffixes(spec(after), known) == named
     assert suffixes(spec(after, DROP), known) == named
+
+
+def test_a_table_may_move_with_its_file() -> None:
+    one = plan_writers(spec({"t": "/here/tables/t", "u": "/u"}, folder="/here"), {}, letters=False)
+    other = plan_writers(spec({"t": "/there/tables/t", "u": "/u"}, folder="/there"), one, letters=False)
+    assert differences(one, other) == []
+    assert [writer.target for writer in other.values()] == ["table tables/t", "table /u"]
 
 
 def test_dead_letters_stay_with_the_sink_that_took_them() -> None:
