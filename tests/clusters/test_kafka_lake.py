@@ -83,6 +83,7 @@ def test_topics_with_gaps_are_archived_read_and_replayed(
     replay = ReplaySpec(
         server=Access(url=server.url), table=path, topic=str(target), id=uuid4().hex, rows_max=40
     )
+    assert run_replay(spark, replay).rows == 200
     for _ in range(2):
         run_replay(spark, replay)
         there = read(spark, server, target).collect()
