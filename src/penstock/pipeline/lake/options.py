@@ -36,6 +36,7 @@ _WRITE: Final = (
     "targetFileBytes",
     "vacuumHours",
     "archive",
+    "offsets",
     *SERVER_NAMES,
 )
 _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
@@ -91,7 +92,8 @@ def _foreign(folder: Location) -> bool:
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a table is written. `keys`: rows replace those that agree in these columns. `archive`: rows are a topic's, and their offsets must go on where the table ends;
-    `server` is then asked which log they are of."""
+    `server` is then asked which log they are of. `planned`: the ranges of offsets that the rows were read from, where they are
+    known."""
 
     path: Location
     partition_by: tuple[PartitionColumn, ...]
@@ -102,6 +104,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     target_bytes: int
     vacuum_hours: int
     archive: bool
+    planned: tuple[OffsetRange, ...] | None
     server: Access | None
 
 
@@ -127,6 +130,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     keys = tuple(name.strip() for name in texts.get("keys", "").split(",") if name.strip())
     if keys and archive:
         raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
+    if "offsets" in texts and not archive:
+        raise PipelineError("option offsets is for option archive: the ranges that the rows were read from")
     return WriteOptions(
         path=Location.of(texts.get("path", ""), store),
         partition_by=partitioning.parse(texts.get("partitionBy", "")),
@@ -137,6 +142,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         target_bytes=number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
         vacuum_hours=number(texts, "vacuumHours", VACUUM_HOURS, least=0),
         archive=archive,
+        planned=parse_offsets(texts["offsets"]) if "offsets" in texts else None,
         server=parse_server(texts) if archive and texts.get("url") else None,
     )
 
