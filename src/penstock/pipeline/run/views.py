@@ -21,6 +21,7 @@ from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions
 from penstock.pipeline.versions import WRAPPED, check_stateful
+from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
@@ -33,6 +34,7 @@ _CONF: Final = {
     # transformWithState needs it; memory is bounded
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.noDataProgressEventInterval": "2000",
+    SESSION_ZONE: UTC,  # a file means the same in every session
     **WRAPPED,
 }
 
