@@ -2,7 +2,7 @@
 
     python -m benchmarks.staged_commit [--messages 10000000] [--engine memory|sqlite|kafka|pulsar ...] [--folder DIR]
 
-One writer stages messages of 100 bytes for a topic of 4 partitions, in entries of 1,000 messages and parts of 10,000, as a task of
+One writer stages messages of 100 bytes for a topic of 4 partitions, in entries of 1,000 messages and parts of 60,000 (6 MB), as a task of
 Spark does, and commits them. The brokers are those of the tests (`scripts/kafka.sh fetch`, `scripts/pulsar.sh fetch`), one
 node each, and the data of all lies in one folder.
 """
@@ -30,7 +30,7 @@ from .servers import process_cpu_s
 ENGINES: Final = ("memory", "sqlite", "kafka", "pulsar")
 PARTITIONS: Final = 4
 ENTRY: Final = 1_000
-PART: Final = 10
+PART: Final = 60
 VALUE: Final = b"x" * 100
 TOPIC: Final = TopicName.parse("committed")
 
