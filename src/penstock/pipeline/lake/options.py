@@ -11,6 +11,7 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
 from penstock.pipeline.options import flag, named, number, parse_server, split_storage
+from penstock.pipeline.zones import TIME_ZONE, UTC, is_time_zone
 
 from . import partitioning
 from .delta import Table
@@ -29,6 +30,7 @@ _WRITE: Final = (
     "path",
     "table",
     "partitionBy",
+    "timeZone",
     "keys",
     "writer",
     "batch",
@@ -97,6 +99,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Location
     partition_by: tuple[PartitionColumn, ...]
+    time_zone: str  # of derived partitions
     keys: tuple[str, ...]
     writer: str
     batch: int | None
@@ -132,9 +135,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
     if "offsets" in texts and not archive:
         raise PipelineError("option offsets is for option archive: the ranges that the rows were read from")
+    time_zone = texts.get("timeZone", "").strip() or UTC
+    if not is_time_zone(time_zone):
+        raise PipelineError(f"option timeZone: {time_zone!r} is no {TIME_ZONE}")
     return WriteOptions(
         path=Location.of(texts.get("path", ""), store),
-        partition_by=partitioning.parse(texts.get("partitionBy", "")),
+        partition_by=partitioning.parse(texts.get("partitionBy", ""), time_zone),
+        time_zone=time_zone,
         keys=keys,
         writer=writer,
         batch=batch,

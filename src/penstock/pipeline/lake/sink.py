@@ -178,7 +178,7 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     bys = options.partition_by
     if now is not None:
         partitioning.check_same(bys, now.partition_by)
-        bys = bys or partitioning.of_table(now.partition_by, incoming)
+        bys = bys or partitioning.of_table(now.partition_by, incoming, options.time_zone)
     made = partitioning.extend(incoming, bys)
     if now is not None:
         grown = schema.grow(now.schema, made)

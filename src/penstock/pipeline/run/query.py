@@ -177,6 +177,14 @@ def _deliveries(spec: Spec) -> list[str]:
     return lines
 
 
+def _limits(name: str, source: Source) -> str:
+    """How much of a source a batch takes at most."""
+    rows, size = source.max_rows_per_batch, source.max_bytes_per_batch
+    texts = [f"{rows:,} rows"] if rows else []
+    texts += [f"{size / (1 << 20):,.6g} MiB"] if size else []
+    return f"[sources.{name}] a batch takes at most {' and '.join(texts) or 'all that there is'}"
+
+
 class Checked(msgspec.Struct):
     """What a check found out: the columns of every view and sink, Catalyst's plan as text, and what is not exactly once."""
 
@@ -185,6 +193,7 @@ class Checked(msgspec.Struct):
     plan: str
     deliveries: list[str]  # a line for each topic that is written otherwise than exactly once
     readings: int  # how often a batch of a source is read
+    limits: list[str]  # a line for each source: how much of it a batch takes at most
 
 
 def check(spec: Spec, spark: SparkSession) -> Checked:
@@ -213,4 +222,5 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
         deliveries=_deliveries(spec),
         readings=outputs.readings,
+        limits=[_limits(name, source) for name, source in spec.sources.items()],
     )
