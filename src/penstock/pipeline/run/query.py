@@ -23,7 +23,7 @@ from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options
 from penstock.pipeline.sink.options import Delivery, offered, parse_options
 from penstock.pipeline.spec.options import table_options, topic_options
-from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.spec import Source, Spec
 from penstock.pipeline.versions import map_in_arrow
 
 from .causes import spark_sentence
