@@ -2,10 +2,12 @@
 
     python -m benchmarks.spark_kafka [--rows 1000000] [--rounds 5] [--only WORD] [--connector 4.2.0] [--folder DIR]
 
-Both sides are measured in turns in one session of Spark, so that a ratio is that of neighbours in time; lines show medians
-and, of ratios, the least and the most. Kafka is that of the tests (`scripts/kafka.sh fetch`), one node whose data lies beside
-Penstock's; the connector comes from Maven Central. Both have the same rows, of 125 bytes, in 4 partitions, and write
-into topics of 4 partitions. Penstock's copies are exactly once, Kafka's connector knows at least once.
+Three sides: Penstock's embedded engine; one Penstock process (`gateway`) before the Kafka; and Spark's connector over that same
+Kafka, to which the two are compared. They are measured in turns in one session of Spark, so that a ratio is that of
+neighbours in time; lines show medians and, of ratios, the least and the most. Kafka is that of the tests (`scripts/kafka.sh
+fetch`), one node whose data lies beside Penstock's; the connector comes from Maven Central. All have the same rows, of 125
+bytes, in 4 partitions, and write into topics of 4 partitions. Penstock's copies are exactly once, also before Kafka; Kafka's
+connector knows at least once.
 """
 
 import argparse
@@ -36,11 +38,13 @@ TIMEOUT_S: Final = 60.0
 
 
 class Side(NamedTuple):
-    """One of the two: how Spark reaches it, and how its topics are made."""
+    """One of them: its data source in Spark, how that reaches it, and how its topics are made."""
 
     name: str
+    format: str
     server: dict[str, str]
     make: Callable[[str], None]
+    filled: str  # the topic that is read; two sides share one cluster
 
     def options(self, **more: str) -> dict[str, str]:
         return self.server | more
@@ -85,8 +89,8 @@ class Bench:
 
     def fill(self, side: Side) -> None:
         """The topic that is read."""
-        side.make("filled")
-        self._save(side, "filled")
+        side.make(side.filled)
+        self._save(side, side.filled)
 
     def write(self, side: Side) -> float:
         topic = self._topic(side)
@@ -106,8 +110,8 @@ class Bench:
 
     def copy(self, side: Side) -> float:
         topic = self._topic(side)
-        taken = timed(lambda: self._available(side, side.name, side.options(topic=topic)))
-        read = self._spark.read.format(side.name).options(**side.options(subscribe=topic))
+        taken = timed(lambda: self._available(side, side.format, side.options(topic=topic)))
+        read = self._spark.read.format(side.format).options(**side.options(subscribe=topic))
         assert read.load().count() == self._rows
         return taken
 
@@ -115,7 +119,7 @@ class Bench:
         return self._micro(side, "noop", {})
 
     def micro_copy(self, side: Side) -> float:
-        return self._micro(side, side.name, side.options(topic=self._topic(side)))
+        return self._micro(side, side.format, side.options(topic=self._topic(side)))
 
     def _micro(self, side: Side, sink: str, options: dict[str, str]) -> float:
         progress = self._available(side, sink, options, maxOffsetsPerTrigger=str(MICRO_BATCH))
@@ -128,18 +132,18 @@ class Bench:
         return topic
 
     def _save(self, side: Side, topic: str) -> None:
-        writer = self._source.write.format(side.name).options(**side.options(topic=topic))
+        writer = self._source.write.format(side.format).options(**side.options(topic=topic))
         writer.mode("append").save()
 
     def _filled(self, side: Side) -> DataFrame:
-        return self._spark.read.format(side.name).options(**side.options(subscribe="filled")).load()
+        return self._spark.read.format(side.format).options(**side.options(subscribe=side.filled)).load()
 
     def _available(
         self, side: Side, sink: str, options: dict[str, str], **reading: str
     ) -> Sequence[dict[str, Any]]:
         """Stream what there is, and end; returns the progress of each batch."""
-        source = side.options(subscribe="filled", startingOffsets="earliest", **reading)
-        frame = self._spark.readStream.format(side.name).options(**source).load()
+        source = side.options(subscribe=side.filled, startingOffsets="earliest", **reading)
+        frame = self._spark.readStream.format(side.format).options(**source).load()
         if sink != "noop":
             frame = frame.select("key", "value")
         with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
@@ -159,26 +163,24 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def compare(case: Case, sides: Sequence[Side], rounds: int, rows: int) -> None:
-    """Run both sides in turns, and print one line; the first round warms up."""
+    """Run all sides in turns, and print a line for each; the first round warms up. The last is what the others are compared
+    with."""
     taken: dict[str, list[float]] = {side.name: [] for side in sides}
     for number in range(rounds + 1):
         for side in sides if number % 2 else sides[::-1]:
             seconds = case.work(side)
             if number:
                 taken[side.name].append(seconds)
-    ours, theirs = (taken[side.name] for side in sides)
-    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
-    shown = [
-        f"{statistics.median(each) * 1000:10,.0f} ms"
-        if case.unit == "ms"
-        else f"{rows / statistics.median(each):10,.0f}/s"
-        for each in (ours, theirs)
-    ]
-    print(
-        f"{case.name:34} Penstock {shown[0]}   Kafka {shown[1]}   speed ratio {statistics.median(ratios):5.2f}"
-        f" ({min(ratios):.2f} to {max(ratios):.2f})",
-        flush=True,
-    )
+    theirs = taken[sides[-1].name]
+    for name, ours in taken.items():
+        median = statistics.median(ours)
+        shown = f"{median * 1000:10,.0f} ms" if case.unit == "ms" else f"{rows / median:10,.0f}/s"
+        ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+        print(
+            f"{case.name:34} {name:24} {shown}   speed ratio {statistics.median(ratios):5.2f}"
+            f" ({min(ratios):.2f} to {max(ratios):.2f})",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -199,8 +201,13 @@ def main() -> None:
         with (
             kafka_broker.standalone(_made(folder / "kafka")) as cluster,
             servers.penstock(folder=_made(folder / "penstock")) as server,
+            servers.penstock("--engine", cluster.service_url, folder=folder) as gateway,
         ):
-            sides = [_penstock(server.port), _kafka(cluster.bootstrap)]
+            sides = [
+                _penstock("Penstock, embedded", server.port),
+                _penstock("Penstock before Kafka", gateway.port, "filled-by-gateway"),
+                _kafka(cluster.bootstrap),
+            ]
             bench = Bench(spark, given.rows, folder)
             for side in sides:
                 bench.fill(side)
@@ -218,14 +225,14 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _penstock(port: int) -> Side:
+def _penstock(name: str, port: int, filled: str = "filled") -> Side:
     url = f"http://127.0.0.1:{port}"
 
     def make(topic: str) -> None:
         with HttpClient(url) as client:
             client.create_topic(TopicName.parse(topic), PARTITIONS)
 
-    return Side("penstock", {"url": url}, make)
+    return Side(name, "penstock", {"url": url}, make, filled)
 
 
 def _kafka(bootstrap: str) -> Side:
@@ -235,7 +242,7 @@ def _kafka(bootstrap: str) -> Side:
         for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
             done.result(TIMEOUT_S)
 
-    return Side("kafka", {"kafka.bootstrap.servers": bootstrap}, make)
+    return Side("Kafka's connector", "kafka", {"kafka.bootstrap.servers": bootstrap}, make, "filled")
 
 
 if __name__ == "__main__":

@@ -125,6 +125,30 @@ def test_what_may_pass_is_tried_again_and_sums_go_on(runs: Runs) -> None:
     assert (latest["pipeline"], latest["state"], latest["rejected"]) == ("p", "stopped", 3)
 
 
+def batch(number: int) -> dict[str, Any]:
+    return {"event": {"state": "running", "batch": number, "rows": 3, "rejected": 0}}
+
+
+@pytest.mark.parametrize("kind", ["new_schema", "unknown", "broker"])
+def test_what_fails_ten_times_without_a_batch_ends_the_run(runs: Runs, kind: str) -> None:
+    again = failed(kind, retried=True)
+    away = failed("broker", retried=True, planned=False)
+    with pytest.raises(PipelineError, match=f"^it was {kind}; it failed 10 times, and no batch was over"):
+        runs.run(
+            [batch(0), again],
+            *[[batch(0), again]] * 8,  # a batch that was over before is no progress
+            [batch(1), again],
+            *[[away]] * 12,
+            *[[again]] * 4,
+            [{"event": {"state": "idle"}}, again],
+            *[[again]] * 9,
+        )
+    states = [event["state"] for event in runs.events]
+    assert states.count("restarting") == 9 + 1 + 12 + 4 + 9
+    assert states[-1] == "failed"
+    assert runs.events[-1]["error_class"] == kind
+
+
 @pytest.mark.parametrize("kind", ["user_code", "data_loss", "plan", "expectation", "access"])
 def test_what_will_not_pass_ends_the_run(runs: Runs, kind: str) -> None:
     with pytest.raises(PipelineError, match=f"^it was {kind}$"):

@@ -42,3 +42,11 @@ def roll_back(checkpoint: Path, batches: int) -> list[int]:
             (checkpoint / log / str(number)).unlink(missing_ok=True)
             (checkpoint / log / f".{number}.crc").unlink(missing_ok=True)
     return gone
+
+
+def lose_commit(checkpoint: Path) -> int:
+    """Let the last batch be one that was written, and that Spark does not know to be over; returns its number."""
+    number = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    (checkpoint / "commits" / str(number)).unlink()
+    (checkpoint / "commits" / f".{number}.crc").unlink(missing_ok=True)
+    return number

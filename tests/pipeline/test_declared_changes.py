@@ -64,6 +64,16 @@ def start(bench: Bench, text: str, ear: Ear, backoff: Backoff | None = None) -> 
     return Pipeline(spec, bench.spark, ear, backoff).start()
 
 
+class Soon(Backoff):
+    """Counts the pauses, and waits hardly at all."""
+
+    pauses = 0
+
+    def next_s(self, ran_s: float) -> float:
+        self.pauses += 1
+        return min(super().next_s(ran_s), 0.5)
+
+
 GROWING = """
 name = "growing"
 trigger = "100 milliseconds"
@@ -103,6 +113,48 @@ def test_a_new_column_joins_a_running_pipeline(bench: Bench) -> None:
     assert sum(event["state"] == "restarting" for event in ear.events) == 1
     rows = Counter((row["id"], row["to"], row["offset"]) for row in bench.table("table"))
     assert rows == Counter([(1, None, 0), (2, "here", 1), (3, "?", 2)])
+
+
+def nested(kind: str, *more: dict[str, Any]) -> dict[str, Any]:
+    """A record with a number, and records with one in an array and a map."""
+    part = {"type": "record", "name": "Part", "fields": [{"name": "x", "type": kind}, *more]}
+    return {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": kind},
+            {"name": "parts", "type": {"type": "array", "items": part}},
+            {"name": "named", "type": {"type": "map", "values": "Part"}},
+        ],
+    }
+
+
+def test_nested_fields_and_wider_numbers_join_a_running_pipeline(bench: Bench) -> None:
+    def value(n: int, **more: object) -> dict[str, Any]:
+        part = {"x": n, **more}
+        return {"value": {"id": n, "parts": [part], "named": {"k": part}}}
+
+    declare(bench, "orders", avro(nested("int")))
+    put(bench, "orders", value(1), version=0)
+    ear = Ear()
+    text = GROWING.format(on_new="restart", sql="SELECT id, parts, named FROM orders")
+    pipeline = start(bench, text, ear)
+    try:
+        ear.rows(1)
+        later = avro(nested("long", {"name": "y", "type": "string", "default": "?"}))
+        with HttpClient(bench.url) as client:
+            assert register(client, "orders", later) == 1
+        put(bench, "orders", value(2, y="new"), version=1)
+        put(bench, "orders", value(3), version=0)
+        ear.rows(3)
+    finally:
+        pipeline.stop(WAIT_S)
+    assert [event["state"] for event in ear.events].count("failed") == 0
+    rows = {row["id"]: (row["parts"], row["named"]) for row in bench.table("table")}
+    expected = {1: {"x": 1, "y": None}, 2: {"x": 2, "y": "new"}, 3: {"x": 3, "y": "?"}}
+    assert rows == {n: ([part], {"k": part}) for n, part in expected.items()}
+    table = bench.spark.read.format("penstock_lake").load(str(bench.folder / "table"))
+    assert dict(table.dtypes)["id"] == "int", "the table's own type stays"
 
 
 def test_state_of_another_shape_needs_a_new_checkpoint(bench: Bench) -> None:
@@ -148,6 +200,38 @@ def test_a_new_schema_can_be_an_error(bench: Bench) -> None:
     assert [row["id"] for row in bench.table("table")] == [1]
 
 
+def test_what_never_gets_on_ends_as_failed(bench: Bench) -> None:
+    """A query that asks for a new plan each time: 83 plans a minute before there was an end to it."""
+    (bench.folder / "never.py").write_text(
+        "def ready(frame):\n"
+        "    def refuse(batches):\n"
+        "        from penstock.pipeline.errors import SchemaChanged\n"
+        "        raise SchemaChanged('there is another version')\n"
+        "        yield\n"
+        "    return frame.mapInArrow(refuse, frame.schema)\n"
+    )
+    bench.create("in")
+    bench.publish("in", ["a"])
+    ear, backoff = Ear(), Soon()
+    text = GROWING.format(on_new="restart", sql="").replace(
+        'sql = ""', 'python = "never:ready"\ninputs = ["orders"]'
+    )
+    pipeline = start(
+        bench,
+        text.replace('"orders"]\n', '"in"]\n', 1).replace('decode = "flat"\non_new_schema = "restart"\n', ""),
+        ear,
+        backoff,
+    )
+    with pytest.raises(
+        PipelineError, match=r"another version.*; it failed 10 times, and no batch was over in between"
+    ):
+        assert pipeline.await_termination(WAIT_S)
+    assert [event["state"] for event in ear.events].count("restarting") == 9
+    assert (ear.events[-1]["state"], ear.events[-1]["error_class"]) == ("failed", "new_schema")
+    assert backoff.pauses == 8, "none before the first plan"
+    assert not pipeline.active
+
+
 AWAY = """
 name = "away"
 trigger = "100 milliseconds"
@@ -163,16 +247,6 @@ topic = "out"
 input = "read"
 path = "table"
 """
-
-
-class Soon(Backoff):
-    """Counts the pauses, and waits hardly at all."""
-
-    pauses = 0
-
-    def next_s(self, ran_s: float) -> float:
-        self.pauses += 1
-        return min(super().next_s(ran_s), 0.5)
 
 
 # A running query itself is patient for a minute and a half. Shorter absences are those of test_kills_server.

@@ -47,6 +47,7 @@ def test_what_would_run_is_shown(bench: Bench) -> None:
     assert checked.views["counted"] == {"at": "timestamp", "c": "bigint"}
     assert checked.sinks["out"] == {"value": "struct<c:bigint>", "event_time": "timestamp"}
     assert checked.readings == 1
+    assert checked.limits == ["[sources.s] a batch takes at most 5,000,000 rows and 1,024 MiB"]
     assert "Aggregate" in checked.plan
     assert not (bench.folder / "state").exists()
 

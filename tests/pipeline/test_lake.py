@@ -2,7 +2,9 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from tests.pipeline.topics import TopicServer
+from tests.support.waiting import until as wait_for
 
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import snapshot_of
@@ -114,6 +119,49 @@ def test_columns_grow_and_old_rows_are_null(spark: SparkSession, path: str) -> N
         *((n, n, None, None) for n in range(3)),
         *((n, n, "y", "n") for n in (3, 4)),
     ]
+
+
+def test_a_short_vacuum_leaves_what_another_writer_is_about_to_commit(
+    spark: SparkSession, path: str, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+
+    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        until = time.monotonic() + 300
+        while TaskContext.get().partitionId() == 1 and not go.exists() and time.monotonic() < until:  # type: ignore[union-attr]
+            time.sleep(0.05)
+
+    save(spark.range(1), path)
+    before = set(Path(path).glob("*.parquet"))
+    slow = spark.range(100, 200, 1, 2).mapInArrow(held, "id bigint")
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(save, slow, path)
+        try:
+            wait_for(lambda: any(file.stat().st_size for file in set(Path(path).glob("*.parquet")) - before))
+            for number in range(1, 17):
+                save(spark.range(number, number + 1, 1, 1), path, vacuumHours=0)
+            assert len(snapshot_of(Location.of(path)).files()) < 16, "they were put together"
+        finally:
+            go.touch()
+        writing.result()
+    assert ids(load(spark, path)) == [*range(17), *range(100, 200)]
+
+
+def test_a_second_thread_finds_the_formats(spark: SparkSession, server: TopicServer, path: str) -> None:
+    server.create("t")
+
+    def write(number: int) -> None:
+        rows = spark.range(number, number + 1)
+        save(rows, path)
+        values = rows.selectExpr("CAST(id AS STRING) AS value")
+        values.write.format("penstock").mode("append").options(url=server.url, topic="t").save()
+        assert number in ids(load(spark, path))
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, range(2)))
+    assert ids(load(spark, path)) == [0, 1]
+    assert server.latest("t") == 2
 
 
 @pytest.mark.parametrize(

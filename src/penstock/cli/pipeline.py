@@ -26,6 +26,11 @@ from .pipeline_show import Display, show_check, with_times
 LOOK_S: Final = 0.2
 
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
+_change_sinks = click.option(
+    "--change-sinks",
+    is_flag=True,
+    help="Repeat a batch that was begun with other sinks: one that is gone lacks it.",
+)
 
 
 @pipeline_command.command()
@@ -49,18 +54,20 @@ def check(spec: Spec, plan: bool, as_json: bool) -> None:
 @pipeline_command.command()
 @declared
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
+@_change_sinks
 @_json
-def run(spec: Spec, once: bool, as_json: bool) -> None:
+def run(spec: Spec, once: bool, change_sinks: bool, as_json: bool) -> None:
     """Run FILE until Ctrl-C, SIGTERM or `stop`; it ends after the batch that runs then."""
-    _run(spec, once=True if once else None, as_json=as_json)
+    _run(spec, once=True if once else None, change_sinks=change_sinks, as_json=as_json)
 
 
 @pipeline_command.command()
 @declared
+@_change_sinks
 @_json
-def refresh(spec: Spec, as_json: bool) -> None:
+def refresh(spec: Spec, change_sinks: bool, as_json: bool) -> None:
     """Process what is there, once."""
-    _run(spec, once=True, as_json=as_json)
+    _run(spec, once=True, change_sinks=change_sinks, as_json=as_json)
 
 
 @pipeline_command.command("full-refresh")
@@ -146,11 +153,18 @@ def status(file: str | None, state: str | None, server: Access) -> None:
     output.record({"running": running, **with_times(found)})
 
 
-def _run(spec: Spec, *, once: bool | None, as_json: bool) -> None:
+def _run(spec: Spec, *, once: bool | None, as_json: bool, change_sinks: bool = False) -> None:
     if folder_of(spec).owner() is None:
         for warning in future_starts(spec, round(time.time() * 1000)):
             click.echo(f"warning: {warning}", err=True)
-    job = Job(file=spec.file, url=spec.server.url, state=str(spec.state), master=spec.master, once=once)
+    job = Job(
+        file=spec.file,
+        url=spec.server.url,
+        state=str(spec.state),
+        master=spec.master,
+        once=once,
+        change_sinks=change_sinks,
+    )
     with Display(spec, as_json=as_json or not output.for_people()) as display:
         supervisor = Supervisor(spec, job, display)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

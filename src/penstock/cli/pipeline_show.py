@@ -156,6 +156,7 @@ def show_check(spec: Spec, checked: Any, *, as_json: bool, plan: bool) -> None:
                 "views": checked.views,
                 "sinks": checked.sinks,
                 "readings": checked.readings,
+                "limits": checked.limits,
                 "deliveries": checked.deliveries,
                 "warnings": warnings,
                 **({"plan": checked.plan} if plan else {}),
@@ -170,7 +171,7 @@ def show_check(spec: Spec, checked: Any, *, as_json: bool, plan: bool) -> None:
                 click.echo(f"  {column:{width}}  {type_}")
     reads = "once" if checked.readings == 1 else f"{checked.readings} times"
     click.echo(f"each batch is read {reads}")
-    for line in checked.deliveries:
+    for line in (*checked.limits, *checked.deliveries):
         click.echo(line)
     if plan:
         click.echo(click.style("plan", bold=True))

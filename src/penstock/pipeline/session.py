@@ -3,15 +3,17 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .class_data import class_data
 from .errors import PipelineError
@@ -19,6 +21,7 @@ from .gateway import Gateway, has_java, was_submitted
 from .java import chosen_java, find_java
 from .python import fork_script
 from .versions import CHECKPOINTING, WRAPPED
+from .versions import be_active as be_active  # for users, too
 
 HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 
@@ -142,13 +145,33 @@ class Starting:
                         f"Java did not start with {self._kept[0]}: if that file is damaged, this removes it:"
                         " penstock pipeline prepare-java --remove"
                     ) from error
-            return self._builder.getOrCreate()
+            made = self._builder.getOrCreate()
+        _write_from_any_thread()
+        return made
 
     def cancel(self) -> None:
         """End the Java that nobody waits for any more."""
         if self._gateway is not None:
             self._gateway.kill()
             self._gateway = None
+
+
+def _write_from_any_thread() -> None:
+    """Call `be_active` for every writer that is made. Spark looks for the formats of Python in the thread's active session,
+    which it sets in the thread that made the session, and for reads."""
+    for writer in (DataFrameWriter, DataStreamWriter):
+        begin = writer.__init__
+        if not hasattr(begin, "__wrapped__"):
+            setattr(writer, "__init__", _active_first(begin))  # noqa: B010 - which mypy takes for a mistake
+
+
+def _active_first(begin: Callable[[Any, DataFrame], None]) -> Callable[[Any, DataFrame], None]:
+    @wraps(begin)
+    def __init__(self: Any, df: DataFrame) -> None:  # noqa: N807 - in place of it
+        be_active(df.sparkSession)
+        begin(self, df)
+
+    return __init__
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from .errors import PipelineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as t
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.streaming.datasource import (
@@ -122,3 +122,10 @@ def map_in_arrow(frame: "DataFrame", function: Callable[..., Any], schema: str) 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         return frame.mapInArrow(function, schema)
+
+
+def be_active(spark: "SparkSession") -> None:
+    """Let Spark find the session from this thread, if it has none: else a write finds no data source of Python's."""
+    sessions = spark._get_j_spark_session_class(spark._jvm)
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(spark._jsparkSession)

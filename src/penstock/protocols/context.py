@@ -11,6 +11,7 @@ from penstock.broker.fleet import Fleet
 from .audit import Audit
 from .auth.authenticator import Auth
 from .auth.workers import Workers
+from .lasting import LastingWork
 from .limits import Limits
 from .load import Load
 from .permission_watch import PermissionWatches
@@ -36,6 +37,7 @@ class ServerContext:
         self.permission_watches = PermissionWatches(broker.clock)
         self.proxied = Proxied(broker.clock)
         self.audit = Audit()
+        self.lasting = LastingWork(broker.clock)
         if auth is not None:
             broker.namespaces.listeners.append(self.permission_watches.review)
         self.load = Load(

@@ -78,6 +78,7 @@ class App(msgspec.Struct, frozen=True):
             await self.membership.close()
         await self.rest.close()
         await self.binary.close()
+        await self.context.lasting.close()
         if self.kafka_rest is not None:
             await self.kafka_rest.close()
         if self.fleet is not None:

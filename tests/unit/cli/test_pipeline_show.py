@@ -31,7 +31,9 @@ def test_a_check_shows_the_plan_on_demand_and_warns(
     source = {"topics": ["in"], "start": FUTURE}
     content = {"name": "p", "sources": {"s": source}, "sinks": {"o": {"input": "s", "topic": "out"}}}
     spec = parse_spec(content, "p.toml", tmp_path)
-    checked = Checked(views={}, sinks={}, plan="Project", deliveries=[], readings=1)
+    checked = Checked(
+        views={}, sinks={}, plan="Project", deliveries=[], readings=1, limits=["[sources.s] all"]
+    )
     show_check(spec, checked, as_json=True, plan=plan)
     found = json.loads(capsys.readouterr().out)
     assert found.get("plan") == ("Project" if plan else None)

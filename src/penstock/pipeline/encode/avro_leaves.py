@@ -76,7 +76,9 @@ def _integer(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Encode:
     if (
         logical is not None
         and "timestamp-" in logical.name
-        and arrow == pa.timestamp("us", None if local else "UTC")
+        and pa.types.is_timestamp(arrow)
+        and arrow.unit == "us"
+        and (arrow.tz is None) == local  # an instant is the same in every zone
     ):
         factor = _TICKS[logical.name.rpartition("-")[2]]
 

@@ -72,14 +72,16 @@ class Calls:
         """The answer to JSON, or to no body. Raises as `send`."""
         return self.send(method, path, None if body is None else json.dumps(body).encode(), JSON)
 
-    def send(self, method: str, path: str, body: bytes | None, kind: str) -> Any:
-        """The answer to a body of a media type; None for an empty one.
+    def send(self, method: str, path: str, body: bytes | None, kind: str, prefer: str = "") -> Any:
+        """The answer to a body of a media type; None for an empty one. `prefer`: the header Prefer (RFC 7240).
 
         Raises RemoteError where the server refuses, and UNAVAILABLE where it cannot be reached.
         """
         headers = self._access.headers()
         if body is not None:
             headers["Content-Type"] = kind
+        if prefer:
+            headers["Prefer"] = prefer
         target = urlsplit(self.url).path + path
         try:
             with self._busy:

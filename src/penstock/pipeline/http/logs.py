@@ -19,7 +19,7 @@ class Log(msgspec.Struct, frozen=True, order=True):
     """A topic's partition as it was at one moment: it begins at `earliest`, ends before `latest`, and takes `bytes`.
 
     A topic that is not `partitioned` is its own partition 0. `at` are the first offsets published since the times
-    that were asked for (ms since the epoch), by time.
+    that were asked for (ms since the epoch), by time. In a log that is not `dense`, some offsets belong to no message.
     """
 
     topic: str
@@ -30,6 +30,7 @@ class Log(msgspec.Struct, frozen=True, order=True):
     latest: int
     at: dict[int, int] = {}
     bytes: int = 0
+    dense: bool = True
 
     @property
     def key(self) -> tuple[str, int]:
@@ -80,6 +81,7 @@ def look(
             log["latest"],
             dict(zip(times, log.get("at", ()), strict=True)),
             log["bytes"],
+            log.get("dense", log["ledger"] >= 0),
         )
         for topic in answer["topics"]
         for partition, log in enumerate(topic["partitions"])

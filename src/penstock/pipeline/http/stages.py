@@ -5,8 +5,10 @@ knows a part, a commit and (with `deduplicate`) an entry that it has.
 """
 
 import json
+import logging
+import time
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
@@ -19,8 +21,14 @@ from penstock.model.partitioning import Partitioner
 from .calls import JSON, Calls
 from .retry import retrying
 
+log = logging.getLogger(__name__)
+
 MEDIA: Final = "application/vnd.penstock.sections"
 TIMEOUT_S: Final = 60.0  # without a byte from the server
+COMMIT_WAIT_S: Final = 20  # for the answer to a commit, before its progress is asked for
+POLL_S: Final = 0.2  # between two looks at it, doubled each time
+POLL_MAX_S: Final = 2.0
+LOST_S: Final = 60.0  # until a process that says nothing of its commit is given up
 RETRY_S: Final = 120.0  # how long a server may be away: a restart, with a store to be recovered
 
 
@@ -59,9 +67,19 @@ def _opened(answer: Mapping[str, Any]) -> OpenedTopic:
 class Stages:
     """Calls of one writer at a time, over one connection; to be used as a context manager."""
 
-    def __init__(self, access: Access, *, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retry_s: float = RETRY_S,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._calls = Calls(access, timeout_s)
         self._retry_s = retry_s
+        self._sleep = sleep
+        self._clock = clock
 
     def __enter__(self) -> Self:
         return self
@@ -109,14 +127,36 @@ class Stages:
         """Commit a batch to `topics`; once, however often. Returns the answer.
 
         Raises BATCH_CONFLICT for a batch below the writer's last, and for the last one with other counts or where
-        a topic that it was committed to was deleted since.
+        a topic that it was committed to was deleted since. While the server works on it, it is asked for its progress.
         """
         body = {
             "topics": [str(topic) for topic in topics],
             "stages": [each._asdict() for each in stages],
             "keep": keep,
         }
-        return self._json("POST", f"{_batch_path(writer, batch)}/commit", body)
+        path, content = f"{_batch_path(writer, batch)}/commit", json.dumps(body).encode()
+        while True:  # as long as a server works on it
+            answer = self._call("POST", path, content, JSON, f"respond-async, wait={COMMIT_WAIT_S}")
+            if "state" not in answer:
+                return answer
+            messages = sum(each.messages for each in stages)
+            log.info("writer %s, batch %d: its %d messages are being committed", writer, batch, messages)
+            self._follow(path, answer["process"])
+
+    def _follow(self, path: str, process: str) -> None:
+        """Wait while a server's process commits a batch. Another process of the service may answer: it knows only that the batch
+        is committed."""
+        heard, wait_s = self._clock(), POLL_S
+        while self._clock() - heard < LOST_S:
+            self._sleep(wait_s)
+            wait_s = min(2 * wait_s, POLL_MAX_S)
+            answer = self._call("GET", path)
+            if answer["state"] == "committed":
+                return
+            if answer["process"] == process:
+                if answer["state"] != "committing":
+                    return
+                heard = self._clock()
 
     def abort(self, writer: str, batch: int) -> int:
         """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT where nothing is, and the
@@ -145,8 +185,10 @@ class Stages:
     def _json(self, method: str, path: str, body: Any) -> Any:
         return self._call(method, path, json.dumps(body).encode(), JSON)
 
-    def _call(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> Any:
-        return retrying(lambda: self._calls.send(method, path, body, kind), self._retry_s)
+    def _call(
+        self, method: str, path: str, body: bytes | None = None, kind: str = "", prefer: str = ""
+    ) -> Any:
+        return retrying(lambda: self._calls.send(method, path, body, kind, prefer), self._retry_s)
 
 
 def _batch_path(writer: str, batch: int) -> str:

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
@@ -22,11 +23,13 @@ from penstock.pipeline.options import server_options, storage_options
 from penstock.pipeline.source.offsets import write
 from penstock.pipeline.source.options import Options, parse_options
 from penstock.pipeline.source.query import ask, check_topics
+from penstock.pipeline.versions import be_active
 
 from .archive_plan import ArchiveSpec, Progress, Report, Step, plan
 from .delta import Table
-from .options import table_at
+from .options import table_at, write_offsets
 from .store import Location
+from .values import OffsetRange
 
 __all__ = ["ArchiveSpec", "append", "archive", "run_archive", "server_options"]
 
@@ -50,6 +53,7 @@ def run_archive(
 
     Raises PipelineError for what cannot be archived, DataLoss where retention was faster.
     """
+    be_active(spark)
     options = _checked(spec)
     table = table_at(Location.of(spec.table, spec.storage))
     report = Report()
@@ -64,10 +68,9 @@ def run_archive(
             steps = plan(spec, table.snapshot(), found.logs or [], ends if spec.once else None, begins)
             if steps:
                 begun = time.monotonic()
-                append(spark, spec, steps)
+                rows = append(spark, spec, steps)
                 _mark(client, spec, steps)
                 report.batches += 1
-                rows = sum(step.end - step.start for step in steps)
                 report.rows += rows
                 if progress is not None:
                     ends_now = {step.key: step.end for step in steps}
@@ -87,7 +90,8 @@ def run_archive(
                 if spec.once:
                     continue
                 wait = spec.every_ms / 1000 - (time.monotonic() - begun)
-                _sleep(wait if rows < spec.rows_max else 0, stopped)
+                planned = sum(step.end - step.start for step in steps)
+                _sleep(wait if planned < spec.rows_max else 0, stopped)
                 found = _look(client, options, None, 0)
             elif spec.once:
                 break
@@ -120,15 +124,19 @@ def _look(client: HttpClient, options: Options, seen: str | None, wait_ms: int) 
     return found
 
 
-def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
-    """One commit: the messages of `steps`, which must begin where the table ends."""
+def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> int:
+    """One commit: the messages of `steps`, which must begin where the table ends. Returns how many there are."""
+    planned = tuple(OffsetRange(*step.key, step.start, step.end) for step in steps)
     writing = {"path": spec.table, "archive": "true", "partitionBy": spec.partition_by}
+    writing["offsets"] = write_offsets(planned)
     writing["compact"] = str(spec.compact).lower()
     writing |= storage_options(spec.storage)
     if spec.target_bytes:
         writing["targetFileBytes"] = str(spec.target_bytes)
-    frame = _frame(spark, spec, steps)
+    counted = Observation()
+    frame = _frame(spark, spec, steps).observe(counted, f.count(f.lit(1)).alias("rows"))
     frame.write.format(FORMAT).mode("append").options(**writing, **server_options(spec.server)).save()
+    return int(counted.get["rows"])
 
 
 def _frame(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> DataFrame:

@@ -18,7 +18,7 @@ from . import partitioning, schema
 from .snapshot import Snapshot, mark_name
 from .store import Location, sentence
 from .upsert import rows_of, upsert
-from .values import Batch, File, follow, is_new
+from .values import Batch, File, LogState, follow, is_new
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -29,6 +29,7 @@ except ImportError:
 
 ATTEMPTS_MAX: Final = 20
 REPLACES_MAX: Final = 5
+UNCOMMITTED_HOURS: Final = 168  # longer than any batch takes from its first file to its commit
 BACKOFF_S: Final = 0.05  # more each time: about 10 s in all
 
 T = TypeVar("T")
@@ -96,15 +97,23 @@ class Table:
         return False
 
     def vacuum(self, hours: float) -> int:
-        """Delete files that no version of the last `hours` holds; returns how many."""
+        """Delete files that no version of the last `hours` holds; returns how many.
+
+        A file that no version holds may be one that a task has written and the driver will commit: it stays for
+        UNCOMMITTED_HOURS at least.
+        """
+        gone = self._vacuum(max(hours, UNCOMMITTED_HOURS), full=True)
+        return gone if hours >= UNCOMMITTED_HOURS else gone + self._vacuum(hours, full=False)
+
+    def _vacuum(self, hours: float, *, full: bool) -> int:
+        """`full`: also files that the log does not name."""
         table = self._open()
         if table is None:
             return 0
-        return len(
-            table.vacuum(
-                retention_hours=int(hours), dry_run=False, enforce_retention_duration=False, full=True
-            )
+        found = table.vacuum(
+            retention_hours=int(hours), dry_run=False, enforce_retention_duration=False, full=full
         )
+        return len(found)
 
     def _until_first(self, attempted: Callable[[], T]) -> T:
         """Do something that ends in a commit, from the start where another writer was faster."""
@@ -201,11 +210,14 @@ def _marks(batch: Batch, now: Snapshot) -> list[Transaction]:
     marks = []
     for piece in batch.pieces:
         topic, partition = piece.topic, piece.partition
-        position = follow(piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1))
+        log = batch.logs.get((topic, partition), LogState())
+        position = follow(piece, now.position(topic, partition), log, planned=batch.planned)
         marks.append(Transaction(mark_name("first", f"{topic}#{partition}"), position.first))
         marks.append(Transaction(mark_name("end", f"{topic}#{partition}"), position.end))
         if position.ledger >= 0:
             marks.append(Transaction(mark_name("ledger", f"{topic}#{partition}"), position.ledger))
+        if not position.dense:
+            marks.append(Transaction(mark_name("sparse", f"{topic}#{partition}"), 1))
     return marks
 
 

@@ -11,6 +11,7 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
 from penstock.pipeline.options import flag, named, number, parse_server, split_storage
+from penstock.pipeline.zones import TIME_ZONE, UTC, is_time_zone
 
 from . import partitioning
 from .delta import Table
@@ -29,6 +30,7 @@ _WRITE: Final = (
     "path",
     "table",
     "partitionBy",
+    "timeZone",
     "keys",
     "writer",
     "batch",
@@ -36,6 +38,7 @@ _WRITE: Final = (
     "targetFileBytes",
     "vacuumHours",
     "archive",
+    "offsets",
     *SERVER_NAMES,
 )
 _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
@@ -91,10 +94,12 @@ def _foreign(folder: Location) -> bool:
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a table is written. `keys`: rows replace those that agree in these columns. `archive`: rows are a topic's, and their offsets must go on where the table ends;
-    `server` is then asked which log they are of."""
+    `server` is then asked which log they are of. `planned`: the ranges of offsets that the rows were read from, where they are
+    known."""
 
     path: Location
     partition_by: tuple[PartitionColumn, ...]
+    time_zone: str  # of derived partitions
     keys: tuple[str, ...]
     writer: str
     batch: int | None
@@ -102,6 +107,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     target_bytes: int
     vacuum_hours: int
     archive: bool
+    planned: tuple[OffsetRange, ...] | None
     server: Access | None
 
 
@@ -127,9 +133,15 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     keys = tuple(name.strip() for name in texts.get("keys", "").split(",") if name.strip())
     if keys and archive:
         raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
+    if "offsets" in texts and not archive:
+        raise PipelineError("option offsets is for option archive: the ranges that the rows were read from")
+    time_zone = texts.get("timeZone", "").strip() or UTC
+    if not is_time_zone(time_zone):
+        raise PipelineError(f"option timeZone: {time_zone!r} is no {TIME_ZONE}")
     return WriteOptions(
         path=Location.of(texts.get("path", ""), store),
-        partition_by=partitioning.parse(texts.get("partitionBy", "")),
+        partition_by=partitioning.parse(texts.get("partitionBy", ""), time_zone),
+        time_zone=time_zone,
         keys=keys,
         writer=writer,
         batch=batch,
@@ -137,6 +149,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         target_bytes=number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
         vacuum_hours=number(texts, "vacuumHours", VACUUM_HOURS, least=0),
         archive=archive,
+        planned=parse_offsets(texts["offsets"]) if "offsets" in texts else None,
         server=parse_server(texts) if archive and texts.get("url") else None,
     )
 

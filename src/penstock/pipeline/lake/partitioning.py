@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.zones import UTC
 
 _DERIVED: Final = re.compile(r"(day|month)\(\s*(.+?)\s*\)")
 _SUFFIX: Final = re.compile(r"(.+)_(day|month)")
@@ -25,22 +26,23 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class PartitionColumn(msgspec.Struct, frozen=True):
-    """A partition column: `name`; derived of a time where it has a `source`, per `unit` (day, month)."""
+    """A partition column: `name`; derived of a time where it has a `source`, per `unit` (day, month) of `zone`."""
 
     name: str
     source: str = ""
     unit: str = ""
+    zone: str = UTC
 
 
-def parse(text: str) -> tuple[PartitionColumn, ...]:
-    """`day(timestamp),carrier`. Raises PipelineError."""
+def parse(text: str, zone: str = UTC) -> tuple[PartitionColumn, ...]:
+    """`day(timestamp),carrier`, with days and months of a time zone. Raises PipelineError."""
     found = []
     for part in (each.strip() for each in text.split(",")):
         if not part:
             continue
         if derived := _DERIVED.fullmatch(part):
             unit, source = derived.groups()
-            found.append(PartitionColumn(f"{source}_{unit}", source, unit))
+            found.append(PartitionColumn(f"{source}_{unit}", source, unit, zone))
         elif "(" in part or ")" in part:
             raise PipelineError(f"option partitionBy: {part!r}; a column, day(column) or month(column)")
         else:
@@ -50,13 +52,13 @@ def parse(text: str) -> tuple[PartitionColumn, ...]:
     return tuple(found)
 
 
-def of_table(names: Sequence[str], incoming: pa.Schema) -> tuple[PartitionColumn, ...]:
+def of_table(names: Sequence[str], incoming: pa.Schema, zone: str = UTC) -> tuple[PartitionColumn, ...]:
     """The partitioning of a table that has these partition columns: `t_day` is of `t`, where only `t` comes."""
     found = []
     for name in names:
         derived = _SUFFIX.fullmatch(name)
         if name not in incoming.names and derived and derived[1] in incoming.names:
-            found.append(PartitionColumn(name, derived[1], derived[2]))
+            found.append(PartitionColumn(name, derived[1], derived[2], zone))
         else:
             found.append(PartitionColumn(name))
     return tuple(found)
@@ -128,6 +130,8 @@ def _texts(batch: pa.RecordBatch, by: PartitionColumn) -> pa.Array:
     column = batch.column(batch.schema.get_field_index(by.source or by.name))
     if by.source and by.name not in batch.schema.names:
         if pa.types.is_timestamp(column.type):
+            if column.type.tz is not None:  # the session's, which does not matter
+                column = column.cast(pa.timestamp("us", by.zone))
             column = pc.floor_temporal(column, unit=by.unit)
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.date32())
         elif by.unit == "month":

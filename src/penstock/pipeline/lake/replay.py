@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.client.access import Access
@@ -20,6 +20,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options, storage_options
+from penstock.pipeline.versions import be_active
 
 from .archive import FORMAT
 from .archive_plan import Progress, Report
@@ -43,10 +44,11 @@ def run_replay(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Publish the range; `progress` is called with every batch. Raises PipelineError, DataLoss."""
+    be_active(spark)
     folder = Location.of(spec.table, spec.storage)
     plan = planned(spec, folder)
     report = Report()
-    total = sum(piece.end - piece.start for batch in plan.batches for piece in batch)
+    left = sum(piece.end - piece.start for batch in plan.batches for piece in batch)
     sources = {piece.topic for batch in plan.batches for piece in batch}
     versions = _versions(spec.server, sources, spec.topic)
     writer = plan.writer or f"replay-{spec.id}"
@@ -55,22 +57,26 @@ def run_replay(
         if stopped():
             break
         begun = time.monotonic()
-        rows = sum(piece.end - piece.start for piece in pieces)
+        size = sum(piece.end - piece.start for piece in pieces)
+        left -= size
         report.batches += 1
-        report.rows += rows
-        if number < last:
-            continue  # the server has it
-        frame = _frame(spark, spec, tuple(pieces), versions)
+        if number < last:  # the server has it
+            report.rows += size
+            continue
+        counted = Observation()  # where offsets skip there are fewer messages
+        frame = _frame(spark, spec, tuple(pieces), versions).observe(counted, f.count(f.lit(1)).alias("rows"))
         frame.write.format("penstock").mode("append").options(
             topic=spec.topic, writer=writer, batch=str(number), **server_options(spec.server)
         ).save()
+        rows = int(counted.get["rows"])
+        report.rows += rows
         if progress is not None:
             progress(
                 Progress(
                     batch=number,
                     rows=rows,
                     rows_total=report.rows,
-                    lag=total - report.rows,
+                    lag=left,
                     seconds=time.monotonic() - begun,
                 )
             )

@@ -16,6 +16,7 @@ _WIDER = {
     pa.int32(): (pa.int64(), pa.float64()),
     pa.float32(): (pa.float64(),),
 }
+_WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 def arrow_of(schema: StructType) -> pa.Schema:
@@ -41,10 +42,12 @@ def plain(schema: StructType) -> pa.Schema:
 
 
 def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:
-    """The columns of a table that also holds `incoming`: those it has, then the new ones.
+    """The columns of a table that also holds `incoming`: those it has, then the new ones; fields of structs likewise, also
+    within lists and maps.
 
-    A column that is missing is null; a narrower number is widened. Raises PipelineError where a column's type
-    changed, or where two names differ in case alone.
+    A column that is missing is null. A narrower number is widened; a whole number that is wider than the table's is kept as the
+    table's, as Delta does it when schemas are merged, where it fits (`conform`). Raises PipelineError where a column's type
+    changed otherwise, or where two names differ in case alone.
     """
     fields = list(table)
     places = {field.name: place for place, field in enumerate(fields)}
@@ -64,17 +67,22 @@ def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any] | None = None) -> Any:
-    """`batch` with exactly the columns of `schema`: missing ones null or constant, the rest cast."""
+    """`batch` with exactly the columns of `schema`: missing ones null or constant, the rest cast. Raises PipelineError for a
+    value that does not fit."""
     arrays = []
     names = {name: place for place, name in enumerate(batch.schema.names)}
     for field in schema:
         if constants is not None and field.name in constants:
             arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
         elif field.name in names:
+            column = batch.column(names[field.name])
             try:
-                arrays.append(_cast(batch.column(names[field.name]), field.type))
+                arrays.append(_cast(column, field.type))
             except pa.ArrowInvalid as error:
-                raise PipelineError(f"column {field.name}: {error}") from None
+                raise PipelineError(
+                    f"column {field.name}: {error}: the table keeps it as {field.type}, and this is {column.type}. Reject such"
+                    " rows before the sink, or write to a new table"
+                ) from None
         else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -94,7 +102,23 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(
             children, fields=list(kind), mask=pc.is_null(array) if array.null_count else None
         )
+    if pa.types.is_list(kind):
+        offsets, (values,) = _unsliced(array, array.values)
+        mask = pc.is_null(array) if array.null_count else None
+        return pa.ListArray.from_arrays(offsets, _cast(values, kind.value_type), type=kind, mask=mask)
+    if pa.types.is_map(kind):
+        offsets, (keys, items) = _unsliced(array, array.keys, array.items)
+        keys, items = _cast(keys, kind.key_type), _cast(items, kind.item_type)
+        mask = pc.is_null(array) if array.null_count else None
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
     return pc.cast(array, kind)
+
+
+def _unsliced(array: pa.Array, *children: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    """The offsets of a list or map from 0 on, and the parts of its children that they are of."""
+    offsets = array.offsets.to_numpy()
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    return pa.array(offsets - first, pa.int32()), [child.slice(first, last - first) for child in children]
 
 
 def _grow(name: str, table: pa.DataType, incoming: pa.DataType) -> pa.DataType:
@@ -103,7 +127,13 @@ def _grow(name: str, table: pa.DataType, incoming: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(table) and pa.types.is_struct(incoming):
         inner = grow(pa.schema(list(table)), pa.schema(list(incoming)))
         return pa.struct(list(inner))
-    if table in _WIDER.get(incoming, ()):
+    if pa.types.is_list(table) and pa.types.is_list(incoming):
+        return pa.list_(table.value_field.with_type(_grow(name, table.value_type, incoming.value_type)))
+    if pa.types.is_map(table) and pa.types.is_map(incoming) and _alike(table.key_type, incoming.key_type):
+        return pa.map_(
+            table.key_field, table.item_field.with_type(_grow(name, table.item_type, incoming.item_type))
+        )
+    if table in _WIDER.get(incoming, ()) or (table in _WHOLE and incoming in _WHOLE):
         return table
     raise PipelineError(f"column {name} is {table} in the table and {incoming} here: a column's type stays")
 

@@ -29,7 +29,8 @@ from .delta import Table
 from .files import FileWriter, remove
 from .options import WriteOptions, table_at, write_options
 from .partitioning import PartitionColumn
-from .values import COLUMNS, Batch, File, OffsetRange, is_new, merge, pieces_of, whole
+from .snapshot import Snapshot
+from .values import COLUMNS, Batch, File, Key, LogState, Piece, is_new, merge, pieces_of, whole
 
 QUERY: Final = "sql.streaming.queryId"
 
@@ -37,7 +38,7 @@ QUERY: Final = "sql.streaming.queryId"
 class Written(WriterCommitMessage):
     """What a task wrote: its files, what offsets they hold where that is asked for, and for which query."""
 
-    def __init__(self, files: tuple[File, ...], pieces: tuple[OffsetRange, ...], query: str) -> None:
+    def __init__(self, files: tuple[File, ...], pieces: tuple[Piece, ...], query: str) -> None:
         self.files = files
         self.pieces = pieces
         self.query = query
@@ -62,14 +63,15 @@ class TableSink:
         # Rows with keys are read again on the driver: their order counts, which parted files do not keep.
         bys = () if options.keys else self._bys
         writer = FileWriter(options.path, self._columns, bys, options.target_bytes)
-        pieces: list[OffsetRange] = []
+        pieces: list[Piece] = []
+        hulls = options.planned is not None  # rows come in order then, and there may be as many gaps as rows
         try:
             with options.path.reached():
                 for batch in iterator:
                     if batch.num_rows:
                         writer.write(partitioning.placed(batch, self._bys) if options.keys else batch)
                         if options.archive:
-                            pieces = merge([*pieces, *pieces_of(batch)])
+                            pieces = merge([*pieces, *pieces_of(batch, hulls=hulls)], hulls=hulls)
                 files = writer.finish()
         except BaseException:
             writer.discard()
@@ -91,10 +93,13 @@ class TableSink:
         options = self._options
         written = [message for message in messages if isinstance(message, Written)]
         files = tuple(file for message in written for file in message.files)
-        pieces = whole(piece for message in written for piece in message.pieces)
+        found = merge(piece for message in written for piece in message.pieces)
         writer = options.writer or next((m.query for m in written if m.query), "")
         number = options.batch if options.batch is not None else batchId
         table = table_at(options.path)
+        now = table.snapshot() if options.archive or not (files or self._overwrite) else None
+        logs = _logs(options, found)
+        pieces = whole(found, lambda key: _is_dense(key, logs, now), options.planned)
         batch = Batch(
             files=files,
             schema=self._columns,
@@ -104,10 +109,11 @@ class TableSink:
             overwrite=self._overwrite,
             keys=options.keys,
             pieces=tuple(pieces),
-            ledgers=_ledgers(options, pieces),
+            logs=logs,
+            planned=options.planned is not None,
         )
-        now = table.snapshot() if not files and not self._overwrite else None
-        if now is not None:
+        # Where a partition ends in offsets of no message, its end moves on without rows.
+        if now is not None and not (files or pieces or self._overwrite):
             is_new(options.path, batch, now.last(batch.writer))
             return
         try:
@@ -172,20 +178,25 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     bys = options.partition_by
     if now is not None:
         partitioning.check_same(bys, now.partition_by)
-        bys = bys or partitioning.of_table(now.partition_by, incoming)
+        bys = bys or partitioning.of_table(now.partition_by, incoming, options.time_zone)
     made = partitioning.extend(incoming, bys)
     if now is not None:
-        schema.grow(now.schema, made)
-        known = {field.name: field for field in now.schema}
-        # A narrower number becomes the table's own.
-        made = pa.schema([known.get(f.name, f) if not pa.types.is_struct(f.type) else f for f in made])
+        grown = schema.grow(now.schema, made)
+        made = pa.schema([grown.field(field.name) for field in made])  # files have the table's own types
     return made, bys
 
 
-def _ledgers(options: WriteOptions, pieces: Sequence[OffsetRange]) -> dict[tuple[str, int], int]:
-    if options.server is None or not pieces:
+def _logs(options: WriteOptions, found: Sequence[Piece]) -> dict[Key, LogState]:
+    named = {piece.topic for piece in found} | {piece.topic for piece in options.planned or ()}
+    if options.server is None or not named:
         return {}
-    topics = sorted({TopicName.parse(piece.topic) for piece in pieces})
+    topics = sorted(TopicName.parse(name) for name in named)
     with HttpClient(options.server) as client:
-        found = retrying(lambda: look(client, topics))
-    return {(log.topic, log.partition): log.ledger for log in found.logs or []}
+        there = retrying(lambda: look(client, topics))
+    return {log.key: LogState(log.ledger, log.dense) for log in there.logs or []}
+
+
+def _is_dense(key: Key, logs: Mapping[Key, LogState], now: Snapshot | None) -> bool:
+    """Whether each offset of a log belongs to a message, as far as the server and the table know."""
+    position = now.position(*key) if now is not None else None
+    return logs.get(key, LogState()).dense and (position is None or position.dense)

@@ -27,13 +27,16 @@ Source = tuple[str, dict[str, str | None]]  # a file's path and its partition va
 
 
 class Slice(InputPartition):
-    """One task: a range of offsets, and the files that hold it."""
+    """One task: a range of offsets, and the files that hold it. If it is not `dense`, some offsets belong to no message."""
 
-    def __init__(self, folder: Location, files: Sequence[Source], piece: OffsetRange) -> None:
+    def __init__(
+        self, folder: Location, files: Sequence[Source], piece: OffsetRange, *, dense: bool = True
+    ) -> None:
         super().__init__(None)
         self.folder = folder
         self.files = tuple(files)
         self.piece = piece
+        self.dense = dense
 
 
 def plan_slices(
@@ -63,14 +66,16 @@ def plan_slices(
         for n in range(count):
             start, end = piece.start + size * n // count, piece.start + size * (n + 1) // count
             own = OffsetRange(piece.topic, piece.partition, start, end)
-            found.append(
-                Slice(folder, [(f.path, f.values) for f in holding if _may_hold(f.low, f.high, own)], own)
-            )
+            sources = [(f.path, f.values) for f in holding if _may_hold(f.low, f.high, own)]
+            found.append(Slice(folder, sources, own, dense=position is None or position.dense))
     return found
 
 
 def read_slice(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice in the order of their offsets. Raises DataLoss unless each offset comes just once."""
+    """The rows of a slice in the order of their offsets. Raises DataLoss where one comes twice or, in a dense log, is missing."""
+    if not part.dense:
+        yield from _read_sparse(part, schema)
+        return
     piece = part.piece
     at = piece.start
     aside: list[tuple[Any, pa.RecordBatch]] = []
@@ -91,6 +96,20 @@ def read_slice(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield from table.combine_chunks().to_batches(max_chunksize=BATCH)
     if at != piece.end:
         raise DataLoss(f"{_where(part)}: offsets {at} to {piece.end - 1} are missing")
+
+
+def _read_sparse(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice whose offsets skip: first the offsets alone are read, to know whether files overlap."""
+    offsets = np.concatenate([np.zeros(0, np.int64), *(each for each, _ in _rows(part, pa.schema([])))])
+    order = np.argsort(offsets, kind="stable")
+    if (twice := np.flatnonzero(np.diff(offsets[order]) == 0)).size:
+        raise DataLoss(f"{_where(part)}: offset {offsets[order][twice[0]]} comes twice")
+    found = (rows for _, rows in _rows(part, schema))
+    if (np.diff(offsets) > 0).all():
+        yield from found
+        return
+    table = pa.Table.from_batches(found, schema).take(pa.array(order))
+    yield from table.combine_chunks().to_batches(max_chunksize=BATCH)
 
 
 def _go_on(offsets: Any, at: int) -> bool:

@@ -45,7 +45,8 @@ class Snapshot:
             return None
         first = self._table.transaction_version(mark_name("first", f"{topic}#{partition}"))
         ledger = self._table.transaction_version(mark_name("ledger", f"{topic}#{partition}"))
-        return Position(first or 0, end, -1 if ledger is None else ledger)
+        sparse = self._table.transaction_version(mark_name("sparse", f"{topic}#{partition}"))
+        return Position(first or 0, end, -1 if ledger is None else ledger, dense=sparse is None)
 
     def _rows_in_log(self, writer: str, number: int) -> int | None:
         """The rows that a commit of an earlier version added, from the log of the table, as far as that goes back."""

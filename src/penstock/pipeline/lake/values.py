@@ -7,7 +7,7 @@ as rows that were passed over would be lost.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,6 +20,8 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
 
 Cell = str | int | None  # a bound of a column as far as reading cares: topics, partitions, offsets
+
+Key = tuple[str, int]  # a topic's partition
 
 COLUMNS: Final = ("topic", "partition", "offset")
 
@@ -52,20 +54,43 @@ class OffsetRange(msgspec.Struct, frozen=True, order=True):
     end: int
 
 
+class Piece(msgspec.Struct, frozen=True, order=True):
+    """Rows of a topic's partition in one batch: `rows` of the offsets `start .. end-1`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+
 class Position(msgspec.Struct, frozen=True):
-    """What a table has archived of a partition: `first .. end-1` of the log `ledger` (-1: not known)."""
+    """What a table has archived of a partition: `first .. end-1` of the log `ledger` (-1: not known). If it is not `dense`,
+    some of these offsets belong to no message."""
 
     first: int
     end: int
     ledger: int = -1
+    dense: bool = True
+
+
+class LogState(NamedTuple):
+    """A log as the server has it: which it is, and whether each of its offsets belongs to a message."""
+
+    ledger: int = -1
+    dense: bool = True
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What one commit brings. `writer` and `number` name it; without a writer it is not remembered. With `keys`, its rows
     replace those that agree in these columns.
 
-    `pieces` are what an archive's batch holds, one for each partition, and `ledgers` the logs they are of: they
-    must go on where the table ends.
+    `pieces` are what an archive's batch holds, one for each partition, and `logs` the logs they are of: they
+    must go on where the table ends. `planned`: they are the ranges that were read, whatever rows these have.
     """
 
     files: tuple[File, ...]
@@ -76,7 +101,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     overwrite: bool = False
     keys: tuple[str, ...] = ()
     pieces: tuple[OffsetRange, ...] = ()
-    ledgers: Mapping[tuple[str, int], int] = {}
+    logs: Mapping[Key, LogState] = {}
+    planned: bool = False
 
     @property
     def rows(self) -> int:
@@ -84,12 +110,13 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.rows for file in self.files)
 
 
-def pieces_of(batch: pa.RecordBatch) -> list[OffsetRange]:
-    """The runs of offsets in a batch, by topic and partition. Raises PipelineError for a null among them."""
+def pieces_of(batch: pa.RecordBatch, *, hulls: bool = False) -> list[Piece]:
+    """The runs of offsets in a batch, by topic and partition; with `hulls` only one piece for each partition, from its first
+    offset to its last. Raises PipelineError for a null among them, and for an offset that comes twice."""
     topic, partition, offset = (batch.column(batch.schema.get_field_index(name)) for name in COLUMNS)
     if topic.null_count or partition.null_count or offset.null_count:
         raise PipelineError("an archive's rows need a topic, a partition and an offset each")
-    found: list[OffsetRange] = []
+    found: list[Piece] = []
     topics, partitions = pc.unique(topic).to_pylist(), pc.unique(partition).to_pylist()
     for name in topics:
         for number in partitions:
@@ -97,65 +124,98 @@ def pieces_of(batch: pa.RecordBatch) -> list[OffsetRange]:
             if len(topics) > 1 or len(partitions) > 1:
                 offsets = offset.filter(pc.and_(pc.equal(topic, name), pc.equal(partition, number)))
             if len(offsets):
-                found += [OffsetRange(name, number, start, end) for start, end in _runs(offsets.to_numpy())]
+                ordered = np.sort(offsets.to_numpy())
+                steps = np.diff(ordered)
+                if (twice := np.flatnonzero(steps == 0)).size:
+                    raise _twice((name, number), int(ordered[twice[0]]))
+                cuts = [] if hulls else (np.flatnonzero(steps != 1) + 1).tolist()
+                for a, b in pairwise([0, *cuts, len(ordered)]):
+                    found.append(Piece(name, number, int(ordered[a]), int(ordered[b - 1]) + 1, b - a))
     return found
 
 
-def _runs(offsets: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[tuple[int, int]]:
-    ordered = np.sort(offsets)
-    cuts = np.flatnonzero(np.diff(ordered) != 1) + 1
-    edges = [0, *cuts.tolist(), len(ordered)]
-    return [(int(ordered[a]), int(ordered[b - 1]) + 1) for a, b in pairwise(edges)]
-
-
-def merge(found: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Pieces that touch become one; those that overlap stay as they are, for `whole` to see."""
-    merged: list[OffsetRange] = []
+def merge(found: Iterable[Piece], *, hulls: bool = False) -> list[Piece]:
+    """Pieces that touch become one; with `hulls` also those that do not overlap. The others stay as they are, for `whole` to
+    see."""
+    merged: list[Piece] = []
     for each in sorted(found):
         last = merged[-1] if merged else None
-        if last and (last.topic, last.partition, last.end) == (each.topic, each.partition, each.start):
-            merged[-1] = OffsetRange(last.topic, last.partition, last.start, each.end)
+        if last and last.key == each.key and (last.end == each.start or (hulls and last.end < each.start)):
+            merged[-1] = Piece(*last.key, last.start, each.end, last.rows + each.rows)
         else:
             merged.append(each)
     return merged
 
 
-def whole(found: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """One piece for each partition. Raises DataLoss for a gap, PipelineError for offsets that come twice."""
-    merged = merge(found)
-    for one, other in pairwise(merged):
-        if (one.topic, one.partition) == (other.topic, other.partition):
-            where = f"{one.topic}, partition {one.partition}"
-            if other.start < one.end:
-                raise PipelineError(f"{where}: offset {other.start} comes twice in a batch of the archive")
+def whole(
+    found: Iterable[Piece], dense: Callable[[Key], bool], planned: Iterable[OffsetRange] | None = None
+) -> list[OffsetRange]:
+    """One range for each partition: what was `planned`, or what the rows have.
+
+    Raises DataLoss for a gap in a dense log, PipelineError for offsets that come twice or were not planned.
+    """
+    pieces = merge(found)
+    for one, other in pairwise(pieces):
+        if one.key == other.key and other.start < one.end:
+            raise _twice(one.key, other.start)
+        if one.key == other.key and planned is None and dense(one.key):
             raise DataLoss(
-                f"{where}: offsets {one.end} to {other.start - 1} are missing in a batch of the archive"
+                f"{_where(one.key)}: offsets {one.end} to {other.start - 1} are missing in a batch of the archive"
             )
-    return merged
+    hulls = {piece.key: piece for piece in merge(pieces, hulls=True)}
+    if planned is None:
+        return [OffsetRange(*key, hull.start, hull.end) for key, hull in hulls.items()]
+    wanted = sorted(planned)
+    for each in wanted:
+        key = each.topic, each.partition
+        hull = hulls.pop(key, Piece(*key, each.start, each.start, 0))
+        if hull.start < each.start or hull.end > each.end:
+            hulls[key] = hull
+        elif hull.rows < each.end - each.start and dense(key):
+            raise DataLoss(
+                f"{_where(key)}: a batch of the archive has {hull.rows} messages of the offsets {each.start} to {each.end - 1}"
+            )
+    for key, hull in hulls.items():
+        raise PipelineError(
+            f"{_where(key)}: a batch of the archive has offsets {hull.start} to {hull.end - 1}, which it was not to have"
+        )
+    return wanted
 
 
-def follow(piece: OffsetRange, position: Position | None, ledger: int) -> Position:
+def follow(
+    piece: OffsetRange, position: Position | None, log: LogState, *, planned: bool = False
+) -> Position:
     """Where a partition stands after a piece.
 
-    Raises DataLoss where the piece leaves a gap, ALREADY_EXISTS where the table has some of it already or is the
-    archive of another log of that name.
+    Raises DataLoss where the piece leaves a gap (which rows of a log that is not dense may, and a range that was `planned` may
+    not), ALREADY_EXISTS where the table has some of it already or is the archive of another log of that name.
     """
     where = f"{piece.topic}, partition {piece.partition}"
     if position is None:
-        return Position(piece.start, piece.end, ledger)
-    if ledger >= 0 and position.ledger >= 0 and ledger != position.ledger:
+        return Position(piece.start, piece.end, log.ledger, log.dense)
+    if log.ledger >= 0 and position.ledger >= 0 and log.ledger != position.ledger:
         raise PipelineError(
             f"{where}: the table archives an earlier topic of that name; archive this one into another table",
             ErrorKind.ALREADY_EXISTS,
         )
-    if piece.start > position.end:
+    dense = position.dense and log.dense
+    if piece.start > position.end and (dense or planned):
         raise DataLoss(f"{where}: the archive ends at {position.end}, and the batch begins at {piece.start}")
     if piece.start < position.end:
         raise PipelineError(
             f"{where}: the archive ends at {position.end} already, and the batch begins at {piece.start}",
             ErrorKind.ALREADY_EXISTS,
         )
-    return Position(position.first, piece.end, ledger if ledger >= 0 else position.ledger)
+    ledger = log.ledger if log.ledger >= 0 else position.ledger
+    return Position(position.first, piece.end, ledger, dense)
+
+
+def _twice(key: Key, offset: int) -> PipelineError:
+    return PipelineError(f"{_where(key)}: offset {offset} comes twice in a batch of the archive")
+
+
+def _where(key: Key) -> str:
+    return f"{key[0]}, partition {key[1]}"
 
 
 class Last(NamedTuple):

@@ -80,6 +80,15 @@ NEW_CHECKPOINT: Final = (
     " new checkpoint is needed; run full-refresh, or give the pipeline another name"
 )
 
+# A step or sink that was added or removed may change how often the query reads its sources, each with offsets of its own.
+_READINGS_CHANGED: Final = re.compile(
+    r"There are \[\d+\] sources in the checkpoint offsets and now there are"
+)
+READINGS: Final = (
+    "steps or sinks were added or removed, so that the query reads its sources another number of times than the checkpoint"
+    " has: a new checkpoint is needed; run full-refresh, or reset with the time from which to go on, or put them back"
+)
+
 _ACCESS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN)
 _CLASSES: Final = {
     "DataLoss": ErrorClass.DATA_LOSS,
@@ -127,6 +136,8 @@ def _spark_cause(error: PySparkException) -> Cause:
     text = _deepest(error)
     if _STATE_CHANGED.search(text):
         return Cause(ErrorClass.PLAN, NEW_CHECKPOINT)
+    if _READINGS_CHANGED.search(text):
+        return Cause(ErrorClass.PLAN, READINGS)
     if found := _EXPECTATION.search(text):
         return Cause(ErrorClass.EXPECTATION, _STATE.sub("", found[0]).strip())
     if _TRACEBACK in text:

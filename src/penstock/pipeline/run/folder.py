@@ -1,7 +1,7 @@
 """The folder of a pipeline's state: owned by its name, used by one at a time.
 
 <state>/<name>/checkpoint/    Spark's
-               owner.json     whose checkpoint it is: the pipeline's name, and what its sources read
+               owner.json     whose checkpoint it is: the pipeline's name, what its sources read, and how its sinks write
                lock           held as long as the pipeline runs
                status.json    the last thing it said about itself
                control        orders to the run: stop
@@ -13,10 +13,11 @@ Where the state lies in an object store, `remote` does the same with objects.
 import fcntl
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -25,14 +26,29 @@ from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on, source_topic
 
 T = TypeVar("T")
 
+VERSION: Final = 2  # of checkpoints, see docs/upgrades.md; 2 came with `sinks`
+
+
+class SinkWriter(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sink writes: under the query's id and `suffix`, to `target`, with the dead letters for the topic `letters` (empty:
+    none). `at_once`: no commit says whether it has a batch."""
+
+    suffix: str
+    target: str
+    letters: str = ""
+    at_once: bool = False
+
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says."""
+    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says; `sinks` are those of the last run.
+    A file that names no version has version 1."""
 
     pipeline: str
     fingerprint: str
     sources: dict[str, str]
     start: int | None = None  # ms since the epoch
+    sinks: dict[str, SinkWriter] = {}
+    version: int = 1
 
 
 class Held(Protocol):
@@ -69,8 +85,20 @@ class Folder:
         return lock_held(self.lock)
 
     def owner(self) -> Owner | None:
-        """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours."""
-        return self.read("owner.json", Owner)
+        """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours, or a later version's."""
+        found = self.read("owner.json", dict[str, Any])
+        if found is None:
+            return None
+        version = found.get("version", 1)
+        if not isinstance(version, int) or version > VERSION:
+            raise PipelineError(
+                f"the checkpoint in {self.home} has version {version}, written by a newer Penstock; this one knows {VERSION}: run"
+                " the newer one, or give the pipeline another state folder"
+            )
+        try:
+            return msgspec.convert(found, Owner)
+        except msgspec.ValidationError as error:
+            raise PipelineError(f"{self.home}/owner.json cannot be read: {error}") from None
 
     def check_owner(self, spec: Spec) -> Owner | None:
         """Refuse the checkpoint of another pipeline. Changes nothing."""
@@ -95,10 +123,17 @@ class Folder:
             )
         return owner
 
-    def own(self, spec: Spec, start: int | None = None) -> None:
+    def own(
+        self, spec: Spec, start: int | None = None, sinks: Mapping[str, SinkWriter] = MappingProxyType({})
+    ) -> None:
         """Write whose it is."""
         owner = Owner(
-            pipeline=spec.name, fingerprint=fingerprint(spec), sources=source_topics(spec), start=start
+            pipeline=spec.name,
+            fingerprint=fingerprint(spec),
+            sources=source_topics(spec),
+            start=start,
+            sinks=dict(sinks),
+            version=VERSION,
         )
         self.replace("owner.json", msgspec.json.encode(owner))
 

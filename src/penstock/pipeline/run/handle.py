@@ -23,7 +23,7 @@ from .folder import Owner
 from .preflight import preflight
 from .runner import Runner
 from .state import folder_of
-from .supervise import Backoff
+from .supervise import Backoff, Failures
 
 # Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
 _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
@@ -32,7 +32,7 @@ _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
 class Attempt(Protocol):
     """What Restarts needs of a Runner."""
 
-    def start(self, owner: Owner | None, *, once: bool) -> str: ...
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> str: ...
 
     def stop(self) -> None: ...
 
@@ -55,12 +55,16 @@ class Restarts:
         backoff: Backoff,
         *,
         once: bool,
+        change_sinks: bool = False,
+        failures: Failures | None = None,
     ) -> None:
         self._attempt = attempt
         self._owner = owner
         self._report = report
         self._backoff = backoff
         self._once = once
+        self._change_sinks = change_sinks
+        self._failures = failures or Failures()
         self._stopping = threading.Event()
         self._now: Attempt | None = None
         self._began = 0.0
@@ -69,7 +73,7 @@ class Restarts:
         """Plan and start; returns the query's id. Raises whatever is wrong."""
         self._began = time.monotonic()
         attempt = self._attempt()
-        query = attempt.start(self._owner(), once=self._once)
+        query = attempt.start(self._owner(), once=self._once, change_sinks=self._change_sinks)
         self._now = attempt
         if self._stopping.is_set():
             attempt.stop()
@@ -78,13 +82,15 @@ class Restarts:
     def keep(self) -> Cause | None:
         """Until the end: why it failed, or None where it was stopped or is through."""
         while True:
-            cause = self._waited()
+            cause, planned = self._waited(), True
             while cause is not None:
                 if cause.kind not in _AGAIN:
                     return cause
+                if self._failures.add(cause.kind.value, planned=planned):
+                    return cause._replace(sentence=Failures.too_many(cause.sentence))
                 if self._paused(cause):
                     return None
-                cause = self._started()
+                cause, planned = self._started(), False
             if self._now is None:
                 return None
 
@@ -118,9 +124,8 @@ class Restarts:
     def _paused(self, cause: Cause) -> bool:
         """Say why, and wait; True where an order to stop came."""
         self._report(_caused(events.RESTARTING, cause))
-        if cause.kind is ErrorClass.NEW_SCHEMA:
-            return self._stopping.is_set()
-        return self._stopping.wait(self._backoff.next_s(time.monotonic() - self._began))
+        ran_s = time.monotonic() - self._began
+        return self._stopping.wait(self._failures.pause_s(cause.kind.value, self._backoff, ran_s))
 
 
 class Pipeline:
@@ -159,8 +164,9 @@ class Pipeline:
         """Whether it runs, or waits to run again."""
         return self._restarts is not None and not self._over.is_set()
 
-    def start(self, *, once: bool | None = None) -> "Pipeline":
-        """Begin, or go on where the checkpoint says. `once`: process what is there, and end.
+    def start(self, *, once: bool | None = None, change_sinks: bool = False) -> "Pipeline":
+        """Begin, or go on where the checkpoint says. `once`: process what is there, and end. `change_sinks`: a batch that was
+        begun is repeated although the file now has other sinks; one that is gone lacks it.
 
         Raises PipelineError in one sentence; nothing is written then.
         """
@@ -179,12 +185,20 @@ class Pipeline:
             spark = self._spark or session(
                 spec.name, spec.master, scratch=self._folder.clean_scratch(), **spec.spark
             )
+            failures = Failures()
+
+            def emit(event: dict[str, Any]) -> None:
+                failures.see(event)
+                report(event)
+
             restarts = Restarts(
-                lambda: self._attempt(spark, report),
+                lambda: self._attempt(spark, emit),
                 lambda: self._folder.check_owner(spec),
                 report,
                 self._backoff,
                 once=spec.once if once is None else once,
+                change_sinks=change_sinks,
+                failures=failures,
             )
             query = restarts.start()
         except BaseException as error:
@@ -215,9 +229,9 @@ class Pipeline:
                 self._restarts.kill()
                 self.await_termination()
 
-    def _attempt(self, spark: SparkSession, report: Reporter) -> Runner:
+    def _attempt(self, spark: SparkSession, emit: Callable[[dict[str, Any]], None]) -> Runner:
         preflight(self.spec)  # a query would wait for the server without a word
-        return Runner(self.spec, self._folder, spark, report)
+        return Runner(self.spec, self._folder, spark, emit)
 
     def _keep(self, restarts: Restarts) -> None:
         try:

@@ -18,7 +18,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.times import Window
+
+from .windows import Window
 
 _VIEW: Final = "_penstock_watermark"
 _VALUE: Final = "(SELECT us FROM _penstock_watermark)"
@@ -63,12 +64,10 @@ class BatchWatermark:
 
 
 def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
-    """`times.late_us` as a column."""
+    """The watermark, in microseconds, from which on a row is dropped somewhere."""
     event_us = f.unix_micros(event_time.cast("timestamp"))
     ends = [
-        event_us
-        - f.pmod(event_us - f.lit(window.offset * 1000), f.lit(window.slide * 1000))
-        + f.lit(window.size * 1000)
+        event_us - f.pmod(event_us - f.lit(window.offset), f.lit(window.slide)) + f.lit(window.size)
         for window in windows
     ]
     if not ends:

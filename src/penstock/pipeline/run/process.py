@@ -21,6 +21,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     master: str = ""
     once: bool | None = None
+    change_sinks: bool = False  # of a batch that was begun, see `writers`
     epoch: int = 0  # of the state in an object store
 
     def overrides(self) -> dict[str, Any]:

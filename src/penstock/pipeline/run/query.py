@@ -1,11 +1,12 @@
 """Starts the streaming query of a pipeline, or checks that it would start.
 
-Every batch is one job, whose tasks write to all sinks, each under the query's id, the sink's name and the batch's number,
-and then one commit for each sink (`writing`). A sink that has the batch already changes nothing, so a batch that was
+Every batch is one job, whose tasks write to all sinks, each under its writer's name (`writers`) and the batch's number, and
+then one commit for each sink (`writing`). A sink that has the batch already changes nothing, so a batch that was
 interrupted between two sinks is simply run again.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,30 +23,36 @@ from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options
 from penstock.pipeline.sink.options import Delivery, offered, parse_options
 from penstock.pipeline.spec.options import table_options, topic_options
-from penstock.pipeline.spec.spec import Source, Spec, Step
+from penstock.pipeline.spec.spec import Source, Spec
 from penstock.pipeline.versions import map_in_arrow
 
 from .causes import spark_sentence
-from .checks import DEAD, rejects
+from .checks import DEAD
 from .failures import BatchSinks, at_sink, of_batch, sink_place
-from .folder import Folder
+from .folder import Folder, SinkWriter
 from .lateness import BatchWatermark, begun, interrupted
 from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
 from .state import folder_of
 from .tables import check_tables
 from .views import build_views, session_for
+from .writers import DEAD_WRITER, check_open_batch, plan_writers
 from .writing import RESULT, commit, row_writer
 
 DEAD_LETTERS: Final = "deadLetterTopic"
-DEAD_WRITER: Final = "dead-letters"  # part of a writer's name
 
 
 def start_query(
-    spec: Spec, outputs: Outputs, watermark: BatchWatermark, folder: Folder, *, once: bool
+    spec: Spec,
+    outputs: Outputs,
+    writers: Mapping[str, SinkWriter],
+    watermark: BatchWatermark,
+    folder: Folder,
+    *,
+    once: bool,
 ) -> StreamingQuery:
     """Start it; from here on the checkpoint is in use."""
-    sinks = open_sinks(spec, outputs)
+    sinks = open_sinks(spec, outputs, writers)
     write = row_writer(sinks, {name: sink_place(spec, name) for name in sinks})
     writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, folder)
     frame = outputs.frame
@@ -60,19 +67,17 @@ def start_query(
     return query
 
 
-def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, ...]]]:
-    """The writer of each sink, and the columns of structs that it takes. Raises PipelineError.
-
-    Dead letters go in the commit of the first sink with a topic; those that name their topic in a column have none.
-    """
+def open_sinks(
+    spec: Spec, outputs: Outputs, writers: Mapping[str, SinkWriter]
+) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """Each sink as `writers` says, and the columns of structs that it takes. Raises PipelineError."""
     from penstock.pipeline.sink.writer import TopicStreamWriter
 
     sinks: dict[str, tuple[Any, tuple[str, ...]]] = {}
-    waiting = outputs.letters
     for name, sink in spec.sinks.items():
         column = outputs.columns[name]
         schema = outputs.frame.schema[column].dataType
-        suffix = writer_suffix(spec, name)
+        suffix = writers[name].suffix
         if sink.path:
             from penstock.pipeline.lake.sink import StreamWriter
 
@@ -83,26 +88,15 @@ def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, 
             continue
         columns: tuple[str, ...] = (column,)
         options = topic_options(spec, sink)
-        if waiting and sink.topic:
-            waiting, options[DEAD_LETTERS], columns = False, spec.dead_letters, (column, DEAD)
+        if writers[name].letters:
+            options[DEAD_LETTERS], columns = spec.dead_letters, (column, DEAD)
         with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
             sinks[name] = TopicStreamWriter(options, schema, suffix=suffix), columns
-    if waiting:
+    if DEAD_WRITER in writers:
         options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
         schema = StructType([StructField("value", BinaryType())])
-        sinks[DEAD_WRITER] = TopicStreamWriter(options, schema, suffix=f"-{DEAD_WRITER}"), (DEAD,)
+        sinks[DEAD_WRITER] = TopicStreamWriter(options, schema, suffix=writers[DEAD_WRITER].suffix), (DEAD,)
     return sinks
-
-
-def writer_suffix(spec: Spec, sink: str) -> str:
-    """What a sink's writer is called behind the query's id."""
-    return "" if _is_alone(spec) else f"-{sink}"
-
-
-def _is_alone(spec: Spec) -> bool:
-    """Whether the only sink writes under the query's id, as Spark's own queries do and checkpoints have it."""
-    views: list[Source | Step] = [*spec.sources.values(), *spec.steps]
-    return len(spec.sinks) == 1 and spec.output != "update" and not any(rejects(view) for view in views)
 
 
 def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None:
@@ -183,6 +177,14 @@ def _deliveries(spec: Spec) -> list[str]:
     return lines
 
 
+def _limits(name: str, source: Source) -> str:
+    """How much of a source a batch takes at most."""
+    rows, size = source.max_rows_per_batch, source.max_bytes_per_batch
+    texts = [f"{rows:,} rows"] if rows else []
+    texts += [f"{size / (1 << 20):,.6g} MiB"] if size else []
+    return f"[sources.{name}] a batch takes at most {' and '.join(texts) or 'all that there is'}"
+
+
 class Checked(msgspec.Struct):
     """What a check found out: the columns of every view and sink, Catalyst's plan as text, and what is not exactly once."""
 
@@ -191,6 +193,7 @@ class Checked(msgspec.Struct):
     plan: str
     deliveries: list[str]  # a line for each topic that is written otherwise than exactly once
     readings: int  # how often a batch of a source is read
+    limits: list[str]  # a line for each source: how much of it a batch takes at most
 
 
 def check(spec: Spec, spark: SparkSession) -> Checked:
@@ -199,7 +202,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     Raises PipelineError for the first thing that would not run.
     """
     folder = folder_of(spec)
-    folder.check_owner(spec)
+    owner = folder.check_owner(spec)
     preflight(spec)
     session = session_for(spec, spark)
     views = build_views(spec, session, BatchWatermark(session, folder.checkpoint))
@@ -209,6 +212,9 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         rows = views[sink.input].frame
         sinks[name] = dict(rows.select(*sink_columns(spec, name, rows)).dtypes)
     check_streaming(spec, session, outputs.frame)
+    if owner is not None:
+        writers = plan_writers(spec, owner.sinks, letters=outputs.letters)
+        check_open_batch(spec, folder, owner.sinks, writers, change_sinks=False)
     check_tables(spec, views)
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
@@ -216,4 +222,5 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
         deliveries=_deliveries(spec),
         readings=outputs.readings,
+        limits=[_limits(name, source) for name, source in spec.sources.items()],
     )

@@ -25,6 +25,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import server_options
 from penstock.pipeline.source.offsets import write
 from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.versions import be_active
 
 from .folder import Folder
 from .outputs import PREFIX, ROW
@@ -79,6 +80,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
         re.compile(choice.error)
     except re.error as error:
         raise PipelineError(f"--error: {choice.error!r} is no regular expression: {error}") from None
+    be_active(spark)
     folder, alone = folder_of(spec), folder_of(spec, "redrive")
     redriven = 0
     with alone.locked():  # the pipeline itself may run

@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -33,7 +33,7 @@ from penstock.pipeline.lake.store import Location
 from penstock.pipeline.spec.spec import Spec
 
 from .checkpoint import CheckpointCopy, counting
-from .folder import Folder, Held, Lock, lock_held
+from .folder import Folder, Held, Lock, SinkWriter, lock_held
 from .holder import Holder, dead, this_process
 from .local import here, make_private
 
@@ -95,9 +95,11 @@ class StoreFolder(Folder):
         """Who says that the pipeline runs."""
         return self.read("lease", Holder)
 
-    def own(self, spec: Spec, start: int | None = None) -> None:
+    def own(
+        self, spec: Spec, start: int | None = None, sinks: Mapping[str, SinkWriter] = MappingProxyType({})
+    ) -> None:
         self.confirm()
-        super().own(spec, start)
+        super().own(spec, start, sinks)
 
     def forget(self) -> None:
         gone = self._numbered()

@@ -8,7 +8,7 @@ import msgspec
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec
 
-from .folder import Folder
+from .folder import Folder, Owner
 from .state import folder_of
 
 LAST: Final = 2**62  # a batch's number, above all
@@ -19,17 +19,16 @@ def forget(spec: Spec) -> list[str]:
 
     Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
     """
-    from .query import writer_suffix  # which needs Spark
+    from .writers import suffixes  # which needs Spark
 
     folder = folder_of(spec)
     with folder.locked():
-        _check_name(spec, folder)
+        owner = _check_name(spec, folder)
         query = folder.query()
+        named = suffixes(spec, {} if owner is None else owner.sinks)
         folder.forget()
         tables = {
-            sink.path: query and f"{query}{writer_suffix(spec, name)}"
-            for name, sink in spec.sinks.items()
-            if sink.path
+            sink.path: query and f"{query}{named[name]}" for name, sink in spec.sinks.items() if sink.path
         }
         emptied = [
             f"emptied the table {path}"
@@ -69,10 +68,11 @@ def empty(path: str, storage: Mapping[str, str], writer: str = "") -> bool:
     return True
 
 
-def _check_name(spec: Spec, folder: Folder) -> None:
-    """Other sources are a reason to begin again, another pipeline is none."""
+def _check_name(spec: Spec, folder: Folder) -> Owner | None:
+    """Whose the folder is. Other sources are a reason to begin again, another pipeline is none."""
     owner = folder.owner()
     if owner is None:
         folder.check_owner(spec)
     elif owner.pipeline != spec.name:
         raise PipelineError(f"{folder.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}")
+    return owner

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.versions import be_active
 
 from . import events
 from .causes import Cause, cause_of
@@ -29,6 +30,7 @@ from .lateness import BatchWatermark
 from .outputs import collect_outputs
 from .query import check_streaming, start_query
 from .views import build_views, session_for
+from .writers import check_open_batch, plan_writers
 
 LOOK_S: Final = 5.0  # whether the JVM is still there
 IDLE_S: Final = 60.0  # between two events that say that nothing happens; Spark says it every other second
@@ -52,21 +54,27 @@ class Runner:
         self._listener: _Listener | None = None
         self._watermark: BatchWatermark | None = None
 
-    def start(self, owner: Owner | None, *, once: bool) -> str:
-        """Plan and start the query; returns its id. Raises PipelineError or what Spark raises."""
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool = False) -> str:
+        """Plan and start the query; returns its id. Raises PipelineError or what Spark raises.
+
+        `change_sinks`: see `writers.check_open_batch`.
+        """
         start = owner.start if owner is not None else None
         spec = self._spec if start is None else _with_start(self._spec, start)
-        _be_active(self._spark)
+        be_active(self._spark)
         self._folder.begin(local=str(self._spark.sparkContext.master).startswith("local"))
         self._watermark = watermark = BatchWatermark(self._spark, self._folder.checkpoint)
         views = build_views(spec, self._spark, watermark)
         outputs = collect_outputs(spec, views)
         check_streaming(spec, self._spark, outputs.frame)
-        self._folder.own(self._spec, start)
+        known = {} if owner is None else owner.sinks
+        writers = plan_writers(spec, known, letters=outputs.letters)
+        check_open_batch(spec, self._folder, known, writers, change_sinks=change_sinks)
+        self._folder.own(self._spec, start, writers)
         self._listener = _Listener(self._emit, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
         try:
-            self._query = start_query(spec, outputs, watermark, self._folder, once=once)
+            self._query = start_query(spec, outputs, writers, watermark, self._folder, once=once)
         except BaseException:
             self._spark.streams.removeListener(self._listener)
             if owner is None:  # nothing has begun
@@ -151,13 +159,6 @@ class _Listener(StreamingQueryListener):
         if str(event.id) == self.query:
             self.over.set()
             self._changed.set()
-
-
-def _be_active(spark: SparkSession) -> None:
-    """Let Spark find a session from this thread: without one it knows no data source of Python's."""
-    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
-    if sessions.getActiveSession().isEmpty():
-        sessions.setActiveSession(spark._jsparkSession)
 
 
 def _with_start(spec: Spec, start_ms: int) -> Spec:

@@ -8,7 +8,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -32,6 +32,7 @@ Outcome = Literal["done", "lost", "failed"]
 FIRST_S: Final = 1.0  # the longest first pause
 MOST_S: Final = 60.0
 HEALTHY_S: Final = 60.0  # a run of that length had no trouble with how it began
+FAILURES_MAX: Final = 10  # without progress between them
 
 _RANDOM: Final = random.SystemRandom()  # the state of the `random` module belongs to the application
 
@@ -50,6 +51,40 @@ class Backoff:
         most = min(MOST_S, FIRST_S * 2.0 ** min(self._failures, 16))
         self._failures += 1
         return most * (0.5 + 0.5 * self._dice())
+
+
+class Failures:
+    """How often a pipeline has failed since it last made progress: since a batch was over, or nothing was left to do.
+
+    A server that is away while a run begins is waited for, and not counted.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._batch = -1
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """An event of the query."""
+        batch = event.get("batch")
+        if event.get("state") == events.IDLE or (isinstance(batch, int) and batch > self._batch):
+            self.count = 0
+        if isinstance(batch, int):
+            self._batch = max(self._batch, batch)
+
+    def add(self, error_class: str, *, planned: bool) -> bool:
+        """A failure, of a run whose query had started (`planned`) or not; True where it was one too many."""
+        if planned or error_class != "broker":
+            self.count += 1
+        return self.count >= FAILURES_MAX
+
+    def pause_s(self, error_class: str, backoff: Backoff, ran_s: float) -> float:
+        """Seconds to wait before the next attempt: none for the first plan with a new schema."""
+        return 0.0 if error_class == "new_schema" and self.count == 1 else backoff.next_s(ran_s)
+
+    @staticmethod
+    def too_many(error: str) -> str:
+        """The sentence of a pipeline that ends."""
+        return f"{error}; it failed {FAILURES_MAX} times, and no batch was over in between"
 
 
 class Supervisor:
@@ -73,6 +108,7 @@ class Supervisor:
         self._command = command
         self._folder = folder_of(spec)
         self._stops = 0
+        self._failures = Failures()
         self._planned = False  # since then, what passes is waited for
         self._worker: WorkerProcess | None = None
         self._error = ("", "")
@@ -128,9 +164,12 @@ class Supervisor:
                 self._error = (said.error, said.error_class)
                 report(events.state_event(events.FAILED) | error)
                 return
-            pause = (
-                0.0 if said.error_class == "new_schema" else self._backoff.next_s(time.monotonic() - began)
-            )
+            if self._failures.add(said.error_class, planned=said.planned):
+                error["error"] = Failures.too_many(said.error)
+                self._error = (error["error"], said.error_class)
+                report(events.state_event(events.FAILED) | error)
+                return
+            pause = self._failures.pause_s(said.error_class, self._backoff, time.monotonic() - began)
             report(events.state_event(events.RESTARTING) | error)
             self._watch({"waiting": f"{pause:.0f} s before the next attempt"})
             if self._paused(pause):
@@ -157,6 +196,7 @@ class Supervisor:
             if said.event is not None:
                 if said.event.get("batch") is not None or said.event.get("state") == events.RUNNING:
                     self._planned = True
+                self._failures.see(said.event)
                 report({"error": None, "error_class": None, **said.event})
             elif said.waiting:
                 self._watch({"waiting": said.waiting})

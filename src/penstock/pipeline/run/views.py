@@ -12,26 +12,29 @@ from typing import Any, Final
 import msgspec
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
-from penstock.pipeline.spec.times import mentions, windows_of
+from penstock.pipeline.spec.times import mentions
 from penstock.pipeline.versions import WRAPPED, check_stateful
+from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
 from .lateness import BatchWatermark
 from .sharing import ROW, branch, read_twice, shareable, shared
+from .windows import Window, deciding_windows, marked
 
 # Of a pipeline's session; the spec wins.
 _CONF: Final = {
     # transformWithState needs it; memory is bounded
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.noDataProgressEventInterval": "2000",
+    SESSION_ZONE: UTC,  # a file means the same in every session
     **WRAPPED,
 }
 
@@ -56,20 +59,70 @@ class View(msgspec.Struct):
 
 def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> dict[str, View]:
     """All sources and steps, analysed. Raises PipelineError, which names the place."""
-    views: dict[str, View] = {}
     for name, table in spec.tables.items():
         with named(spec, f"[tables.{name}]"):
             reader = spark.read.format("penstock_lake").options(**lookup_options(spec, table))
             reader.load().createOrReplaceTempView(name)
+    streams: dict[str, DataFrame] = {}
     for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
             reader_options = source_options(spec, name, source)
-            stream = spark.readStream.format("penstock").options(**reader_options).load()
-            views[name] = _view(spec, name, source, stream, watermark)
-    for step in spec.steps:
-        with named(spec, f"[[steps]] {step.name}"):
-            views[step.name] = _view(spec, step.name, step, _made(spec, spark, step), watermark)
+            streams[name] = spark.readStream.format("penstock").options(**reader_options).load()
+    windows = _windows(spec, spark, streams)
+    views: dict[str, View] = {}
+    for name, view, frame in _frames(spec, spark, streams):
+        with named(spec, _place(name, view)):
+            late = None
+            if view.watermark is not None:
+                late = watermark.late(f.col(view.watermark.column), windows[name])
+            views[name] = _view(spec, name, view, frame, late)
     return views
+
+
+def _frames(
+    spec: Spec, spark: SparkSession, streams: Mapping[str, DataFrame]
+) -> Iterator[tuple[str, Source | Step, DataFrame]]:
+    """Sources and steps in their order, checked: each step is made of what is registered for those before it."""
+    views: list[tuple[str, Source | Step]] = [*spec.sources.items(), *((s.name, s) for s in spec.steps)]
+    for name, view in views:
+        place = _place(name, view)
+        with named(spec, place):
+            frame = streams[name] if isinstance(view, Source) else _made(spec, spark, view)
+            if view.watermark is not None:
+                check_time(frame.schema, view.watermark.column)
+            for one in view.expect:  # each by itself, so that a refusal can name it
+                with named(spec, f"{place}: expect {one.name!r}"):
+                    frame.selectExpr(f"CAST(({one.predicate}) AS BOOLEAN)")
+        yield name, view, frame
+
+
+def _windows(
+    spec: Spec, spark: SparkSession, streams: Mapping[str, DataFrame]
+) -> dict[str, tuple[Window, ...]]:
+    """By view with a watermark, the windows whose ends decide which of its rows are late; none where the event time itself
+    decides. They are known when all steps are: so all are made twice, here without what rejects late rows."""
+    every: list[Source | Step] = [*spec.sources.values(), *spec.steps]
+    if not any(view.watermark for view in every):
+        return {}
+    numbers: dict[str, int] = {}
+    bounds: dict[int, set[Window | None]] = {}
+    for name, view, frame in _frames(spec, spark, streams):
+        with named(spec, _place(name, view)):
+            draft = passed(with_reasons(frame, name, view, None), view) if _checks(view) else frame
+            if view.watermark is not None:
+                numbers[name] = len(numbers) + 1
+                draft = marked(draft, view.watermark.column, numbers[name])
+            draft.createOrReplaceTempView(name)
+            if isinstance(view, Step):
+                for number, found in deciding_windows(draft).items():
+                    bounds.setdefault(number, set()).update(found)
+    windows: dict[str, tuple[Window, ...]] = {}
+    for name, number in numbers.items():
+        decisive = bounds.get(number, set())
+        windows[name] = (
+            () if None in decisive else tuple(sorted(each for each in decisive if each is not None))
+        )
+    return windows
 
 
 def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
@@ -109,18 +162,16 @@ def _readers(spec: Spec, name: str) -> tuple[int, bool]:
     return steps, any(sink.input == name for sink in spec.sinks.values())
 
 
-def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, watermark: BatchWatermark) -> View:
-    if view.watermark is not None:
-        check_time(frame.schema, view.watermark.column)
-    for one in view.expect:  # each by itself, so that a refusal can name it
-        with named(spec, f"{_place(name, view)}: expect {one.name!r}"):
-            frame.selectExpr(f"CAST(({one.predicate}) AS BOOLEAN)")
+def _checks(view: Source | Step) -> bool:
+    """Whether rows of a view may be rejected, or fail the batch."""
+    return rejects(view) or any(one.action == "fail" for one in view.expect)
+
+
+def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, late: Column | None) -> View:
+    """`late` is true of rows that come after the view's watermark."""
     found = View(name, frame)
     steps, sunk = _readers(spec, name)
-    if rejects(view) or any(one.action == "fail" for one in view.expect):
-        late = None
-        if view.watermark is not None:
-            late = watermark.late(f.col(view.watermark.column), windows_of(spec, name))
+    if _checks(view):
         checked = dropped(with_reasons(frame, name, view, late), name, view)
         checked = warned(checked, name, view.expect)
         if makes_dead_letters(view):

@@ -82,7 +82,7 @@ class Worker:
                 self._say(WorkerEvent(over=True))
                 return True
             self._say(WorkerEvent(waiting="the plan"))
-            query = self._runner.start(owner, once=once)
+            query = self._runner.start(owner, once=once, change_sinks=job.change_sinks)
             planned = True
             self._tell({"state": "running", "query": query})
             if self._stopping.is_set():

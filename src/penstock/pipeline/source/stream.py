@@ -211,7 +211,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows, size = self._limits(limit)
         turn = sum(found.begins.values())
         takes = share(found.backlog, rows, turn)
-        return takes if size is None or not takes else self._within(found, takes, size, turn)
+        if size is None or not takes or self._holds_less(takes, size):
+            return takes
+        return self._within(found, takes, size, turn)
+
+    def _holds_less(self, takes: Mapping[Key, int], size: int) -> bool:
+        """Whether all that the logs of `takes` hold is known to be `size` bytes at most: then nothing need be measured."""
+        logs = self._seen.logs if self._seen is not None else None
+        held = [log.bytes for log in logs or [] if Key(*log.key) in takes]
+        return all(held) and sum(held) <= size
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         if isinstance(limit, ReadAllAvailable):
@@ -231,6 +239,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return dict(zip(limits, sizes(self._http, ranges), strict=True))
 
         waiting = {key: each.total for key, each in measure(dict.fromkeys(takes)).items()}
+        if sum(waiting.values()) <= size:
+            return takes
         cuts = measure(dict(share(waiting, size, turn)))
         return {
             key: min(takes[key], cuts[key].end - found.begins[key])

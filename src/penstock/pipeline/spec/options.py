@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import server_options, storage_options
+from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .spec import Lookup, Sink, Source, Spec
 from .times import time_ms
@@ -139,6 +140,7 @@ def lookup_options(spec: Spec, table: Lookup) -> dict[str, str]:
 def table_options(spec: Spec, sink: Sink) -> dict[str, str]:
     """The options of `format("penstock_lake")` for writing to a table."""
     options = {"path": sink.path, "compact": str(sink.compact).lower(), **storage_options(spec.storage)}
+    options["timeZone"] = spec.spark.get(SESSION_ZONE, UTC)
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
     if sink.keys:

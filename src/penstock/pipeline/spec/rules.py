@@ -6,6 +6,7 @@ from typing import Final
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
+from penstock.pipeline.zones import SESSION_ZONE, TIME_ZONE, UTC, is_time_zone
 
 from .spec import AVAILABLE_NOW, Expectation, Sink, Source, Spec, Step, Watermark
 from .times import duration_ms, time_ms
@@ -38,6 +39,9 @@ class _Checker:
         for key in spec.spark:
             if not key.startswith("spark."):
                 raise self.fail("[spark]", f"{key}: Spark's settings begin with 'spark.'")
+        zone = spec.spark.get(SESSION_ZONE, UTC)
+        if not is_time_zone(zone):
+            raise self.fail("[spark]", f"{SESSION_ZONE}: {zone!r} is no {TIME_ZONE}")
         self.names()
 
     def names(self) -> None:

@@ -3,13 +3,17 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from penstock.client.access import Access
 from penstock.model.names import TopicName
 from penstock.pipeline.options import shown
+
+# A batch that staging, a transaction of Kafka and the memory of a driver take.
+BATCH_ROWS: Final = 5_000_000
+BATCH_BYTES: Final = 1 << 30
 
 Action = Literal["warn", "drop", "dead_letter", "fail"]
 Divert = Literal["drop", "dead_letter"]
@@ -43,8 +47,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     on_bad_value: Literal["fail", "drop", "dead_letter"] = "fail"
     include: tuple[str, ...] = ()
     subscription: str | None = None  # by default the pipeline's name; "" for none
-    max_rows_per_batch: int = 0  # 0: as many as there are
-    max_bytes_per_batch: int = 0
+    max_rows_per_batch: int = BATCH_ROWS  # 0: as many as there are
+    max_bytes_per_batch: int = BATCH_BYTES
     min_partitions: int = 0
     fail_on_data_loss: bool = True
     watermark: Watermark | None = None

@@ -58,7 +58,7 @@ def document(
     context: ServerContext | None, operations: Sequence[Operation], *, version: str = "0"
 ) -> dict[str, Any]:
     """The document of `operations`; `context` adds the bounds that it is held to."""
-    types = [Error, *(t for o in operations for t in (o.request, o.answer) if t is not None)]
+    types = [Error, *(t for o in operations for t in (o.request, o.answer, o.accepted) if t is not None)]
     shapes, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(map(id, types), shapes, strict=True))
     paths: dict[str, Any] = {}
@@ -140,6 +140,9 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     if content:
         done["content"] = content
     responses: dict[str, Any] = {str(operation.status): done}
+    if operation.accepted is not None:
+        shown = {"application/json": {"schema": by_type[id(operation.accepted)]}}
+        responses["202"] = {"description": "The work goes on.", "content": shown}
     for number, meaning in operation.further:
         responses[str(number)] = {"description": meaning, **({"content": content} if number < 300 else {})}
     of_body = _OF_BODIES if operation.request is not None or operation.bodies else ()

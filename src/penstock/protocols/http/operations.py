@@ -40,6 +40,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     example: Any = None  # a body that would be taken as it is
     answer: Any = None
     status: int = 200
+    accepted: Any = None  # the answer with 202, while the work goes on
     answers: tuple[str, ...] = ()
     bodies: tuple[str, ...] = ()  # media types of a body that is not JSON of a type of ours
     further: tuple[tuple[int, str], ...] = ()  # statuses that are no error, with what they mean

@@ -114,7 +114,11 @@ async def _offsets(
 async def _log(topic: Topic, times: Sequence[int]) -> LogOffsets:
     await topic.refresh()
     found = LogOffsets(
-        ledger=topic.ledger, earliest=topic.first_offset, latest=topic.next_offset, bytes=topic.size_bytes
+        ledger=topic.ledger,
+        earliest=topic.first_offset,
+        latest=topic.next_offset,
+        bytes=topic.size_bytes,
+        dense=topic.dense,
     )
     if times:
         # The log goes on growing meanwhile; the answer is of the moment of its first look.

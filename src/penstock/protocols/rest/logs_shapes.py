@@ -34,12 +34,13 @@ class OffsetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class LogOffsets(Struct, kw_only=True):
     """Where a partition begins and ends (exclusive), and how many bytes its entries take; `at` answers
-    `publish_times`."""
+    `publish_times`. If it is not `dense`, some offsets belong to no message."""
 
     ledger: int
     earliest: int
     latest: int
     bytes: int
+    dense: bool
     at: list[int] | UnsetType = UNSET
 
 

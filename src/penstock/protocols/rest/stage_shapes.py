@@ -1,5 +1,6 @@
 """Bodies of staged publishing."""
 
+from enum import StrEnum
 from typing import Annotated, Any, Self, TypeVar
 
 from msgspec import Meta, Struct, convert
@@ -122,6 +123,25 @@ class CommitAnswer(Struct, kw_only=True):
             repeated=repeated,
             spans=[CommittedSpan.of(span) for span in commit.spans],
         )
+
+
+class CommitState(StrEnum):
+    """Of a batch: its commit runs in this process, the batch is among the writer's last commits, or neither."""
+
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    OPEN = "open"
+
+
+class CommitProgress(Struct, kw_only=True):
+    """How far a commit is. `process` tells processes of one service apart: another than the one that began the commit says
+    `open` until the batch is committed. `since` (ms since the epoch) is when it began here, null unless it runs here."""
+
+    writer: str
+    batch: int
+    state: CommitState
+    process: str
+    since: int | None
 
 
 class StageAnswer(Struct, kw_only=True):

@@ -2,7 +2,9 @@
 `/entries`."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,26 +15,32 @@ from penstock.model.names import TopicName, check_local
 from penstock.model.stage import StageKey
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
-from penstock.protocols.http.answers import Dialect, to_json
+from penstock.protocols.http.answers import Answer, Dialect, to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.failure import fail
 from penstock.protocols.http.operations import Handlers, Operation, Table
 from penstock.protocols.http.params import Parameter, whole_number
 from penstock.protocols.http.paths import segments as segments_of
+from penstock.protocols.lasting import asked_wait_s
 from penstock.wire.contents import crc32c
 
 from . import entries, stage_writers
 from .entries import MEDIA, PUBLISHING, SECTIONS, sections_body, sections_of
+from .operations import ALWAYS
 from .stage_shapes import (
     AbortAnswer,
     CommitAnswer,
+    CommitProgress,
     CommitRequest,
+    CommitState,
     StageAnswer,
     copied,
 )
 from .stage_writers import ABORTING, JSON, WRITER, Names, open_topics, staging_caller, staging_of, writer_of
 
-Handler = Callable[[ServerContext, Caller, Names, Exchange], Awaitable[msgspec.Struct]]
+Handler = Callable[
+    [ServerContext, Caller, Names, Exchange], Awaitable[msgspec.Struct]
+]  # an answer with 200, or an `Answer`
 
 COMMIT_BYTES_MAX: Final = 64 << 20  # a count for each task of the largest job
 
@@ -43,6 +51,10 @@ _NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _NUMBERS: Final = tuple(
     Parameter(name, text, _NUMBER, "path")
     for name, text in (("batch", "The writer's number for it."), ("part", "Which part of the stage."))
+)
+
+_PREFER: Final = Parameter(
+    "Prefer", "`respond-async`, and `wait` in seconds, 10 by default, 30 at most (RFC 7240).", where="header"
 )
 
 operations: Final = Table("stage")
@@ -77,11 +89,13 @@ async def stage(context: ServerContext, caller: Caller, names: Names, exchange: 
     description=(
         "Batches are numbered by writer and set of `topics`. One above the last is new. The last one again is a"
         " repeat where as many messages of each topic are staged as were committed, and no topic that has messages of the"
-        " commit was deleted since. Anything else is 40911."
+        " commit was deleted since. Anything else is 40911. With `Prefer: respond-async, wait=10` the answer is 202 if the"
+        " commit takes longer than that many seconds: ask for its progress, and send the same request again for its result."
     ),
-    parameters=_NUMBERS[:1],
+    parameters=(*_NUMBERS[:1], _PREFER),
     request=CommitRequest,
     answer=CommitAnswer,
+    accepted=CommitProgress,
     errors=(
         *JSON,
         ErrorKind.STAGE_NOT_FOUND,
@@ -97,19 +111,71 @@ async def stage(context: ServerContext, caller: Caller, names: Names, exchange: 
         ErrorKind.STORAGE_FAILED,
     ),
 )
-async def commit(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> CommitAnswer:
+async def commit(
+    context: ServerContext, caller: Caller, names: Names, exchange: Exchange
+) -> CommitAnswer | Answer:
     writer, batch = writer_of(names), _batch(names)
     caller.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
-    wanted = await exchange.json(_commit_request, COMMIT_BYTES_MAX)
-    done, new = await staging_of(context).commit(
-        writer,
-        batch,
-        copied(wanted.stages, list[Expected]),
-        staging_caller(caller, exchange),
-        topics=[TopicName.parse(text) for text in wanted.topics],
-        keep=wanted.keep,
+    body = await exchange.body(COMMIT_BYTES_MAX)
+    wanted = exchange.decoded(body, _commit_request)
+    staging, committing = staging_of(context), staging_caller(caller, exchange)
+
+    async def work() -> CommitAnswer:
+        done, new = await staging.commit(
+            writer,
+            batch,
+            copied(wanted.stages, list[Expected]),
+            committing,
+            topics=[TopicName.parse(text) for text in wanted.topics],
+            keep=wanted.keep,
+        )
+        return CommitAnswer.of(done, repeated=not new)
+
+    wait_s = asked_wait_s(exchange.header(b"prefer"))
+    if wait_s is None:
+        return await work()
+    subject = writer, batch, committing.role
+    answer: CommitAnswer | None = await context.lasting.result(subject, sha256(body).digest(), work, wait_s)
+    if answer is not None:
+        return answer
+    location = f"/stages/{quote(writer, safe='')}/{batch}/commit"
+    shown = _progress(context, writer, batch, context.lasting.since(subject))
+    return Answer(status=202, body=shown, headers={"location": location})
+
+
+@operations.on(
+    "GET",
+    f"{_BATCH}/commit",
+    summary="Whether a batch is being committed, or was.",
+    parameters=_NUMBERS[:1],
+    answer=CommitProgress,
+    errors=(*ALWAYS, ErrorKind.NOT_SUPPORTED),
+)
+async def progress(
+    context: ServerContext, caller: Caller, names: Names, exchange: Exchange
+) -> CommitProgress:
+    writer, batch = writer_of(names), _batch(names)
+    caller.may_produce_somewhere()
+    asking = staging_caller(caller, exchange)
+    since = context.lasting.since((writer, batch, asking.role))
+    if since is not None:  # a store that commits may not answer before it is done
+        return _progress(context, writer, batch, since)
+    found = await staging_of(context).writer(writer, asking)
+    done = found is not None and any(each.batch == batch for each in found.targets)
+    return _progress(context, writer, batch, None, done=done)
+
+
+def _progress(
+    context: ServerContext, writer: str, batch: int, since: int | None, *, done: bool = False
+) -> CommitProgress:
+    state = CommitState.COMMITTED if done else CommitState.OPEN
+    return CommitProgress(
+        writer=writer,
+        batch=batch,
+        state=state if since is None else CommitState.COMMITTING,
+        process=context.lasting.process,
+        since=since,
     )
-    return CommitAnswer.of(done, repeated=not new)
 
 
 @operations.on(
@@ -161,7 +227,11 @@ class StagesEndpoint:
                 require(self._context.broker, Capability.ENTRIES)
             else:
                 staging_of(self._context)
-            await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
+            answer = await handler(self._context, caller, names, exchange)
+            if isinstance(answer, Answer):
+                await exchange.give(answer)
+            else:
+                await exchange.answer(to_json(answer))
         except Exception as error:
             await fail(exchange, error, self._context, Dialect.REST, operation)
 

@@ -104,3 +104,14 @@ def test_slices_and_defaults() -> None:
     read, wrong = decode(decoder(kind), written)
     assert not wrong
     assert read.to_pylist() == [{**row, "n": 7, "o": None} for row in rows[2:4]]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "-03:00"])
+def test_an_instant_is_the_same_in_every_zone(zone: str) -> None:
+    kind = parse_tree({"type": "long", "logicalType": "timestamp-micros"})
+    utc = pa.array([0, 1_769_911_200_000_000, -1], pa.timestamp("us", "UTC"))
+    there = utc.cast(pa.timestamp("us", zone))
+    assert compile_write(kind, there.type)(there) == compile_write(kind, utc.type)(utc)
+    local = utc.cast(pa.timestamp("us"))
+    with pytest.raises(PipelineError, match="cannot be written as timestamp-micros"):
+        compile_write(kind, local.type)

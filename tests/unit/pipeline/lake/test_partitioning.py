@@ -83,6 +83,23 @@ def test_every_row_is_in_the_one_partition_of_its_values(found: list[tuple[datet
         assert sorted(seen) == list(range(len(found)))
 
 
+@pytest.mark.parametrize(
+    ("zone", "day", "month"),
+    [("UTC", "2026-02-01", "2026-02-01"), ("America/New_York", "2026-01-31", "2026-01-01")],
+)
+@pytest.mark.parametrize("session", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_days_are_those_of_the_zone_and_not_of_the_session(
+    session: str, zone: str, day: str, month: str
+) -> None:
+    times = pa.array([datetime(2026, 2, 1, 2, tzinfo=UTC)], US).cast(pa.timestamp("us", session))
+    batch = pa.RecordBatch.from_arrays([times], names=["t"])
+    for by, expected in {"day": day, "month": month}.items():
+        given = partitioning.parse(f"{by}(t)", zone)
+        assert given == partitioning.of_table([f"t_{by}"], batch.schema, zone)
+        assert [values for values, _ in partitioning.part(batch, given)] == [(expected,)]
+        assert partitioning.placed(batch, given).column(1).cast(pa.string()).to_pylist() == [expected]
+
+
 def test_folders_are_harmless_and_told_apart() -> None:
     assert (
         partitioning.folder(["d", "n"], ["2024-01-02", None]) == "d=2024-01-02/n=__HIVE_DEFAULT_PARTITION__"

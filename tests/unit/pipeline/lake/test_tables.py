@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 
 from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
-from penstock.pipeline.lake.delta import Table
+from penstock.pipeline.lake.delta import UNCOMMITTED_HOURS, Table
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.upsert import last_by
-from penstock.pipeline.lake.values import Batch, File, Last, OffsetRange, Position
+from penstock.pipeline.lake.values import Batch, File, Last, LogState, OffsetRange, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -129,19 +129,29 @@ def test_columns_grow_with_a_batch(table: Table) -> None:
 
 
 def test_what_is_archived_goes_on_where_it_ended(table: Table) -> None:
-    ledgers = {("t", 0): 7}
-    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), ledgers=ledgers)
+    logs = {("t", 0): LogState(7)}
+    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), logs=logs)
     with pytest.raises(DataLoss, match="ends at 20, and the batch begins at 21"):
-        add(table, [2], pieces=(OffsetRange("t", 0, 21, 22),), ledgers=ledgers)
+        add(table, [2], pieces=(OffsetRange("t", 0, 21, 22),), logs=logs)
     with pytest.raises(PipelineError, match="already"):
-        add(table, [2], pieces=(OffsetRange("t", 0, 10, 20),), ledgers=ledgers)
-    add(table, [2], pieces=(OffsetRange("t", 0, 20, 30), OffsetRange("t", 1, 0, 5)), ledgers=ledgers)
+        add(table, [2], pieces=(OffsetRange("t", 0, 10, 20),), logs=logs)
+    add(table, [2], pieces=(OffsetRange("t", 0, 20, 30), OffsetRange("t", 1, 0, 5)), logs=logs)
     now = table.snapshot()
     assert now is not None
     assert now.position("t", 0) == Position(10, 30, 7)
     assert now.position("t", 1) == Position(0, 5, -1)
     assert now.position("t", 2) is None
     assert numbers(table) == [1, 2]
+
+
+def test_an_archive_remembers_that_offsets_skip_and_moves_on_without_rows(table: Table) -> None:
+    logs = {("t", 0): LogState(7, dense=False)}
+    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), logs=logs, planned=True)
+    add(table, [], pieces=(OffsetRange("t", 0, 20, 22),), logs=logs, planned=True)
+    now = table.snapshot()
+    assert now is not None
+    assert now.position("t", 0) == Position(10, 22, 7, dense=False)
+    assert numbers(table) == [1]
 
 
 def test_writers_at_once_lose_nothing(table: Table) -> None:
@@ -237,13 +247,25 @@ def test_compaction_gives_way(table: Table, monkeypatch: pytest.MonkeyPatch) -> 
 def test_vacuum_takes_what_no_version_holds(table: Table) -> None:
     add(table, [1])
     orphan = files(table, [2])
-    old = time.time() - 3 * 3600
+    old = time.time() - (UNCOMMITTED_HOURS + 1) * 3600
     full = Path(table.folder.url) / orphan[0].path
-    assert table.vacuum(1) == 0, "it may be about to be committed"
+    assert table.vacuum(0) == 0, "it may be about to be committed"
     os.utime(full, (old, old))
-    assert table.vacuum(1) == 1
+    assert table.vacuum(0) == 1
     assert not full.exists()
     assert numbers(table) == [1]
+
+
+@pytest.mark.parametrize("hours", [0, 1, UNCOMMITTED_HOURS])
+def test_vacuum_takes_no_file_that_is_to_be_committed(table: Table, hours: int) -> None:
+    """Whatever other writers of the table say."""
+    for number in range(16):
+        add(table, [number])
+    waiting = files(table, [99])
+    assert compact(table, 1 << 30) == 16
+    assert table.vacuum(hours) == (16 if hours == 0 else 0)
+    assert table.commit(Batch(files=waiting, schema=SCHEMA, partition_by=()))
+    assert numbers(table) == [*range(16), 99]
 
 
 def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:

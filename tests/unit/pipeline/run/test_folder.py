@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.folder import Folder, Lock
+from penstock.pipeline.run.folder import VERSION, Folder, Lock, SinkWriter
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on
 
@@ -40,6 +40,34 @@ def test_a_folder_is_its_owners(tmp_path: Path) -> None:
     (folder.checkpoint / "metadata").write_text("{}")
     with pytest.raises(PipelineError, match=r"was made for s \(.*/a,.*/b\), but p.toml now reads s \(.*/c\)"):
         folder.check_owner(spec(tmp_path, topics='["c"]'))
+
+
+def test_a_checkpoint_says_its_version(tmp_path: Path) -> None:
+    mine = spec(tmp_path)
+    folder = Folder(mine.home)
+    writer = SinkWriter(suffix="-k", target="table /x")
+    folder.own(mine, sinks={"k": writer})
+    owner = folder.owner()
+    assert owner is not None
+    assert (owner.version, owner.sinks) == (VERSION, {"k": writer})
+
+    found = msgspec.json.decode((tmp_path / "p" / "owner.json").read_bytes())
+    first = {name: found[name] for name in ("pipeline", "fingerprint", "sources", "start")}
+    folder.replace("owner.json", msgspec.json.encode(first))
+    owner = folder.check_owner(mine)
+    assert owner is not None
+    assert (owner.version, owner.sinks) == (1, {})
+
+    later = {"version": VERSION + 1, "pipelines": ["p"]}
+    folder.replace("owner.json", msgspec.json.encode(later))
+    with pytest.raises(
+        PipelineError,
+        match=rf"has version {VERSION + 1}, written by a newer Penstock; this one knows {VERSION}",
+    ):
+        folder.check_owner(mine)
+    folder.replace("owner.json", b'{"pipeline": 7}')
+    with pytest.raises(PipelineError, match=r"owner\.json cannot be read"):
+        folder.check_owner(mine)
 
 
 def test_topics_may_join_a_checkpoint_and_none_may_leave_it() -> None:

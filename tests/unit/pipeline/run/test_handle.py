@@ -30,8 +30,9 @@ class Attempt:
         if not runs:
             self._over.set()
 
-    def start(self, owner: Owner | None, *, once: bool) -> str:
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> str:
         assert not once
+        assert not change_sinks
         if self._starts is not None:
             raise self._starts
         return "q"
@@ -88,6 +89,23 @@ def test_what_passes_is_waited_for_and_said() -> None:
         ("restarting", "new_schema"),
         ("running", None),
     ]
+
+
+def test_what_fails_ten_times_without_progress_ends_it() -> None:
+    events: list[Any] = []
+    made = keeper(
+        Attempt(ends=AWAY),
+        *(Attempt(starts=PenstockError(ErrorKind.UNAVAILABLE, "away")) for _ in range(20)),
+        *(Attempt(ends=NEW) for _ in range(9)),
+        report=events.append,
+    )
+    made.start()
+    cause = made.keep()
+    assert cause == Cause(
+        ErrorClass.NEW_SCHEMA,
+        "there is version 2; it failed 10 times, and no batch was over in between",
+    )
+    assert sum(event["state"] == "restarting" for event in events) == 29
 
 
 @pytest.mark.parametrize("where", ["starts", "ends"])

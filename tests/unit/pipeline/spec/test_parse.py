@@ -46,6 +46,8 @@ def test_the_least_that_is_a_pipeline() -> None:
         "subscribe": "t",
         "startingOffsets": "earliest",
         "subscription": "p",
+        "maxOffsetsPerTrigger": "5000000",
+        "maxBytesPerTrigger": "1073741824",
     }
     assert topic_options(spec, spec.sinks["k"]) == {
         "url": "http://127.0.0.1:8080",
@@ -130,12 +132,14 @@ compact = false
         "mode": "dead_letter",
         "keepBytes": "true",
         "maxOffsetsPerTrigger": "10",
+        "maxBytesPerTrigger": "1073741824",
         "failOnDataLoss": "false",
     }
     assert server_options(spec.server).items() <= options.items()
     assert table_options(spec, spec.sinks["lake"]) == {
         "path": "/pipelines/lake",
         "compact": "false",
+        "timeZone": "UTC",
         "partitionBy": "id",
     }
 
@@ -160,7 +164,15 @@ path = "abfss://c@account.example/lake"
     assert lookup_options(spec, spec.tables["names"]) == {"path": "s3://bucket/names"} | store
     assert lookup_options(spec, spec.tables["local"])["path"] == "file:///names"
     made = table_options(spec, spec.sinks["lake"])
-    assert made == {"path": "abfss://c@account.example/lake", "compact": "true"} | store
+    plain = {"path": "abfss://c@account.example/lake", "compact": "true", "timeZone": "UTC"}
+    assert made == plain | store
+
+
+def test_days_are_those_of_the_files_zone() -> None:
+    zone = '[spark]\n"spark.sql.session.timeZone" = "{}"\n[sinks.lake]\ninput = "s"\npath = "lake"\n'
+    spec = parse(LEAST + zone.format("Europe/Berlin"))
+    assert table_options(spec, spec.sinks["lake"])["timeZone"] == "Europe/Berlin"
+    assert "timeZone: 'GMT+1' is no time zone like UTC" in refusal(LEAST + zone.format("GMT+1"))
 
 
 def test_a_start_by_partition() -> None:
