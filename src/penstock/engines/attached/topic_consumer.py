@@ -198,6 +198,8 @@ class TopicConsumer:
                 row = self.out.row(place)
                 if row is not None:  # all of it is done, or there is no such message
                     acknowledged += one.batch_index < row.count
+                    if not row.left and place not in whole:  # the owner may not know of it
+                        whole.append(place)
                 elif one.ledger >= 0:
                     others.append(one)
                 continue

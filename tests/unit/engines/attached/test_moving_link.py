@@ -356,3 +356,31 @@ async def test_a_consumer_sees_a_move_as_a_pause(type: SubscriptionType) -> None
     (source,) = await second.broker.subscriptions.of(TOPIC, "s")
     assert (source.backlog, source.unacked, consumer.unacked) == (0, 0, 0)
     await attached.close()
+
+
+async def test_no_acknowledgement_succeeds_before_the_next_owner_has_it() -> None:
+    store = MemoryStore()
+    first, second = Bench(store=store), Bench(store=store)
+    await first.broker.start()
+    attached = AttachedBroker(first.broker)
+    options = ConsumerOptions(type=SubscriptionType.SHARED, start=EARLIEST, window=10)
+    consumer = await attached.subscribe([TOPIC], "s", options)
+    ids = await first.publish(b"a", b"b", batch=False)
+    await settle()
+    consumer.take()
+    attached.owner.broker = None
+    await first.broker.close()
+    await settle()
+    for _ in range(3):  # its caller tries again
+        assert await consumer.acknowledge_all(ids) == 2
+        with pytest.raises(PenstockError):
+            await consumer.flush()
+    await second.broker.start()
+    attached.core = attached.owner.broker = second.broker
+    await until_async(lambda: bool(second.broker.topics.open_topics))
+    await settle()
+    assert await consumer.acknowledge_all(ids) == 2
+    await consumer.flush()
+    (source,) = await second.broker.subscriptions.of(TOPIC, "s")
+    assert (source.backlog, consumer.outbox) == (0, type(consumer.outbox)())
+    await attached.close()
