@@ -24,6 +24,7 @@ from .subscription import Subscription
 from .unread import ArrivingSchemas, Unread
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
+MEETING_MAX: Final = 10_000  # entries
 REMEMBERED_MAX: Final = 1000  # batches of other consumers that were acknowledged as a whole
 
 
@@ -112,6 +113,9 @@ class TopicConsumer:
         self._owner.deliver(deliveries)
 
     def _take(self, one: Arrived, deliveries: list[Delivery]) -> None:
+        if self._elsewhere.has_done((one.ledger, one.entry_id)):
+            self.link.acknowledge([(one.ledger, one.entry_id)])
+            return
         entry = entry_of(one, numbered=self._numbered)
         row, wanted = self.out.arrived(entry, one.mask, one.redeliveries)
         if not wanted:
@@ -145,6 +149,7 @@ class TopicConsumer:
             self.forget()
             return
         self.at_end = False
+        self._elsewhere.lose()
         self._unread.clear()
         self.out.all_coming()
         for delivery in self._owner.void(self.source):
@@ -339,10 +344,12 @@ class TopicConsumer:
             raise engine_error(error) from None
 
     async def flush(self) -> None:
+        given = self._elsewhere.given
         try:
             await self.link.flush()
         except PulsarException as error:
             raise engine_error(error) from None
+        self._elsewhere.stored(given)
 
     async def close(self) -> None:
         self._redelivery.close()
@@ -366,6 +373,22 @@ class Elsewhere:
         self._owner = owner
         self._by_index = by_index
         self._done: dict[Place, None] = {}  # batches that were acknowledged as a whole
+        # Entries whose acknowledgement may meet them on their way here, with the number of the acknowledgement.
+        self._meeting: dict[Place, int] = {}
+        self.given = 0  # acknowledgements
+
+    def has_done(self, place: Place) -> bool:
+        """Whether an entry was acknowledged as it was on its way here."""
+        return bool(self._meeting) and self._meeting.pop(place, None) is not None
+
+    def stored(self, given: int) -> None:
+        """The first `given` acknowledgements are stored: what was sent before has arrived."""
+        if self._meeting:
+            self._meeting = {place: number for place, number in self._meeting.items() if number > given}
+
+    def lose(self) -> None:
+        """The link connects again: acknowledgements may be lost."""
+        self._meeting.clear()
 
     def acknowledge(self, ids: Sequence[MessageId], link: Link) -> int:
         """Returns how many messages were acknowledged."""
@@ -393,6 +416,10 @@ class Elsewhere:
                 count += len(some)
         if whole:
             link.acknowledge(whole)
+            self.given += 1
+            self._meeting.update(dict.fromkeys(whole, self.given))
+            while len(self._meeting) > MEETING_MAX:
+                del self._meeting[next(iter(self._meeting))]
         return count
 
     def _remember(self, place: Place) -> None:
@@ -404,3 +431,4 @@ class Elsewhere:
     def forget(self) -> None:
         """The subscription moved: the batches may be redelivered."""
         self._done.clear()
+        self._meeting.clear()

@@ -384,3 +384,39 @@ async def test_no_acknowledgement_succeeds_before_the_next_owner_has_it() -> Non
     (source,) = await second.broker.subscriptions.of(TOPIC, "s")
     assert (source.backlog, consumer.outbox) == (0, type(consumer.outbox)())
     await attached.close()
+
+
+async def test_what_is_acknowledged_as_it_waits_again_is_not_given_to_the_client() -> None:
+    made = Bench()
+    await made.broker.start()
+    attached = AttachedBroker(made.broker)
+    options = ConsumerOptions(type=SubscriptionType.SHARED, start=EARLIEST, window=10, nack_delay_ms=0)
+    consumer = await attached.subscribe([TOPIC], "s", options)
+    ids = await made.publish(b"a", b"b", batch=False)
+    await settle()
+    assert len(consumer.take()) == 2
+    for one in ids:
+        assert consumer.negative(one)
+    await until_async(lambda: len(consumer.outbox) == 2)
+    assert await consumer.acknowledge_all(ids[:1]) == 1
+    await consumer.flush()
+    assert [delivery.entry.data[-1:] for delivery in consumer.take()] == [b"b"]
+    assert consumer.unacked == 1
+    await attached.close()
+
+
+async def test_what_was_acknowledged_on_its_way_is_not_given_to_the_client() -> None:
+    made = Bench()
+    await made.broker.start()
+    attached = AttachedBroker(made.broker)
+    options = ConsumerOptions(type=SubscriptionType.SHARED, start=EARLIEST, window=10)
+    consumer = await attached.subscribe([TOPIC], "s", options)
+    ids = await made.publish(b"a", b"b", batch=False)  # on their way until this test waits
+    acknowledging = [consumer.acknowledge_all(ids[:1]), consumer.acknowledge_all(ids[:1])]
+    assert [await one for one in acknowledging] == [1, 1]
+    await consumer.flush()
+    await until_async(lambda: bool(consumer.outbox))
+    assert [delivery.entry.data[-1:] for delivery in consumer.take()] == [b"b"]
+    (part,) = consumer.parts.values()
+    assert not part._elsewhere._meeting
+    await attached.close()
