@@ -218,8 +218,11 @@ async def test_two_processes_register_at_once(
         for producer, version in zip(producers, versions, strict=True):
             await producer.publish([OutMessage(payload=encoded(avro("a"), a="x"), schema_version=version)])
         for broker in (one, two):
-            assert [message.schema_version for message in await stored(broker, name)] == versions
-            for version in versions:  # one, but for a registry that does not look twice
+            shown = [message.schema_version for message in await stored(broker, name)]
+            # One version, but for a registry that does not look twice: it gives both the same id, by which messages name it.
+            assert len(shown) == len(versions)
+            assert set(shown) <= set(versions)
+            for version in versions:
                 assert broker.schemas.version(name, version or 0).schema.data == avro("a").data
 
 
