@@ -151,12 +151,11 @@ def _following(topics: Topics, names: Set[TopicName], changed: Callable[[], None
     logs = [topic for topic in topics.open_topics if topic.name in names or topic.name.base in names]
     for topic in logs:
         topic.followers.add(changed)
-    bases = {name.base for name in names}
-    topics.listeners.add(listener, bases)
+    topics.listeners.add(listener)
     try:
         yield len(logs)
     finally:
-        topics.listeners.discard(listener, bases)
+        topics.listeners.discard(listener)
         for topic in logs:
             topic.followers.discard(changed)
 
