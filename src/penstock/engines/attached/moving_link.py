@@ -21,7 +21,7 @@ from .unconfirmed import Unconfirmed
 log = logging.getLogger(__name__)
 
 MOVED_MAX_S: Final = 5.0  # the longest pause between two attempts to reach the owner of a partition
-START_S: Final = 10.0  # for a partition that moves while a consumer subscribes
+START_S: Final = 20.0  # for a partition that moves while a consumer subscribes
 
 # The old owner may still have the consumer that left it.
 _PASSING: Final = (ErrorKind.SUBSCRIPTION_BUSY, ErrorKind.CONSUMER_BUSY)
