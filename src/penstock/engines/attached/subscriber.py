@@ -95,7 +95,6 @@ class Subscriber(Receiver, ABC):
             name.base for name in names
         ]  # None: it follows topics by a pattern
         self._looks = False  # a look is about to begin
-        self._follows = False  # topics that come later: it lives without any
 
     # -- start and end
 
@@ -111,15 +110,15 @@ class Subscriber(Receiver, ABC):
         `follow` returns the present topics, if these are more than the partitions of the named ones,
         and `matches` whether a topic may be one of them.
         """
-        self._unique, self._follows = unique_name, follow is not None
+        self._unique = unique_name
+        if follow is not None:
+            self._follow_names, self._matches, self._bases = follow, matches, None
         try:
             for name in self._names:
                 await self._join(name, first=True)
         except BaseException:
             await self.leave()
             raise
-        if follow is not None:
-            self._follow_names, self._matches, self._bases = follow, matches, None
         self._topics.listeners.add(self._changed, self._bases)
         self._following = self._tasks.spawn(self._follow(), f"follow the topics of {self.name}")
 
@@ -211,7 +210,7 @@ class Subscriber(Receiver, ABC):
         """A topic delivers no more: the consumer ends with the last one."""
         if source in self.parts:
             self._drop(self.parts[source])
-        if not self.parts and not self._follows and not self.closed:
+        if not self.parts and self._bases is not None and not self.closed:
             self.close(error)
 
     def _drop(self, part: TopicConsumer) -> None:
