@@ -9,7 +9,7 @@ from tests.support.kafka_broker import KafkaCluster
 from tests.support.kafka_faults import Way
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
-from tests.support.three_processes import Service, three_processes
+from tests.support.three_processes import Processes, three_processes
 
 pytest.register_assert_rewrite("penstock.testing.engines")
 
@@ -61,9 +61,11 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClu
 
 
 @pytest.fixture(scope="session")
-def kafka_service(kafka_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def kafka_service(
+    kafka_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Processes]:
     """Three processes that are one service before the broker."""
-    with three_processes(kafka_cluster.service_url, tmp_path_factory.mktemp("service")) as made:
+    with three_processes(kafka_cluster, tmp_path_factory.mktemp("service")) as made:
         yield made
 
 

@@ -4,10 +4,8 @@ import base64
 import contextlib
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,13 +14,12 @@ from websockets.sync.client import ClientConnection, connect
 
 from penstock.testing.server import Launched
 
+from .kafka_broker import KafkaCluster
+from .service import WAIT_S, flags_before, service
 from .waiting import until
 
-WAIT_S = 60.0
-SECRET = {"PENSTOCK_FLEET__SECRET": "a secret of these processes"}
 
-
-class Service:
+class Processes:
     """Three processes; the numbers of requests choose one of them."""
 
     def __init__(self, nodes: list[Launched]) -> None:
@@ -99,25 +96,14 @@ def admin(topic: str, more: str = "") -> str:
 
 
 @contextlib.contextmanager
-def three_processes(kafka: str, folder: Path) -> Iterator[Service]:
-    """Before the Kafka of a URL, with topics of their own for documents and cursors; they own all slots."""
-    topics = f"__{uuid4().hex[:10]}"
-    flags = ["--engine", kafka]
-    for key, name in (("documents", ""), ("replies", "-replies"), ("journals", "-journals")):
-        flags += ["--set", f"engine.{key}_topic={topics}{name}"]
-
-    def start(number: int) -> Launched:
-        return Launched.start(folder / f"{number}", *flags, environment=SECRET)
-
-    with ThreadPoolExecutor(3) as pool:
-        made = Service(list(pool.map(start, range(3))))
+def three_processes(cluster: KafkaCluster, folder: Path) -> Iterator[Processes]:
+    """Before a Kafka, with topics of their own for documents and cursors; they own all slots."""
+    with service(folder, flags_before(cluster)) as running:
+        made = Processes(running.nodes)
         try:
-            until(lambda: made.sum("penstock_fleet_processes") == 6)
             until(lambda: made.sum("penstock_kafka_slots_owned") == 64)
             yield made
         except BaseException:
             for node in made.nodes:
                 print(node.log)
             raise
-        finally:
-            list(pool.map(lambda node: node.terminate(), made.nodes))
