@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.cli import Commands
 from tests.support.commits import commit_of
 from tests.support.kafka_broker import KafkaCluster
@@ -212,6 +212,10 @@ def test_positions_of_an_earlier_release_are_taken_over(kafka_cluster: KafkaClus
     commit(kafka_cluster, f"{prefix}quietly", quiet, commit_of(OffsetSet(6), None), None)
     old.subscribe([quiet])
     until(lambda: old.poll(0.2) is not None or old.assignment(), 60)
+    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap, "log_level": 0})
+    documents = NewTopic(f"__{prefix}documents", 1, 1, config={"cleanup.policy": "compact"})
+    for created in admin.create_topics([documents]).values():  # as the earlier release did
+        created.result(60)
     with served(kafka_cluster, prefix) as (_, rest):
         assert rest.get(f"{ADMIN}/{topic}/subscriptions").json() == []
         refused = rest.get(f"{ADMIN}/{topic}/subscription/s/properties")

@@ -59,6 +59,7 @@ DOCUMENTS: Final = {
         "topic-properties",
         "schema",
         "fleet",
+        "cursors",
     )
 }
 # Version 1 of these two is not written: a header costs bytes in each message, and any client may write replies.

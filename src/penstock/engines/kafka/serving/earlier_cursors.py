@@ -2,6 +2,9 @@
 
 A slot's cursors are taken over when it is claimed for the first time, before it is served. A record in the journal then says so:
 the groups are not read again, and a subscription that is deleted later stays deleted.
+
+A service whose documents this release began has no earlier ones. It reads no groups: a cluster may have thousands of them, which
+are asked one by one.
 """
 
 import asyncio
@@ -27,6 +30,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # groups that are asked at once
 PROPERTIES: Final = "subscription-properties"  # documents of earlier releases, by topic and subscription
+NONE: Final = "cursors", "journal"  # the document of a service without an earlier release
 BEGINNING: Final = Committed(-1)  # of a partition without a commit
 CLIENT: Final = "penstock-"  # begins the client ids of members that are processes of the server
 
@@ -50,7 +54,10 @@ class Topics(Protocol):
 class Documents(Protocol):
     """What is used of the engine's `Documents`."""
 
+    created: bool
+
     async def load_meta(self, kind: str) -> dict[str, bytes]: ...
+    async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None: ...
 
 
 class EarlierCursor(msgspec.Struct, frozen=True):
@@ -82,6 +89,11 @@ class EarlierCursors:
         self._service = service
         self._found: Sequence[EarlierCursor] = ()
 
+    async def start(self) -> None:
+        """Have every process know if the service has no earlier release; called before the first `read`. Raises UNAVAILABLE."""
+        if self._documents.created:
+            await self._documents.save_meta([(*NONE, b"{}")])
+
     async def read(self, slots: Collection[int]) -> None:
         """Read the groups, unless the cursors of all these slots were taken over. Called before the slots are claimed.
 
@@ -89,6 +101,9 @@ class EarlierCursors:
         """
         self._found = ()
         if all(self._cursors.state.slots[slot].adopted for slot in slots):
+            return
+        kind, key = NONE
+        if key in await self._documents.load_meta(kind):
             return
         places = [
             (topic, partition)

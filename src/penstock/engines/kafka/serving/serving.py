@@ -97,9 +97,10 @@ class Serving:
         lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
         self._owner.cursors, self._owner.lease = cursors, lease
         prefix = cluster.settings.group_prefix
-        self._owner.earlier = EarlierCursors(
+        earlier = self._owner.earlier = EarlierCursors(
             cursors, cluster.groups, cluster.admin, self._documents, prefix=prefix, service=group
         )
+        await earlier.start()
         marks = ShownMarks(cursors, cluster.groups, prefix, time.monotonic)
         cursors.on_saved = marks.saved
         self.served.use(self._owner, cursors, marks)

@@ -1,6 +1,6 @@
 """Cursors that earlier releases kept in the commits of consumer groups."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import pytest
 from tests.support.commits import commit_of
@@ -37,20 +37,37 @@ class Topics:
 class Documents:
     """Properties of subscriptions, one of them not to be read."""
 
+    def __init__(self) -> None:
+        self.created = False
+        self.saved: dict[str, dict[str, bytes]] = {}
+
     async def load_meta(self, kind: str) -> dict[str, bytes]:
-        assert kind == "subscription-properties"
+        if kind != "subscription-properties":
+            return self.saved.get(kind, {})
         return {f"{TOPIC}/s": b'{"team": "x"}', f"{TOPIC}/broken": b"{"}
+
+    async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
+        for kind, key, document in documents:
+            assert document is not None
+            self.saved[kind] = {key: document}
 
 
 @pytest.fixture
-async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Server, Server]]:
+def documents() -> Documents:
+    return Documents()
+
+
+@pytest.fixture
+async def servers(
+    monkeypatch: pytest.MonkeyPatch, documents: Documents
+) -> AsyncIterator[tuple[Server, Server]]:
     monkeypatch.setattr(module, "IN_USE_RETRY_S", 0.001)
     log, journal, groups = SkippingLog(ManualClock()), Log(), Groups()
     log.grow(0, 10)
     made = Server(journal, "a", log, groups), Server(journal, "b", log, groups)
     for one in made:
         one.owner.earlier = EarlierCursors(
-            one.cursors, groups, Topics(), Documents(), prefix="x.", service="x.service"
+            one.cursors, groups, Topics(), documents, prefix="x.", service="x.service"
         )
     yield made
     for one in made:
