@@ -5,8 +5,6 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
 
 import click
 import pytest
@@ -17,7 +15,6 @@ from penstock.cli.bench.pace import Bounds, Pace
 from penstock.cli.bench.peers import Load
 from penstock.cli.bench.plan import Plan
 from penstock.cli.bench.runs import Payloads
-from penstock.cli.traffic import Sample
 from penstock.client.access import Access
 
 PLAN = Plan(Access(url="http://127.0.0.1:1"), "pulsar", Load("t", 100, 1, 1), Bounds(messages=10))
@@ -58,11 +55,8 @@ def test_top_that_a_signal_ends(
     end: Callable[[], None], kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: end())
-    monkeypatch.setattr(top, "_screen", lambda *_: "")
-    monkeypatch.setattr(top, "_chosen", lambda *_: [])
-    client: Any = SimpleNamespace(url="http://127.0.0.1:1")
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(kind) as ended:
-        top._live(client, None, cast(Sample, None), "in", 1.0, None)
+        top._live(list, "http://127.0.0.1:1", 1.0)
     assert signal.getsignal(signal.SIGTERM) is before
     assert getattr(ended.value, "exit_code", 143) == 143
