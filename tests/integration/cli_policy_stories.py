@@ -1,4 +1,4 @@
-"""The same, of policies, permissions, schemas and the server; with pulsar-admin's words; and what a shell completes."""
+"""The same, of policies, permissions, schemas and the server, and what a shell completes."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ VALUES = {
     "compaction-threshold": "100M",
     "publish-rate": "--messages 100 --bytes 1M",
     "dispatch-rate": "--messages 100 --period 10s",
-    "subscription-dispatch-rate": "-md 100 -bd 1M",
+    "subscription-dispatch-rate": "--messages 100 --bytes 1M",
     "deduplication": "--enable",
     "auto-topic-creation": "--enable --partitions 3",
     "auto-subscription-creation": "--disable",
@@ -49,15 +49,17 @@ def policies(penstock: Commands) -> None:
         penstock(f"policies remove backlog-quota {target} -t message_age")
         assert penstock(f"policies get message-ttl {target}")[0]["value"] is None
         assert penstock(f"policies get backlog-quota {target}")[0]["value"] == {}
-    penstock("namespaces set-message-ttl public/default -ttl 60")  # as pulsar-admin says it
+    penstock("policies set message-ttl public/default 60")
     assert penstock("policies get message-ttl ruled --applied")[0]["value"] == 60
-    penstock("namespaces set-schema-compatibility-strategy public/default -c BACKWARD")
-    penstock("topics set-max-producers ruled -p 3")
-    assert penstock("topics get-max-producers ruled")[0]["value"] == 3
+    penstock("policies set schema-compatibility-strategy public/default BACKWARD")
+    penstock("policies set max-producers-per-topic ruled 3")
+    assert penstock("policies get max-producers-per-topic ruled")[0]["value"] == 3
     penstock("policies remove all ruled")
-    assert penstock("topics get-max-producers ruled")[0]["value"] is None
+    assert penstock("policies get max-producers-per-topic ruled")[0]["value"] is None
     penstock("policies set max-topics-per-namespace ruled 3", code=2)
     penstock("policies set message-ttl ruled", code=2)
+    for words in ("topics get-message-ttl ruled", "policies set message-ttl ruled --messageTTL 1"):
+        penstock(words, code=2)  # pulsar-admin's words are not ours
     penstock("policies get retention public/default --applied", code=2)
 
 
@@ -70,7 +72,7 @@ ALIKE = (
 def permissions(penstock: Commands) -> None:
     penstock("topics create granted")
     penstock("permissions grant public/default alice produce consume")
-    penstock("permissions grant granted --role bob --actions consume,produce")  # as pulsar-admin says it
+    penstock("permissions grant granted bob consume produce")
     rows = {row["role"]: sorted(row["actions"]) for row in penstock("permissions list granted")}
     assert rows == {"alice": ["consume", "produce"], "bob": ["consume", "produce"]}
     penstock("permissions revoke granted bob")
@@ -78,6 +80,7 @@ def permissions(penstock: Commands) -> None:
     penstock("permissions revoke public/default alice")
     assert penstock("permissions list public/default") == []
     penstock("permissions grant granted bob read", code=2)
+    penstock("permissions grant granted bob", code=2)
 
 
 def schemas(penstock: Commands, folder: Path) -> None:
@@ -95,7 +98,7 @@ def schemas(penstock: Commands, folder: Path) -> None:
         {"change": "added", "at": "fields.b", "new": {"name": "b", "type": "string", "default": ""}},
     ]
     assert penstock("schemas diff schemed", str(file), code=1) == differences
-    penstock("schemas post schemed", str(file))
+    penstock("schemas register schemed", str(file))
     assert penstock("schemas diff schemed", code=1) == differences
     assert penstock("schemas diff schemed 0", code=1) == differences
     assert [one["change"] for one in penstock("schemas diff schemed 1 0", code=1)] == ["changed", "removed"]
@@ -104,12 +107,12 @@ def schemas(penstock: Commands, folder: Path) -> None:
     assert len(penstock("schemas list schemed")) == 2
     assert (
         penstock("schemas show schemed --version 0")[0]["version"]
-        == penstock("schemas get schemed")[0]["version"] - 1
+        == penstock("schemas show schemed")[0]["version"] - 1
     )
     penstock("schemas delete schemed")
     penstock("schemas show schemed", code=1)
     assert penstock("schemas show schemed --version 1 --deleted")[0]["version"] == 1
-    penstock("schemas upload schemed", str(file))
+    penstock("schemas register schemed", str(file))
     penstock("schemas delete schemed --force")
     penstock("schemas list schemed", code=1)
 
@@ -133,41 +136,6 @@ def server(penstock: Commands) -> None:
     )
     penstock("api GET /admin/v2/nothing", code=1)
     penstock("api GET admin", code=2)
-
-
-def words_of_pulsar_admin(penstock: Commands) -> None:
-    penstock("topics create-partitioned-topic words -p 2")
-    assert penstock("topics get-partitioned-topic-metadata words")[1]["partition"] == 1
-    penstock("topics create-subscription words -s sub -m earliest")
-    assert penstock("topics subscriptions words")[0]["subscription"] == "sub"
-    penstock("topics update-subscription-properties words -s sub -p a=b")
-    assert penstock("topics get-subscription-properties words -s sub") == [{"a": "b"}]
-    penstock("produce words x")
-    assert penstock("topics peek-messages words -s sub -n 1")[0]["payload"] == "x"
-    penstock("topics reset-cursor words -s sub -t 1h")
-    penstock("topics expire-messages words -s sub -t 60")
-    penstock("topics expire-messages-all-subscriptions words -t 60")
-    penstock("topics clear-backlog words -s sub")
-    penstock("topics clear-backlog words", code=2)
-    penstock("topics create-partitioned-topic narrow -p 1")
-    penstock("topics create-subscription narrow-partition-0 -s sub")
-    penstock("topics skip narrow-partition-0 -s sub -n 1")
-    penstock("topics grant-permission words --role alice --actions produce,consume")
-    assert penstock("topics permissions words")[0]["role"] == "alice"
-    penstock("topics revoke-permission words --role alice")
-    assert penstock("topics update-properties words -p a=1") == [{"a": "1"}]
-    assert penstock("topics remove-properties words -k a") == [{}]
-    penstock("topics set-retention words -t 90m -s 100M")
-    assert penstock("topicPolicies get-retention words")[0]["value"]["retentionSizeInMB"] == 100
-    penstock("topics set-backlog-quota words -l 10G -p producer_exception")
-    assert "destination_storage" in penstock("topics get-backlog-quotas words")[0]["value"]
-    penstock("topicPolicies remove-backlog-quota words")
-    assert penstock("namespaces policies public/default")[0]["message_ttl_in_seconds"] == 60
-    penstock("namespaces clear-properties public/default")
-    penstock("topics unsubscribe words -s sub")
-    penstock("topics delete-partitioned-topic words")
-    assert penstock("brokers healthcheck") == [{"value": "ok"}]
-    penstock("topics set-retentoin words", code=2)
 
 
 def completions(penstock: Commands) -> None:

@@ -13,7 +13,6 @@ from tests.integration.cli_policy_stories import (
     policies,
     schemas,
     server,
-    words_of_pulsar_admin,
 )
 from tests.integration.cli_stories import messages_by_place, namespaces_and_tenants, subscriptions, topics
 from tests.support.cli import Commands
@@ -47,7 +46,6 @@ def test_every_operation_has_a_command(penstock: Commands, tmp_path: Path) -> No
         policies,
         permissions,
         server,
-        words_of_pulsar_admin,
         completions,
     )
     for story in stories:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from typing import Any, Final, NamedTuple
 
 import click
@@ -44,23 +43,7 @@ class Action(NamedTuple):
 
 
 yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-
-
-def subscription_argument(run: Decorated) -> Decorated:
-    """The argument SUBSCRIPTION, which pulsar-admin takes as an option."""
-
-    @wraps(run)
-    def command(*args: Any, **given: Any) -> Any:
-        option = given.pop("subscription_option")
-        given["subscription"] = given["subscription"] or option
-        if not given["subscription"]:
-            raise click.UsageError("Missing argument 'SUBSCRIPTION'.", click.get_current_context())
-        return run(*args, **given)
-
-    named = click.option("--subscription", "-s", "subscription_option", hidden=True)
-    return click.argument("subscription", metavar="SUBSCRIPTION", required=False)(named(command))
-
-
+subscription_argument: Final = click.argument("subscription")
 TOPIC: Final = Kind(
     (topic_argument,), lambda given: admin_path(given["topic"]), lambda given: str(given["topic"])
 )

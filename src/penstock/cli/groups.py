@@ -9,7 +9,6 @@ from click.core import ParameterSource
 
 from .options import Shared, all_shared
 from .spelling import nearest
-from .words import ours
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -54,9 +53,6 @@ class Group(click.Group):
         name, more = args[0], [*options, *args[1:]]
         command = self.get_command(ctx, name)
         if command is None:
-            command, first = self._in_our_words(ctx, name)
-            more = [*first, *more]
-        if command is None:
             if ctx.resilient_parsing:
                 return None, None, more
             raise click.UsageError(f"No such command {name!r}.{nearest(name, self.list_commands(ctx))}", ctx)
@@ -66,15 +62,6 @@ class Group(click.Group):
             if source is ParameterSource.COMMANDLINE and option.name not in taken:
                 raise click.UsageError(f"{ctx.command_path} {name} has no option {option.opts[-1]}", ctx)
         return name, command, more
-
-    def _in_our_words(self, ctx: click.Context, word: str) -> tuple[click.Command | None, list[str]]:
-        """The command that pulsar-admin calls so, and its first arguments."""
-        root = ctx.find_root().command
-        path = ours("" if self is root else self.name or "", word)
-        command: click.Command | None = root if path else None
-        while isinstance(command, click.Group) and path:
-            command = command.get_command(ctx, path.pop(0))
-        return command, path
 
 
 def _given(ctx: click.Context) -> str:

@@ -102,7 +102,7 @@ def topics(client: HttpClient, namespace: NamespaceName, mode: str) -> None:
 
 @namespaces_command.command("clear-backlog")
 @namespace_argument
-@click.option("--subscription", "-s", "--sub", help="Only this one; all by default.")
+@click.option("--subscription", "-s", help="Only this one; all by default.")
 @yes_option
 @connected
 def clear_backlog(client: HttpClient, namespace: NamespaceName, subscription: str | None, yes: bool) -> None:
@@ -131,7 +131,7 @@ def unsubscribe(client: HttpClient, namespace: NamespaceName, subscription: str,
 @namespaces_command.command()
 @namespace_argument
 @set_option()
-@remove_option()
+@remove_option
 @clear_option
 @yes_option
 @connected
@@ -159,7 +159,7 @@ def properties(
 # -- tenants
 
 _roles = click.option(
-    "--admin-role", "--admin-roles", "-r", "roles", metavar="ROLE", multiple=True,
+    "--admin-role", "-r", "roles", metavar="ROLE", multiple=True,
     help="May do everything in it; may be repeated.",
 )  # fmt: skip
 
@@ -195,7 +195,7 @@ def update_tenant(client: HttpClient, tenant: str, roles: tuple[str, ...]) -> No
 
 
 def _put(client: HttpClient, method: str, tenant: str, roles: tuple[str, ...]) -> list[str]:
-    every = [one for role in roles for one in role.split(",") if one]  # pulsar-admin's are one word
+    every = list(roles)
     path = f"{TENANTS}/{check_entity('tenant', tenant)}"
     # A Pulsar cluster wants to be told its clusters, and keeps none of before.
     clusters = (

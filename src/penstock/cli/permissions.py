@@ -33,38 +33,24 @@ def list_permissions(client: HttpClient, target: Target) -> None:
 
 @permissions_command.command()
 @target_argument
-@click.argument("role", required=False)
-@click.argument("actions", nargs=-1, type=Choice("produce", "consume", "admin"))
-@click.option("--role", "named", hidden=True)
-@click.option("--actions", "listed", hidden=True)
+@click.argument("role")
+@click.argument("actions", nargs=-1, required=True, type=Choice("produce", "consume", "admin"))
 @connected
-def grant(
-    client: HttpClient,
-    target: Target,
-    role: str | None,
-    actions: tuple[str, ...],
-    named: str | None,
-    listed: str | None,
-) -> None:
+def grant(client: HttpClient, target: Target, role: str, actions: tuple[str, ...]) -> None:
     """Let ROLE do ACTIONS with TARGET, and no others: produce, consume, admin."""
-    who, what = role or named, [*actions, *(listed or "").replace(",", " ").split()]
-    if who is None or not what:
-        raise click.UsageError("who may do what? penstock permissions grant TARGET ROLE produce consume")
-    client.call("POST", f"{target.path}/permissions/{quoted(who)}", body=what)
-    output.done(f"{who} may {', '.join(what)} with {target.name}", target=target.name, role=who, actions=what)
+    client.call("POST", f"{target.path}/permissions/{quoted(role)}", body=actions)
+    output.done(
+        f"{role} may {', '.join(actions)} with {target.name}", target=target.name, role=role, actions=actions
+    )
 
 
 @permissions_command.command()
 @target_argument
-@click.argument("role", required=False)
-@click.option("--role", "named", hidden=True)
+@click.argument("role")
 @yes_option
 @connected
-def revoke(client: HttpClient, target: Target, role: str | None, named: str | None, yes: bool) -> None:
+def revoke(client: HttpClient, target: Target, role: str, yes: bool) -> None:
     """Let ROLE do nothing more with TARGET; connections that relied on it are closed."""
-    who = role or named
-    if who is None:
-        raise click.UsageError("whose? penstock permissions revoke TARGET ROLE")
-    sure(yes, f"take from {who} what it may do with {target.name}")
-    client.call("DELETE", f"{target.path}/permissions/{quoted(who)}")
-    output.done(f"{who} is granted nothing by {target.name}", target=target.name, role=who)
+    sure(yes, f"take from {role} what it may do with {target.name}")
+    client.call("DELETE", f"{target.path}/permissions/{quoted(role)}")
+    output.done(f"{role} is granted nothing by {target.name}", target=target.name, role=role)

@@ -16,7 +16,7 @@ from .quantities import DURATION, SIZE
 from .spelling import Choice
 from .targets import Target, target_argument
 
-_applied = click.option("--applied", "-ap", is_flag=True, help="Of a topic: what holds, whoever decided it.")
+_applied = click.option("--applied", is_flag=True, help="Of a topic: what holds, whoever decided it.")
 _quota_type = click.option(
     "--type", "-t", "kind", type=Choice(*QUOTA_TYPES), default=QUOTA_TYPES[0], show_default=True
 )
@@ -84,8 +84,6 @@ def _add(policy: Policy) -> None:
         output.record({"policy": policy.name, "value": value})
 
     def put(client: HttpClient, target: Target, **given: Any) -> None:
-        if not policy.options:
-            given["value"] = _value(policy, given)
         body = policy.body(given)
         client.call("POST" if target.topic else policy.method, _path(policy, target), body=body)
         output.done(
@@ -98,21 +96,11 @@ def _add(policy: Policy) -> None:
             f"{target.name} leaves {policy.name} to what is above", target=target.name, removed=policy.name
         )
 
-    value = [click.argument("value", type=policy.type, required=False)]
-    if policy.flags:
-        value.append(click.option(*policy.flags, "named", type=policy.type, hidden=True))
+    value = (click.argument("value", type=policy.type),)
     _register(policy, get_policy, f"Say {policy.help}.", get, target_argument, _applied)
     _register(policy, set_policy, f"Decide {policy.help}.", put, target_argument, *(policy.options or value))
     if policy.removable:
         _register(policy, remove_policy, f"Do not decide {policy.help}.", remove, target_argument)
-
-
-def _value(policy: Policy, given: dict[str, Any]) -> Any:
-    """The one value, as an argument or as pulsar-admin's option."""
-    found = given["value"] if given["value"] is not None else given.get("named")
-    if found is None:
-        raise click.UsageError(f"which value? penstock policies set {policy.name} TARGET VALUE")
-    return found
 
 
 def _register(
@@ -137,10 +125,8 @@ def get_quota(client: HttpClient, target: Target, applied: bool) -> None:
 @set_policy.command("backlog-quota")
 @target_argument
 @_quota_type
-@click.option(
-    "--limit-size", "--limit", "-l", "size", type=SIZE, help="10G; of the type destination_storage."
-)
-@click.option("--limit-time", "--limitTime", "-lt", "age", type=DURATION, help="3d; of the type message_age.")
+@click.option("--limit-size", "size", type=SIZE, help="10G; of the type destination_storage.")
+@click.option("--limit-time", "age", type=DURATION, help="3d; of the type message_age.")
 @click.option(
     "--policy", "-p", "action", type=Choice(*QUOTA_ACTIONS), required=True, help="What happens beyond it."
 )

@@ -16,8 +16,7 @@ Options = dict[str, Any]
 class Policy(NamedTuple):
     """One policy: its name, its path below a namespace and below a topic ("" where it is not), how it is set.
 
-    `body` makes the request's JSON of the command's options. Without `options` there is one VALUE, of `type`; `flags`
-    are what pulsar-admin calls it.
+    `body` makes the request's JSON of the command's options. Without `options` there is one VALUE, of `type`.
     """
 
     name: str
@@ -25,7 +24,6 @@ class Policy(NamedTuple):
     topic: str
     help: str
     type: ParamType[Any] = click.IntRange(0)
-    flags: tuple[str, ...] = ()
     options: tuple[Callable[[Decorated], Decorated], ...] = ()
     body: Callable[[Options], Any] = lambda given: given["value"]
     method: str = "POST"  # that sets a namespace's
@@ -62,19 +60,15 @@ def _auto_topics(given: Options) -> dict[str, Any]:
 
 _enable = _option("--enable/--disable", "-e/-d", "enable", required=True, help="Whether.")
 _rate = (
-    _option(
-        "--messages", "--msg-dispatch-rate", "-md", "messages", type=int, default=-1, help="Of each period."
-    ),
+    _option("--messages", "messages", type=int, default=-1, help="Of each period."),
     _option(
         "--bytes",
-        "--byte-dispatch-rate",
-        "-bd",
         "size",
         type=SIZE,
         default=-1,
         help="512K, 10M; of each period.",
     ),
-    _option("--period", "--dispatch-rate-period", "-dt", "period", type=DURATION, default=1, help="10s, 1m."),
+    _option("--period", "period", type=DURATION, default=1, help="10s, 1m."),
 )
 
 POLICIES: Final = (
@@ -88,7 +82,7 @@ POLICIES: Final = (
     ),
     Policy(
         "message-ttl", "messageTTL", "messageTTL", "after which time messages count as acknowledged (1h, 3d; 0 never)",
-        DURATION, ("--messageTTL", "-ttl", "--ttl"),
+        DURATION,
     ),
     Policy(
         "deduplication", "deduplication", "deduplicationEnabled", "whether repeated sequence ids are dropped",
@@ -96,38 +90,35 @@ POLICIES: Final = (
     ),
     Policy(
         "max-producers-per-topic", "maxProducersPerTopic", "maxProducers", "the most producers of a topic",
-        flags=("--max-producers-per-topic", "--max-producers", "-p"),
     ),
     Policy(
         "max-consumers-per-topic", "maxConsumersPerTopic", "maxConsumers", "the most consumers of a topic",
-        flags=("--max-consumers-per-topic", "--max-consumers", "-c"),
     ),
     Policy(
         "max-consumers-per-subscription", "maxConsumersPerSubscription", "maxConsumersPerSubscription",
-        "the most consumers of a subscription", flags=("--max-consumers-per-subscription", "-c"),
+        "the most consumers of a subscription",
     ),
     Policy(
         "max-subscriptions-per-topic", "maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic",
-        "the most subscriptions of a topic", flags=("--max-subscriptions-per-topic", "-m"),
+        "the most subscriptions of a topic",
     ),
     Policy(
         "max-topics-per-namespace", "maxTopicsPerNamespace", "", "the most topics, partitions counted each",
-        flags=("--max-topics-per-namespace", "-t"),
     ),
     Policy(
         "max-unacked-messages-per-consumer", "maxUnackedMessagesPerConsumer", "maxUnackedMessagesOnConsumer",
-        "the most unacknowledged messages of a Shared or Key_Shared consumer", flags=("--maxNum", "-m", "-c"),
+        "the most unacknowledged messages of a Shared or Key_Shared consumer",
     ),
     Policy(
         "compaction-threshold", "compactionThreshold", "compactionThreshold",
-        "after how many bytes (100M) a topic is compacted by itself, 0 for never", SIZE, ("--threshold", "-t"),
+        "after how many bytes (100M) a topic is compacted by itself, 0 for never", SIZE,
         method="PUT",
     ),
     Policy(
         "publish-rate", "publishRate", "publishRate", "how fast messages may be published to a topic",
         options=(
-            _option("--messages", "--msg-publish-rate", "-m", "messages", type=int, default=-1, help="Of each second."),
-            _option("--bytes", "--byte-publish-rate", "-b", "size", type=SIZE, default=-1, help="512K, 10M; of each second."),
+            _option("--messages", "messages", type=int, default=-1, help="Of each second."),
+            _option("--bytes", "size", type=SIZE, default=-1, help="512K, 10M; of each second."),
         ),
         body=lambda given: {
             "publishThrottlingRateInMsg": given["messages"], "publishThrottlingRateInByte": given["size"],
@@ -146,7 +137,7 @@ POLICIES: Final = (
         "whether a topic is created when it is first used, and with how many partitions",
         options=(
             _enable,
-            _option("--partitions", "--num-partitions", "-n", "partitions", type=click.IntRange(0), default=0, help="0 for a topic without."),
+            _option("--partitions", "partitions", type=click.IntRange(0), default=0, help="0 for a topic without."),
         ),
         body=_auto_topics,
     ),
@@ -158,7 +149,7 @@ POLICIES: Final = (
     Policy(
         "subscription-types-enabled", "subscriptionTypesEnabled", "subscriptionTypesEnabled",
         "which types subscriptions may have (Exclusive,Shared); all where none is named", click.STRING,
-        ("--types", "-t"), body=lambda given: [word for word in given["value"].replace(",", " ").split() if word],
+        body=lambda given: [word for word in given["value"].replace(",", " ").split() if word],
     ),
     Policy(
         "schema-compatibility-strategy", "schemaCompatibilityStrategy", "", "when a new schema may follow those before",
@@ -166,7 +157,7 @@ POLICIES: Final = (
             "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE",
             "FORWARD_TRANSITIVE", "FULL_TRANSITIVE", "UNDEFINED",
         ),
-        ("--compatibility", "-c"), method="PUT", removable=False,
+        method="PUT", removable=False,
     ),
     Policy(
         "schema-validation-enforce", "schemaValidationEnforced", "",

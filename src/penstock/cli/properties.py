@@ -14,18 +14,14 @@ def pairs_option(*names: str, help: str) -> Decorator:
     return click.option(*names, metavar="NAME=VALUE", multiple=True, callback=_pairs, help=help)
 
 
-def set_option(*names: str, help: str = "Set one; may be repeated.") -> Decorator:
-    """`--set` of what changes properties, as `given`; `names` are pulsar-admin's."""
-    return pairs_option("--set", *names, "given", help=help)
+def set_option(help: str = "Set one; may be repeated.") -> Decorator:
+    """`--set` of what changes properties, as `given`."""
+    return pairs_option("--set", "given", help=help)
 
 
-def remove_option(*names: str) -> Decorator:
-    """`--remove` of what changes properties, as `removed`; `names` are pulsar-admin's."""
-    return click.option(
-        "--remove", *names, "removed", metavar="NAME", multiple=True, help="Remove one; may be repeated."
-    )
-
-
+remove_option: Decorator = click.option(
+    "--remove", "removed", metavar="NAME", multiple=True, help="Remove one; may be repeated."
+)
 clear_option: Decorator = click.option("--clear", is_flag=True, help="Remove them all.")
 
 

@@ -99,7 +99,7 @@ def described(subscriptions: dict[str, Any]) -> list[dict[str, Any]]:
 @topic_argument
 @subscription_argument
 @click.option(
-    "--from", "--messageId", "-m", "start", default="latest", show_default=True, metavar="WHERE",
+    "--from", "start", default="latest", show_default=True, metavar="WHERE",
     help="earliest, latest, a message id (after it), or LEDGER:ENTRY (at it).",
 )  # fmt: skip
 @click.option("--group", help="Before Kafka: begin where this consumer group goes on.")
@@ -115,7 +115,7 @@ def create(client: HttpClient, topic: TopicName, subscription: str, start: str, 
 @topic_argument
 @subscription_argument
 @click.option(
-    "--to", "--time", "--messageId", "-t", "-m", "to", required=True, metavar="WHERE",
+    "--to", required=True, metavar="WHERE",
     help="earliest, latest, a time (2026-01-31T08:00, or 2h ago as 2h), a message id (after it), LEDGER:ENTRY (at it).",
 )  # fmt: skip
 @yes_option
@@ -137,34 +137,25 @@ def reset(client: HttpClient, topic: TopicName, subscription: str, to: str, yes:
 @subscriptions_command.command()
 @topic_argument
 @subscription_argument
-@click.argument("count", type=click.IntRange(1), required=False)
-@click.option("--count", "-n", "number", type=click.IntRange(1), hidden=True)
+@click.argument("count", type=click.IntRange(1))
 @yes_option
 @connected
-def skip(
-    client: HttpClient, topic: TopicName, subscription: str, count: int | None, number: int | None, yes: bool
-) -> None:
+def skip(client: HttpClient, topic: TopicName, subscription: str, count: int, yes: bool) -> None:
     """Count the next COUNT messages of the backlog as acknowledged; of a partition, where there are some."""
-    wanted = count or number
-    if wanted is None:
-        raise click.UsageError("how many? penstock subscriptions skip TOPIC SUBSCRIPTION COUNT")
-    sure(yes, f"skip {wanted:,} messages of {subscription} of {topic}")
-    client.call("POST", f"{subscription_admin_path(topic, subscription)}/skip/{wanted}")
+    sure(yes, f"skip {count:,} messages of {subscription} of {topic}")
+    client.call("POST", f"{subscription_admin_path(topic, subscription)}/skip/{count}")
     output.done(
-        f"skipped {wanted:,} messages of {subscription} of {topic}",
+        f"skipped {count:,} messages of {subscription} of {topic}",
         topic=str(topic),
         subscription=subscription,
-        skipped=wanted,
+        skipped=count,
     )
 
 
 @subscriptions_command.command()
 @topic_argument
 @click.argument("subscription", required=False)
-@click.option("--subscription", "-s", "named", hidden=True)
-@click.option(
-    "--older-than", "--expireTime", "-t", "age", type=DURATION, metavar="TIME", help="10m, 2h, 3d, 1w."
-)
+@click.option("--older-than", "age", type=DURATION, metavar="TIME", help="10m, 2h, 3d, 1w.")
 @click.option("--until", metavar="MESSAGE_ID", help="Up to a message and with it, instead.")
 @click.option("--all", "every", is_flag=True, help="Of every subscription.")
 @yes_option
@@ -173,14 +164,12 @@ def expire(
     client: HttpClient,
     topic: TopicName,
     subscription: str | None,
-    named: str | None,
     age: int | None,
     until: str | None,
     every: bool,
     yes: bool,
 ) -> None:
     """Count what is older as acknowledged, for SUBSCRIPTION or for all of TOPIC."""
-    subscription = subscription or named
     if (age is None) == (until is None) or (subscription is None) != every or (every and until is not None):
         raise click.UsageError("name --older-than or --until, and SUBSCRIPTION or --all (with --older-than)")
     who = "every subscription" if subscription is None else subscription
@@ -229,7 +218,7 @@ def _peeked(client: HttpClient, path: str, count: int) -> Iterator[dict[str, Any
 @subscriptions_command.command()
 @topic_argument
 @subscription_argument
-@set_option("--property", "-p", help="Instead of all before; may be repeated.")
+@set_option(help="Instead of all before; may be repeated.")
 @clear_option
 @connected
 def properties(

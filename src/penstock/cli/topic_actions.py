@@ -88,8 +88,6 @@ def lookup(client: HttpClient, topic: TopicName) -> None:
 @topic_argument
 @click.option(
     "--at",
-    "--datetime",
-    "-d",
     "at",
     type=MOMENT,
     required=True,
@@ -106,8 +104,6 @@ def message_id(client: HttpClient, topic: TopicName, at: int) -> None:
 @topic_argument
 @click.option(
     "--from",
-    "--initialPosition",
-    "-i",
     "start",
     type=Choice("earliest", "latest"),
     default="latest",
@@ -115,8 +111,6 @@ def message_id(client: HttpClient, topic: TopicName, at: int) -> None:
 )
 @click.option(
     "--position",
-    "--messagePosition",
-    "-m",
     "number",
     type=click.IntRange(1),
     default=1,
@@ -152,8 +146,8 @@ def backlog_size(client: HttpClient, topic: TopicName, start: str) -> None:
 
 @click.command()
 @topic_argument
-@set_option("--property", "-p")
-@remove_option("--key", "-k")
+@set_option()
+@remove_option
 @clear_option
 @yes_option
 @connected

@@ -124,9 +124,7 @@ def stats(client: HttpClient, topic: TopicName, per_partition: bool) -> None:
 
 @topics_command.command()
 @topic_argument
-@click.option(
-    "--set", "--partitions", "-p", "count", type=click.IntRange(1), help="Let the topic grow to so many."
-)
+@click.option("--set", "count", type=click.IntRange(1), help="Let the topic grow to so many.")
 @connected
 def partitions(client: HttpClient, topic: TopicName, count: int | None) -> None:
     """Show the partitions of TOPIC, or let it have more."""
