@@ -53,7 +53,6 @@ _SECTIONS: Final = {
     },
     "This command": {
         "context": ("context", "Name servers, and choose which one is asked."),
-        "completion": ("completion", "Let the shell complete commands, options and names."),
     },
 }
 _COMMANDS: Final = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
@@ -133,10 +132,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     from penstock.model.errors import PenstockError
 
     _streams()
-    if "_PENSTOCK_COMPLETE" in os.environ:
-        from .shells import register
-
-        register()
     try:
         result: Any = group.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.exceptions.Exit as end:

@@ -183,7 +183,7 @@ def test_contexts_that_are_none(own_folder: Path) -> None:
         (("topics", "lst"), "list"),
         (("context", "list", "--outptu", "json"), "--output"),
         (("context", "list", "-o", "tabel"), "table"),
-        (("completion", "bsh"), "bash"),
+        (("permissions", "grant", "orders", "bob", "produec"), "produce"),
     ],
 )
 def test_words_that_are_nearly_right(words: tuple[str, ...], meant: str) -> None:
