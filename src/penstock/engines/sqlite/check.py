@@ -1,8 +1,15 @@
-"""Whether a data folder holds what it should: read only, as of one moment, also while a server runs in it."""
+"""Checks a data folder's storage: read only, as of one moment, also while a server runs in it.
+
+Beside SQLite's own check four things must hold:
+
+- the entries of a log follow one another, from its first entry to its noted end, by entry id, offset and byte position;
+- each entry can be decoded and has the messages that it counts;
+- each cursor is within its log;
+- each document that a server reads when it starts can be read, and each log has a topic.
+"""
 
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +23,15 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_entity
 from penstock.model.policy import NamespacePolicies, TopicPolicies
 
-from .check_logs import Found, LogRow, check_cursors, check_entries, check_logs, check_stages
 from .connection import open_reader, translate
-from .schema import APPLICATION_ID, RUNS_VERSION, VERSION, first_id, number
+from .runs import entries_of, read_sizes
+from .schema import APPLICATION_ID, DATA, ENTRY_BITS, RUNS_VERSION, STAGING, VERSION, first_id, number
 from .store import FILE_NAME
 
-FINDINGS_MAX: Final = 1000  # listed one by one; the rest is counted
-STAGES_VERSION: Final = 3  # of the tables: the first with the stages and commits that are looked at
+FINDINGS_MAX: Final = 1000  # listed; further ones are counted
+_PROGRESS_EVERY: Final = 1024  # rows
 
-# What a server does not start with where it cannot read it: how a key is parsed, and of which type the document is.
+# How a document's key is parsed, and the document's type, by kind.
 _DOCUMENTS: Final[dict[str, tuple[Callable[[str], object], Any]]] = {
     "tenant": (lambda key: check_entity("tenant", key), TenantInfo),
     "namespace": (NamespaceName.parse, NamespacePolicies),
@@ -32,9 +39,16 @@ _DOCUMENTS: Final[dict[str, tuple[Callable[[str], object], Any]]] = {
     "topic": (TopicName.parse, TopicDocument),
 }
 
+_ENTRIES: Final = f"""
+    SELECT id, first_offset, count, publish_time, deliver_at, {DATA}, {{sizes}}, first_byte FROM entries
+    WHERE id < ? AND NOT EXISTS (SELECT 1 FROM sweeps WHERE start <= entries.id AND entries.id < until) ORDER BY id
+"""  # noqa: S608 - constants only
+
+Found = tuple[str, str]  # the place, and what is wrong
+
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that should not be: where, and what."""
+    """Something that is wrong: where, and what."""
 
     place: str
     message: str
@@ -93,10 +107,21 @@ def check(folder: Path, decode: Callable[[Entry], None], progress: Progress = la
     return report
 
 
+class _Log(msgspec.Struct):
+    """A log as its row has it, and where the entries that were read end."""
+
+    ledger: int
+    topic: str
+    first_entry: int
+    noted: tuple[int, int, int]  # the end as of the last trim: entry, offset, byte
+    end: tuple[int, int, int]
+    entries: int = 0
+
+
 def _check(
     connection: sqlite3.Connection, report: Report, decode: Callable[[Entry], None], progress: Progress
 ) -> Iterator[Found]:
-    """Look at everything, and count it in `report`."""
+    """Check everything, and count it in `report`."""
     owner = number(connection, "PRAGMA application_id")
     report.version = number(connection, "PRAGMA user_version")
     if owner != APPLICATION_ID:
@@ -110,33 +135,108 @@ def _check(
         if said != "ok":
             yield "the file", f"SQLite says: {said}"
     progress("pages", 1, 1)
-    logs = LogRow.load(connection)
+    query = "SELECT ledger, topic, first_entry, first_offset, first_byte, next_entry, next_offset, next_byte FROM logs"
+    logs = {row[0]: _Log(row[0], row[1], row[2], row[5:], row[2:5]) for row in connection.execute(query)}
     report.logs = len(logs)
-    yield from check_logs(connection, logs)
-    total = number(
-        connection, "SELECT count(*) FROM entries WHERE id < ?", first_id(max(logs, default=0) + 1)
-    )
-    runs = report.version >= RUNS_VERSION
-    yield from check_entries(
-        connection, logs, decode, lambda done: progress("entries", done, total), runs=runs
-    )
-    progress("entries", total, total)
+    report.messages = -sum(log.end[1] for log in logs.values())
+    report.size_bytes = -sum(log.end[2] for log in logs.values())
+    yield from _check_entries(connection, logs, report.version, decode, progress)
     report.entries = sum(log.entries for log in logs.values())
-    report.messages = sum(log.end.offset - log.first_offset for log in logs.values())
-    report.size_bytes = sum(log.end.byte - log.first_byte for log in logs.values())
+    report.messages += sum(log.end[1] for log in logs.values())
+    report.size_bytes += sum(log.end[2] for log in logs.values())
     report.cursors = number(connection, "SELECT count(*) FROM cursors")
-    yield from check_cursors(connection, logs)
-    if report.version >= STAGES_VERSION:
-        yield from check_stages(connection, logs)
-    topics: dict[str, TopicDocument] = {}
-    yield from _check_documents(connection, topics)
-    report.topics = len(topics)
-    yield from _check_topics(logs, topics)
-    yield from _check_schemas(connection, report)
+    report.schemas = number(connection, "SELECT count(*) FROM meta WHERE kind = 'schema'")
+    yield from _check_cursors(connection, logs)
+    yield from _check_documents(connection, logs, report)
 
 
-def _check_documents(connection: sqlite3.Connection, topics: dict[str, TopicDocument]) -> Iterator[Found]:
-    """Read every document, and collect those of topics."""
+def _check_entries(
+    connection: sqlite3.Connection,
+    logs: dict[int, _Log],
+    version: int,
+    decode: Callable[[Entry], None],
+    progress: Progress,
+) -> Iterator[Found]:
+    """Read every entry once, in order; sets the ends of `logs`."""
+    query = _ENTRIES.format(sizes="sizes" if version >= RUNS_VERSION else "NULL")
+    bound = first_id(STAGING)
+    unknown: set[int] = set()  # ledgers
+    total = number(connection, "SELECT count(*) FROM entries WHERE id < ?", bound)
+    for done, row in enumerate(connection.execute(query, (bound,))):
+        if done % _PROGRESS_EVERY == 0:
+            progress("entries", done, total)
+        log = logs.get(row[0] >> ENTRY_BITS)
+        if log is not None:
+            yield from _check_row(log, row[:-1], row[-1], decode)
+        elif row[0] >> ENTRY_BITS not in unknown:
+            unknown.add(row[0] >> ENTRY_BITS)
+            yield f"ledger {row[0] >> ENTRY_BITS}", "there are entries, and no log that they belong to"
+    progress("entries", total, total)
+    for log in logs.values():
+        if log.end < log.noted and (log.entries or log.first_entry != log.noted[0]):
+            yield (
+                log.topic,
+                f"its last entries are missing: it ends at {log.end[0]}, and was at {log.noted[0]}",
+            )
+
+
+def _check_row(
+    log: _Log, row: tuple[Any, ...], byte: int, decode: Callable[[Entry], None]
+) -> Iterator[Found]:
+    """Check one entry or a run of them, the first of which a trim may have deleted."""
+    first = row[0] - first_id(log.ledger)
+    entries = _entries_of(row)
+    if entries is None:
+        yield f"{log.topic}, entry {first}", "its data is missing, or its run cannot be divided into entries"
+        log.end = (first + (row[2] if row[6] else 1), row[1] + row[2], byte)
+        return
+    for entry in entries:
+        place = f"{log.topic}, entry {entry.entry_id}"
+        at = (entry.entry_id, entry.offset, byte)
+        byte += len(entry.data)
+        if entry.entry_id < log.first_entry:
+            if first + len(entries) <= log.first_entry:
+                yield place, f"it lies before the log's first entry, {log.first_entry}"
+            continue
+        if at != log.end:
+            yield place, f"it begins at {at} (entry, offset, byte), and the one before ends at {log.end}"
+        log.entries += 1
+        log.end = (entry.entry_id + 1, entry.offset + entry.count, byte)
+        try:
+            decode(entry)
+        except PenstockError as error:
+            yield place, error.message
+
+
+def _entries_of(row: tuple[Any, ...]) -> list[Entry] | None:
+    """The entries of a row; None if its columns contradict each other."""
+    *_, count, _, _, data, sizes = row
+    if not isinstance(data, bytes):
+        return None
+    if sizes is not None:
+        if not isinstance(sizes, bytes) or len(sizes) % 4:
+            return None
+        found = read_sizes(sizes)
+        if (len(found), sum(found)) != (count, len(data)):
+            return None
+    return entries_of(row)
+
+
+def _check_cursors(connection: sqlite3.Connection, logs: dict[int, _Log]) -> Iterator[Found]:
+    for ledger, name, mark in connection.execute("SELECT ledger, subscription, mark FROM cursors"):
+        log = logs.get(ledger)
+        if log is None:
+            yield f"subscription {name!r}", f"it is of ledger {ledger}, which does not exist"
+        elif not 0 <= mark <= log.end[1]:
+            place = f"{log.topic}, subscription {name!r}"
+            yield place, f"its mark is {mark}, and the log ends at {log.end[1]}"
+
+
+def _check_documents(
+    connection: sqlite3.Connection, logs: dict[int, _Log], report: Report
+) -> Iterator[Found]:
+    """Read every document, and look for the topics of `logs`."""
+    topics: set[str] = set()
     for kind, (parse, type_) in _DOCUMENTS.items():
         for key, document in connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)):
             try:
@@ -146,39 +246,13 @@ def _check_documents(connection: sqlite3.Connection, topics: dict[str, TopicDocu
                 yield f"{kind} {key!r}", f"its document cannot be read: {error}"
                 continue
             if isinstance(content, TopicDocument):
-                topics[key] = content
-
-
-def _check_topics(logs: Mapping[int, LogRow], topics: Mapping[str, TopicDocument]) -> Iterator[Found]:
+                topics.add(key)
+    report.topics = len(topics)
     for log in logs.values():
         try:
             name = TopicName.parse(log.topic)
         except PenstockError as error:
-            yield log.topic, f"its log has a name that cannot be: {error.message}"
+            yield log.topic, f"its log has an invalid name: {error.message}"
             continue
-        own, base = topics.get(str(name)), topics.get(str(name.base))
-        if own is None and base is None:
+        if not topics & {str(name), str(name.base)}:
             yield log.topic, f"ledger {log.ledger} is a log of no topic"
-        elif own is None and base is not None and not 0 <= name.partition < base.partitions:
-            yield log.topic, f"the topic has {base.partitions} partitions, and this is none of them"
-        elif own is not None and own.partitions and log.end.entry > log.first_entry:
-            yield log.topic, "the topic has partitions, and entries beside them"
-
-
-def _check_schemas(connection: sqlite3.Connection, report: Report) -> Iterator[Found]:
-    versions: Counter[str] = Counter()
-    query = "SELECT key, document FROM meta WHERE kind = 'schema' ORDER BY key"
-    for key, document in connection.execute(query):
-        topic, _, version = key.rpartition("\0")
-        report.schemas += 1
-        place = f"schema of {topic}"
-        if not version.isdigit() or int(version) != versions[topic]:
-            yield place, f"version {versions[topic]} is missing before {version or 'what has no number'!r}"
-            versions[topic] = int(version) if version.isdigit() else versions[topic]
-        versions[topic] += 1
-        try:
-            content = msgspec.json.decode(document)
-            if not isinstance(content, dict) or "type" not in content:
-                yield place, f"version {version} has no type"
-        except msgspec.DecodeError as error:
-            yield place, f"version {version} cannot be read: {error}"
