@@ -76,17 +76,14 @@ def test_tenants_of_pulsar_keep_their_clusters(before_pulsar: Shell) -> None:
     assert refused.count("\n") == 1
 
 
-def test_requests_of_a_benchmark_go_by_websocket_before_pulsar(before_pulsar: Shell) -> None:
+def test_requests_of_a_benchmark_are_refused_by_a_pulsar_broker(before_pulsar: Shell) -> None:
     refused = before_pulsar.run("bench", "request", code=1).stderr
-    assert "with --protocol websocket requests go through the server" in refused
+    assert refused.startswith("penstock: ")
     assert refused.count("\n") == 1
-    [found] = before_pulsar.lines("bench", "request", "--protocol", "websocket", "--messages", "5")
-    assert (found["messages"], found["errors"]) == (5, 0)
 
 
-@pytest.mark.parametrize("protocol", ["pulsar", "websocket"])
-def test_requests_of_a_benchmark_before_kafka(before_kafka: Shell, protocol: str) -> None:
-    [found] = before_kafka.lines("bench", "request", "--protocol", protocol, "--messages", "5")
+def test_requests_of_a_benchmark_before_kafka(before_kafka: Shell) -> None:
+    [found] = before_kafka.lines("bench", "request", "--messages", "5")
     assert (found["messages"], found["errors"]) == (5, 0)
 
 

@@ -24,7 +24,7 @@ _SECTIONS: Final = {
         "read": ("messages.read", "Read a topic from a position on."),
         "consume": ("messages.consume", "Consume a topic under a subscription."),
         "request": ("messages.request", "Send a request and print its reply."),
-        "bench": ("bench.command", "Measure how fast a server takes, delivers and answers messages."),
+        "bench": ("bench", "Measure how fast a server takes, delivers and answers messages."),
     },
     "Administration": {
         "top": ("top", "Watch topics: rates, backlogs, consumers."),

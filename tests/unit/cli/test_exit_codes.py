@@ -9,33 +9,35 @@ from collections.abc import Callable
 import click
 import pytest
 
-from penstock.cli import top
-from penstock.cli.bench.measuring import _measure
-from penstock.cli.bench.pace import Bounds, Pace
-from penstock.cli.bench.peers import Load
-from penstock.cli.bench.plan import Plan
-from penstock.cli.bench.runs import Payloads
+from penstock.cli import bench, top
+from penstock.cli.bench_runs import Pace, Plan
 from penstock.client.access import Access
 
-PLAN = Plan(Access(url="http://127.0.0.1:1"), "pulsar", Load("t", 100, 1, 1), Bounds(messages=10))
+PLAN = Plan(Access(url="http://127.0.0.1:1"), "t", messages=10)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_benchmark_that_a_signal_ends(number: signal.Signals, code: int) -> None:
-    async def run(_: Payloads, pace: Pace) -> None:
+def test_a_benchmark_that_a_signal_ends(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(name: str, plan: Plan, pace: Pace) -> None:
         signal.raise_signal(number)
         while not pace.over:
             await asyncio.sleep(0)
 
-    assert _measure("publish", PLAN, 0, run) == code
+    monkeypatch.setattr(bench, "run", run)
+    assert bench.measure("publish", PLAN) == code
 
 
-def test_a_benchmark_without_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    async def run(_: Payloads, pace: Pace) -> None:
+def test_a_benchmark_without_a_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(name: str, plan: Plan, pace: Pace) -> None:
         pace.failed("the topic was terminated")
 
+    monkeypatch.setattr(bench, "run", run)
     with pytest.raises(click.ClickException, match="no message was published: the topic was terminated"):
-        _measure("publish", PLAN, 0, run)
+        bench.measure("publish", PLAN)
     found = json.loads(capsys.readouterr().out)
     assert (found["messages"], found["errors"], found["error"]) == (0, 1, "the topic was terminated")
 
