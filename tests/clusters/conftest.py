@@ -11,7 +11,7 @@ from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
 from tests.support.three_processes import Processes, three_processes
 
-pytest.register_assert_rewrite("penstock.testing.engines")
+pytest.register_assert_rewrite("tests.conformance.engines")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The suite of `penstock.testing.engines` over the Kafka engine, before a real broker."""
+"""The suite of `tests.conformance.engines` over the Kafka engine, before a real broker."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -6,12 +6,13 @@ from uuid import uuid4
 import pytest
 from tests.support.kafka_broker import KafkaCluster
 
-pytest.register_assert_rewrite("penstock.testing.engines")
+pytest.register_assert_rewrite("tests.conformance.engines")
+
+from tests.conformance.engines import EngineSuite  # noqa: E402
 
 from penstock.broker.broker import Broker  # noqa: E402
 from penstock.broker.settings import BrokerSettings, ClusterSettings  # noqa: E402
 from penstock.engines.opening import open_kafka  # noqa: E402
-from penstock.testing.engines import EngineSuite  # noqa: E402
 
 
 class TestKafka(EngineSuite):

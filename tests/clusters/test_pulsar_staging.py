@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from tests.conformance.engines.capabilities import CapabilityTests
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
 from tests.support.cluster_vectors import VERSIONS, messages
 from tests.support.entry_producers import client_context, entry_producer, outgoing, payloads_of
@@ -49,7 +50,6 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey
 from penstock.pipeline.http.stages import OpenedTopic, StageCount, Stages
-from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
 from penstock.wire import entry as wire
 from penstock.wire.batch import pack_plain

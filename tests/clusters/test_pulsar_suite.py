@@ -1,11 +1,16 @@
-"""The suite of `penstock.testing.engines` over the Pulsar engine, before a real broker."""
+"""The suite of `tests.conformance.engines` over the Pulsar engine, before a real broker."""
 
 from pathlib import Path
 
 import pytest
 from tests.support.pulsar_broker import EARLY_MS, PulsarCluster
 
-pytest.register_assert_rewrite("penstock.testing.engines")
+pytest.register_assert_rewrite("tests.conformance.engines")
+
+from tests.conformance.engines import EngineSuite, EngineTests  # noqa: E402
+from tests.conformance.engines.capabilities import CapabilityTests  # noqa: E402
+from tests.conformance.engines.moving import MovingTests  # noqa: E402
+from tests.conformance.engines.reading import ReadingTests  # noqa: E402
 
 from penstock.broker.broker import Broker  # noqa: E402
 from penstock.broker.capability import Capability  # noqa: E402
@@ -13,10 +18,6 @@ from penstock.broker.settings import BrokerSettings, ClusterSettings  # noqa: E4
 from penstock.engines.opening import open_pulsar  # noqa: E402
 from penstock.engines.pulsar.broker import PulsarBroker  # noqa: E402
 from penstock.runtime.clock import LoopClock  # noqa: E402
-from penstock.testing.engines import EngineSuite, EngineTests  # noqa: E402
-from penstock.testing.engines.capabilities import CapabilityTests  # noqa: E402
-from penstock.testing.engines.moving import MovingTests  # noqa: E402
-from penstock.testing.engines.reading import ReadingTests  # noqa: E402
 
 
 class OnPulsar(EngineTests):

@@ -1,4 +1,4 @@
-"""The suite of `penstock.testing.engines` over the embedded engine, with both of its stores; and its tests of consumers over
+"""The suite of `tests.conformance.engines` over the embedded engine, with both of its stores; and its tests of consumers over
 that engine with attached consumers."""
 
 from pathlib import Path
@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from tests.support.attached_broker import AttachedBroker
 
-pytest.register_assert_rewrite("penstock.testing.engines")
+pytest.register_assert_rewrite("tests.conformance.engines")
+
+from tests.conformance.engines import EngineSuite  # noqa: E402
+from tests.conformance.engines.answering import AnsweringTests  # noqa: E402
+from tests.conformance.engines.consuming import ConsumingTests  # noqa: E402
+from tests.conformance.engines.moving import MovingTests  # noqa: E402
 
 from penstock.broker.broker import Broker  # noqa: E402
 from penstock.broker.settings import BrokerSettings  # noqa: E402
 from penstock.engines.opening import open_embedded  # noqa: E402
-from penstock.testing.engines import EngineSuite  # noqa: E402
-from penstock.testing.engines.answering import AnsweringTests  # noqa: E402
-from penstock.testing.engines.consuming import ConsumingTests  # noqa: E402
-from penstock.testing.engines.moving import MovingTests  # noqa: E402
 
 
 class TestEmbeddedMemory(EngineSuite):

@@ -1,4 +1,4 @@
-"""The suite of `penstock.testing.engines` over the engine of a worker, before a process that owns the log."""
+"""The suite of `tests.conformance.engines` over the engine of a worker, before a process that owns the log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from tests.support.workers import owning
 
-pytest.register_assert_rewrite("penstock.testing.engines")
+pytest.register_assert_rewrite("tests.conformance.engines")
+
+from tests.conformance.engines import EngineSuite  # noqa: E402
 
 from penstock.broker.broker import Broker  # noqa: E402
 from penstock.broker.settings import BrokerSettings  # noqa: E402
 from penstock.engines.opening import open_worker  # noqa: E402
 from penstock.model.worker import WorkerAccess  # noqa: E402
-from penstock.testing.engines import EngineSuite  # noqa: E402
 
 
 @pytest.fixture(scope="module")

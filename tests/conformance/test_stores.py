@@ -1,4 +1,4 @@
-"""The suite of `penstock.testing.stores` over the stores of the project, and SQLite beside a plain model."""
+"""The suite of `tests.conformance.stores` over the stores of the project, and SQLite beside a plain model."""
 
 import asyncio
 import shutil
@@ -12,7 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-pytest.register_assert_rewrite("penstock.testing.stores")
+pytest.register_assert_rewrite("tests.conformance.stores")
+
+from tests.conformance.stores import StoreSuite  # noqa: E402
 
 from penstock.engines.core.ports import CursorChange, Store  # noqa: E402
 from penstock.engines.memory import MemoryStore  # noqa: E402
@@ -20,7 +22,6 @@ from penstock.engines.sqlite import SqliteStore  # noqa: E402
 from penstock.model.entry import NewEntry  # noqa: E402
 from penstock.model.errors import PenstockError  # noqa: E402
 from penstock.model.stage import Commit, StageKey, StageRun, Targets, Writer  # noqa: E402
-from penstock.testing.stores import StoreSuite  # noqa: E402
 
 T = TypeVar("T")
 
