@@ -51,7 +51,7 @@ _batch = click.option("--batch", type=_number, default=1, show_default=True, hel
 _consumers = click.option("--consumers", type=click.IntRange(1, 1000), default=1, show_default=True)
 _COMMANDS: Final = {
     "publish": ("Publish, and measure the time until each message is stored.", 1000, (_batch,)),
-    "consume": ("Receive what is published with --rate, or else a backlog.", 1000, (_batch, _consumers)),
+    "consume": ("Receive messages: those published with --rate, else a backlog.", 1000, (_batch, _consumers)),
     "request": ("Send requests, and measure the time until each reply.", 1, (_consumers,)),
 }
 
@@ -66,8 +66,9 @@ def _add(name: str, help: str, pending: int, options: tuple[Decorator, ...]) -> 
             return measure(name, Plan(client.access, str(used), **given))
 
     unanswered = "Unanswered messages of a producer."
-    most = click.option("--pending", type=_number, default=pending, show_default=True, help=unanswered)
-    made = with_options(connected(command), (*_OPTIONS, most, *options))
+    most = click.IntRange(1, 100_000)
+    limit = click.option("--pending", type=most, default=pending, show_default=True, help=unanswered)
+    made = with_options(connected(command), (*_OPTIONS, limit, *options))
     bench_command.add_command(click.command(name, help=help)(made))
 
 
