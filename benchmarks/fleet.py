@@ -11,7 +11,6 @@ all of these were delivered, and every consumer has a socket.
 
 import argparse
 import asyncio
-import json
 import os
 import resource
 import statistics
@@ -20,8 +19,8 @@ import sys
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,19 +29,13 @@ import uvloop
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support import kafka_broker
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, WebSocketException
-
-from penstock.runtime.tasks import Tasks
+from tests.support.many_consumers import SocketConsumers, connections, threads
 
 from . import servers
 from .gateways import resident_mb
 
 SECRET: Final = "a secret of the processes of a benchmark"
-NAMESPACE: Final = "persistent/public/default"
 CREATED_AT_ONCE: Final = 250  # topics
-OPENED_AT_ONCE: Final = 32  # consumers
-AGAIN_S: Final = 0.2  # until a consumer whose socket was closed connects to the next process
 CANARIES: Final = 300
 CANARY_S: Final = 0.05  # between two
 FEW: Final = 100  # subscriptions of the first count of threads and connections
@@ -97,76 +90,24 @@ class Size(NamedTuple):
 
 def size(nodes: Sequence[Node], broker_port: int) -> Size:
     pids = [node.pid for node in nodes]
-    return Size(
-        sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids),
-        sum(_connections(pid, broker_port) for pid in pids),
-        max(resident_mb(pid) for pid in pids),
-    )
+    return Size(threads(pids), connections(pids, broker_port), max(resident_mb(pid) for pid in pids))
 
 
-def _connections(pid: int, port: int) -> int:
-    """How many sockets of a process are connected to a port."""
-    own = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            own.add(str(each.readlink()))
-    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    return sum(
-        1
-        for fields in lines
-        if int(fields[2].rsplit(":", 1)[1], 16) == port and f"socket:[{fields[9]}]" in own
-    )
+def cpu_s(nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster) -> tuple[float, float]:
+    """CPU time (s) of the processes, and of the broker. It says more than elapsed time if the machine has other work."""
+    return sum(_cpu_s(node.pid) for node in nodes), _cpu_s(cluster.pid)
 
 
-class Watching:
-    """Consumers over WebSocket. One whose socket is closed connects to the next process."""
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def __init__(self, nodes: Sequence[Node], seen: Callable[[str, str], None]) -> None:
-        """`seen` is called with the topic and the payload (base64) of each message."""
-        self.connected = 0
-        self.errors: list[str] = []
-        self._nodes = nodes
-        self._seen = seen
-        self._tasks = Tasks()
-        self._opening = asyncio.Semaphore(OPENED_AT_ONCE)
 
-    async def open(self, topic: str, subscription: str, number: int) -> None:
-        """Add a consumer; returns once it is subscribed."""
-        opened = asyncio.Event()
-        self._tasks.spawn(self._consume(topic, subscription, number, opened), "consume")
-        await opened.wait()
-
-    async def _consume(self, topic: str, subscription: str, number: int, opened: asyncio.Event) -> None:
-        path = (
-            f"/ws/v2/consumer/{NAMESPACE}/{topic}/{subscription}?subscriptionType=Shared&receiverQueueSize=10"
-        )
-        while True:
-            authority = self._nodes[number % len(self._nodes)].authority
-            number += 1
-            try:
-                async with self._opening:
-                    socket = await connect(f"ws://{authority}{path}", compression=None, ping_interval=None)
-            except (InvalidHandshake, OSError, TimeoutError) as error:
-                self.errors.append(f"{type(error).__name__}: {error}")
-                await asyncio.sleep(AGAIN_S)
-                continue
-            self.connected += 1
-            opened.set()
-            try:
-                await self._read(socket, topic)
-            finally:
-                self.connected -= 1
-            await asyncio.sleep(AGAIN_S)
-
-    async def _read(self, socket: ClientConnection, topic: str) -> None:
-        with suppress(WebSocketException):
-            async for frame in socket:
-                message = json.loads(frame)
-                self._seen(topic, message["payload"])
-                await socket.send(json.dumps({"messageId": message["messageId"]}))
-
-    async def close(self) -> None:
-        await self._tasks.close()
+def spent_since(
+    before: tuple[float, float], nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster
+) -> str:
+    own, brokers = (now - then for now, then in zip(cpu_s(nodes, cluster), before, strict=True))
+    return f"{own:.1f} s of the processes, {brokers:.1f} s of the broker"
 
 
 class Canary:
@@ -177,7 +118,7 @@ class Canary:
         self._sent: dict[str, float] = {}
         self._came: dict[str, asyncio.Event] = {}
 
-    def seen(self, _: str, payload: str) -> None:
+    def seen(self, number: int, topic: str, payload: str) -> None:
         if payload in self._came and not self._came[payload].is_set():
             self.ms.append((time.perf_counter() - self._sent[payload]) * 1000)
             self._came[payload].set()
@@ -205,12 +146,17 @@ def show(what: str, figure: str) -> None:
     print(f"{what:>44}: {figure}", flush=True)
 
 
-async def measure(nodes: Sequence[Node], bootstrap: str, wanted: "Wanted") -> None:
+async def measure(nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster, wanted: "Wanted") -> None:
     """All of it, in order; prints a line for each figure."""
+    bootstrap = cluster.bootstrap
     broker_port = int(bootstrap.rsplit(":", 1)[1])
     await asyncio.to_thread(create_topics, bootstrap, wanted.topics)
     canary, messages = Canary(), Messages(bootstrap)
-    canaries, watching = Watching(nodes[1:], canary.seen), Watching(nodes, messages.seen)
+    at = [node.authority for node in nodes]
+    canaries, watching = (
+        SocketConsumers(lambda: at[1:], canary.seen),
+        SocketConsumers(lambda: at, messages.seen),
+    )
     async with httpx.AsyncClient(base_url=f"http://{nodes[0].authority}", timeout=60) as client:
         await canaries.open("canary", "canary", 0)
         await canary.fly(client, CANARIES)
@@ -218,7 +164,7 @@ async def measure(nodes: Sequence[Node], bootstrap: str, wanted: "Wanted") -> No
 
         few = min(FEW, wanted.subscriptions)
         await open_consumers(watching, few, few, 0)
-        before = size(nodes, broker_port)
+        before, spent = size(nodes, broker_port), cpu_s(nodes, cluster)
         show(f"threads, connections at {few} subscriptions", f"{before.threads}, {before.connections}")
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
@@ -229,6 +175,7 @@ async def measure(nodes: Sequence[Node], bootstrap: str, wanted: "Wanted") -> No
             f"{wanted.consumers:,} consumers opened",
             f"in {took:.1f} s, {(wanted.consumers - few) / took:.0f}/s",
         )
+        show("CPU meanwhile", spent_since(spent, nodes, cluster))
         show("canary, while they were opened", canary.line())
         after = size(nodes, broker_port)
         show(
@@ -241,13 +188,14 @@ async def measure(nodes: Sequence[Node], bootstrap: str, wanted: "Wanted") -> No
         await canary.fly(client, CANARIES)
         show("canary, all consumers there", canary.line())
 
-        last, refused = nodes[-1], len(watching.errors)
+        last, refused, spent = nodes[-1], len(watching.errors), cpu_s(nodes[:-1], cluster)
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(restart, last))
             await messages.deliver(wanted.subscriptions, watching, wanted.consumers)
             took = time.perf_counter() - began
         show("restart of a process: all delivered", f"{took:.1f} s after it was told to stop")
+        show("CPU meanwhile, but for that process", spent_since(spent, nodes[:-1], cluster))
         show("connections that were refused meanwhile", f"{len(watching.errors) - refused}")
         await canary.fly(client, CANARIES)
         show("canary, after the restart", canary.line())
@@ -265,7 +213,7 @@ def restart(node: Node) -> None:
     node.start()
 
 
-async def open_consumers(watching: Watching, subscriptions: int, consumers: int, first: int) -> None:
+async def open_consumers(watching: SocketConsumers, subscriptions: int, consumers: int, first: int) -> None:
     """Consumers from number `first` on, of subscriptions in turn."""
     opening = (
         watching.open(topic_name(number % subscriptions), f"s-{number % subscriptions}", number)
@@ -301,11 +249,11 @@ class Messages:
         self._payload = ""
         self._missing: set[str] = set()
 
-    def seen(self, topic: str, payload: str) -> None:
+    def seen(self, number: int, topic: str, payload: str) -> None:
         if payload == self._payload:
             self._missing.discard(topic)
 
-    async def deliver(self, subscriptions: int, watching: Watching, consumers: int) -> None:
+    async def deliver(self, subscriptions: int, watching: SocketConsumers, consumers: int) -> None:
         """Publish, and return once all were delivered and all consumers are connected."""
         self._round += 1
         value = f"round {self._round}"
@@ -357,7 +305,7 @@ def main() -> None:
         with kafka_broker.standalone(data, {"num.partitions": "1"}) as cluster:
             flags = ["--engine", cluster.service_url, "--pulsar", "127.0.0.1:0", "--log", "json"]
             with service(wanted.processes, flags, folder) as nodes:
-                uvloop.run(measure(nodes, cluster.bootstrap, wanted))
+                uvloop.run(measure(nodes, cluster, wanted))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from .records import entries_of
 
 AGAIN_S: Final = 1.0  # after the cluster could not be asked
 IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
+RECENT_MS: Final = 1000  # a log that was asked for so lately is followed from there
 GAPS_MAX: Final = 1024  # that are remembered
 LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
 LOOK_MS: Final = (
@@ -50,6 +51,7 @@ class FollowedLog:
         self._beginning = False
         self._idle_since_ms: int | None = None
         self._looked_ms = clock.monotonic_ms()
+        self._refreshed_ms: int | None = None
         self._gaps: dict[int, int] = {}  # offsets that are no records: the first, and the one after the last
         self._count = self._bytes = 0  # of entries that were seen
 
@@ -57,12 +59,13 @@ class FollowedLog:
 
     async def refresh(self) -> None:
         """Ask where the log begins and ends; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
-        self.used_ms = self.clock.monotonic_ms()
+        self.used_ms = asked_ms = self.clock.monotonic_ms()
         first, following = await self._fetcher.ends(self._at)
         if following < self.next_offset:
             await self._look_whose()
             self.next_offset = following
         self.first_offset = first
+        self._refreshed_ms = asked_ms
         self._grow(following)
 
     async def end_now(self) -> int:
@@ -152,9 +155,12 @@ class FollowedLog:
         """Have what comes to the log come here, as soon as the cluster can be asked."""
         try:
             await asyncio.sleep(delay_s)
+            is_known = not delay_s and self._was_refreshed_lately()
             while self.followers and not self.deleted:
                 try:
-                    await self.refresh()
+                    if not is_known:
+                        await self.refresh()
+                    is_known = False
                     if delay_s:  # reading failed: the topic may be another one, and longer
                         await self._look_whose()
                     self._tail.clear()
@@ -170,6 +176,9 @@ class FollowedLog:
                 await asyncio.sleep(AGAIN_S)
         finally:
             self._beginning = False
+
+    def _was_refreshed_lately(self) -> bool:
+        return self._refreshed_ms is not None and self.clock.monotonic_ms() - self._refreshed_ms <= RECENT_MS
 
     def arrived(self, records: Sequence[Record]) -> None:
         """As `driver.tail.Follower.arrived`."""

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from tests.support.waiting import until_async
 
 from penstock.engines.kafka import followed
 from penstock.engines.kafka.log import KafkaLog
 from penstock.engines.kafka.naming import Place
 from penstock.model.names import TopicName
+from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
 
 
@@ -27,9 +29,16 @@ class Fetcher:
 
     def __init__(self, *ids: str | None) -> None:
         self._ids = list(ids)
+        self.tasks = Tasks()
+        self.asked = 0  # for ends
+        self.followed: list[int] = []  # from offsets
 
     async def ends(self, place: Any) -> tuple[int, int]:
+        self.asked += 1
         return 0, 100
+
+    async def follow(self, place: Any, offset: int, follower: object) -> None:
+        self.followed.append(offset)
 
     async def topic_id(self, topic: str) -> str | None:
         return self._ids.pop(0) if len(self._ids) > 1 else self._ids[0]
@@ -47,3 +56,17 @@ async def test_a_topic_that_was_made_again_is_another_however_long_it_is(
     log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, ManualClock())
     await log._look()
     assert (log.deleted, log.next_offset) == (deleted, 100)
+
+
+@pytest.mark.parametrize(("later_ms", "asked"), [(0, 1), (followed.RECENT_MS + 1, 2)])
+async def test_a_log_that_was_just_asked_for_is_followed_without_asking_again(
+    later_ms: int, asked: int
+) -> None:
+    fetcher: Any = Fetcher("id")
+    clock = ManualClock()
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, clock)
+    await log.refresh()
+    clock.turn(later_ms)
+    log.followers.add(lambda: None)
+    await until_async(lambda: fetcher.followed)
+    assert (fetcher.asked, fetcher.followed) == (asked, [100])

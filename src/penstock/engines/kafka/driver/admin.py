@@ -25,6 +25,7 @@ from penstock.engines.shared.catalog import Described as Described
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
+from .descriptions import Descriptions
 from .errors import engine_error, passes
 from .offsets import BEGIN, END, Offsets
 from .record import At
@@ -54,6 +55,7 @@ class KafkaAdmin:
         self._left: list[list[AdminClient]] = []  # former clients, alone in their lists: they may owe answers
         self._committed = Offsets(clients, timeout_s, committed=True)
         self._written = Offsets(clients, timeout_s, committed=False)
+        self._descriptions = Descriptions(self._ask_for_topics)
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
     @property
@@ -141,18 +143,22 @@ class KafkaAdmin:
     async def describe(self, topic: str) -> Described | None:
         """One topic; None where it is not there."""
         try:
-            found = await self.answer(
-                lambda: self.client.describe_topics(TopicCollection([topic]), **self.bound)[topic], topic
-            )
+            found = await self._awaited(lambda: self._descriptions.find(topic), topic)
         except PenstockError as error:
             if error.kind is ErrorKind.TOPIC_NOT_FOUND:
                 return None
             raise
         return Described(str(found.topic_id), len(found.partitions))
 
+    def _ask_for_topics(self, topics: Sequence[str]) -> Mapping[str, "Future[Any]"]:
+        found: Mapping[str, Future[Any]] = self.client.describe_topics(
+            TopicCollection(list(topics)), **self.bound
+        )
+        return found
+
     async def describe_all(self, topics: Sequence[str]) -> dict[str, Described | None]:
         """Topics; None for those of which the cluster says that they do not exist. Those without a certain answer are left out."""
-        futures = self.client.describe_topics(TopicCollection(list(topics)), **self.bound)
+        futures = self._ask_for_topics(topics)
         asked: asyncio.Future[Any] = asyncio.gather(
             *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
         )
@@ -287,9 +293,11 @@ class KafkaAdmin:
 
     async def answer(self, ask: Callable[[], "Future[Any]"], what: str = "") -> Any:
         """The answer of one request; raises what the cluster refuses, with `what` before it."""
+        return await self._awaited(lambda: asyncio.wrap_future(ask()), what)
 
+    async def _awaited(self, ask: Callable[[], "asyncio.Future[Any]"], what: str) -> Any:
         async def answered() -> Any:
-            return await self._clients.wait_unless_refused(asyncio.wrap_future(ask()))
+            return await self._clients.wait_unless_refused(ask())
 
         client = self.client
         try:

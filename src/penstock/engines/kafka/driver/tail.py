@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Final, Protocol
@@ -30,7 +30,7 @@ FETCH_WAIT_MS: Final = (
     250  # the broker's where nothing comes; what is followed then is asked for with the next request
 )
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
-ASK_S: Final = 0.5  # for the leaders of a topic, at most
+ASKED_MAX: Final = 32  # topics whose leaders are asked for at once, one request each
 MET_MAX: Final = 10_000  # topics that are remembered
 
 STALE_MAX: Final = (
@@ -69,7 +69,8 @@ class TailReader:
         self._closed = False
         self._followers: dict[At, Follower] = {}
         self._assigned: dict[At, int] = {}  # the thread's: the offset that each was assigned at
-        self._met: set[str] = set()  # the thread's: topics that the consumer knows
+        self._met: set[str] = set()  # the thread's: topics whose leaders the consumer was made to ask for
+        self._unmet: set[str] = set()  # the thread's: topics that were just assigned
         self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
             SimpleQueue()
         )
@@ -81,9 +82,9 @@ class TailReader:
 
         def assign(consumer: Consumer) -> None:
             self._unassign(consumer, place)
-            self._meet(consumer, place[0])
             consumer.incremental_assign(target)
             self._assigned[place] = offset
+            self._unmet.add(place[0])
 
         def assigned() -> None:
             self._followers[place] = follower
@@ -159,18 +160,22 @@ class TailReader:
             except KafkaException as failed:
                 error = failed
             self._loop.call_soon_threadsafe(_answer, future, error, then)
+        if self._unmet:
+            self._meet(consumer)
 
-    def _meet(self, consumer: Consumer, topic: str) -> None:
-        """Have librdkafka learn where a topic is: it looks at those that it does not know once a second only.
+    def _meet(self, consumer: Consumer) -> None:
+        """Have librdkafka ask for the leaders of new topics; without that it asks once a second, in one request for all.
 
-        The answer comes behind a fetch that waits. So where several are to be followed at once, none waits for the others.
+        The answers come behind a fetch that waits. They are not awaited, so that other topics are read meanwhile. librdkafka uses
+        them when they arrive, as the topics are assigned already.
         """
-        if topic not in self._met and self._wanted.empty():
-            with suppress(KafkaException):  # else it learns it by itself
-                consumer.list_topics(topic, ASK_S)
-        if len(self._met) >= MET_MAX:
+        for topic in islice(self._unmet - self._met, ASKED_MAX):
+            with suppress(KafkaException):  # the time is over at once
+                consumer.list_topics(topic, 0)
+        if len(self._met) + len(self._unmet) > MET_MAX:
             self._met.clear()
-        self._met.add(topic)
+        self._met |= self._unmet
+        self._unmet.clear()
 
     def _unassign(self, consumer: Consumer, place: At) -> None:
         if place in self._assigned:
