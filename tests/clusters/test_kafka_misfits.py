@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.kafka_broker import KafkaCluster
-from tests.support.three_processes import WAIT_S, Processes, admin, closed, take
+from tests.support.service import WAIT_S, Service, admin, closed, take
 from tests.support.waiting import until
 
 MISFITS = "penstock_kafka_cursor_misfits_total"
@@ -52,7 +52,7 @@ def topic(native: Native) -> str:
     return name
 
 
-def test_a_topic_is_made_again_under_a_consumer(kafka_service: Processes, native: Native, topic: str) -> None:
+def test_a_topic_is_made_again_under_a_consumer(kafka_service: Service, native: Native, topic: str) -> None:
     at = 1
     before = kafka_service.sum(MISFITS)
     with kafka_service.consumer(at, topic) as socket:
@@ -73,7 +73,7 @@ def test_a_topic_is_made_again_under_a_consumer(kafka_service: Processes, native
 
 
 def test_a_topic_is_made_again_while_nobody_has_it(
-    kafka_service: Processes, native: Native, topic: str
+    kafka_service: Service, native: Native, topic: str
 ) -> None:
     kafka_service.ask(0, "PUT", admin(topic, "/subscription/s"), 204, json="earliest")
     native.publish(topic, "old 0", "old 1", "old 2")
@@ -86,7 +86,7 @@ def test_a_topic_is_made_again_while_nobody_has_it(
         assert take(socket, 1) == ["new"]
 
 
-def test_retention_passes_a_cursor(kafka_service: Processes, native: Native, topic: str) -> None:
+def test_retention_passes_a_cursor(kafka_service: Service, native: Native, topic: str) -> None:
     native.publish(topic, *map(str, range(10)))
     kafka_service.ask(0, "PUT", admin(topic, "/subscription/s"), 204, json="earliest")
     native.cluster.delete_records(topic, 0, 6)
@@ -98,7 +98,7 @@ def test_retention_passes_a_cursor(kafka_service: Processes, native: Native, top
         until(lambda at=at: kafka_service.backlog(at, topic) == 0)
 
 
-def test_partitions_are_added_under_a_consumer(kafka_service: Processes, native: Native) -> None:
+def test_partitions_are_added_under_a_consumer(kafka_service: Service, native: Native) -> None:
     topic = f"t{uuid4().hex[:10]}"
     kafka_service.ask(0, "PUT", admin(topic, "/partitions"), 204, json=2)
     with kafka_service.consumer(1, topic) as socket:
