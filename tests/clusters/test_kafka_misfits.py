@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.service import WAIT_S, Service, admin, closed, take
@@ -32,6 +32,19 @@ class Native:
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(WAIT_S)
+
+    def committed(self, group: str, topic: str) -> int:
+        """The position of a consumer group in partition 0; -1 if there is none."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        try:
+            found = self.admin.list_consumer_group_offsets([wanted])[group].result(WAIT_S)
+        except KafkaException:  # there is no such group
+            return -1
+        return int(found.topic_partitions[0].offset)
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        changed = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
+        self.admin.alter_consumer_group_offsets([changed])[group].result(WAIT_S)
 
     def publish(self, topic: str, *values: str, partition: int = 0) -> None:
         until(lambda: partition in self.producer.list_topics(topic, WAIT_S).topics[topic].partitions)
@@ -96,6 +109,21 @@ def test_retention_passes_a_cursor(kafka_service: Service, native: Native, topic
         assert take(socket, 4) == ["6", "7", "8", "9"]
     for at in range(3):
         until(lambda at=at: kafka_service.backlog(at, topic) == 0)
+
+
+def test_commits_that_others_shift_do_not_count(kafka_service: Service, native: Native, topic: str) -> None:
+    """A mirror shifts the positions that Kafka's tools see. The subscription is opened again, and has its own cursor."""
+    kafka_service.ask(0, "PUT", admin(topic, "/subscription/s"), 204, json="earliest")
+    native.publish(topic, *map(str, range(5)))
+    with kafka_service.consumer(0, topic) as socket:
+        assert take(socket, 2) == ["0", "1"]
+        until(lambda: kafka_service.backlog(0, topic) == 3)
+    until(lambda: native.committed(f"penstock:{topic}:s", topic) == 2)
+    native.commit(f"penstock:{topic}:s", topic, 5)
+    kafka_service.ask(1, "PUT", admin(topic, "/unload"), 204)
+    with kafka_service.consumer(2, topic) as socket:
+        assert take(socket, 3) == ["2", "3", "4"]
+    until(lambda: kafka_service.backlog(0, topic) == 0)
 
 
 def test_partitions_are_added_under_a_consumer(kafka_service: Service, native: Native) -> None:
