@@ -9,7 +9,8 @@ from tests.support.kafka_broker import KafkaCluster
 from tests.support.kafka_faults import Way
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
-from tests.support.three_processes import Processes, three_processes
+from tests.support.service import Service, flags_before, service
+from tests.support.waiting import until
 
 pytest.register_assert_rewrite("tests.conformance.engines")
 
@@ -61,11 +62,21 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClu
 
 
 @pytest.fixture(scope="session")
-def kafka_service(
-    kafka_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Processes]:
-    """Three processes that are one service before the broker."""
-    with three_processes(kafka_cluster, tmp_path_factory.mktemp("service")) as made:
+def kafka_service(kafka_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Three processes that are one service before the broker, and own all slots. They share the secret of their user on this
+    machine: none is configured."""
+    flags = flags_before(kafka_cluster)
+    with service(tmp_path_factory.mktemp("service"), flags, environment={}) as made:
+        until(lambda: made.sum("penstock_kafka_slots_owned") == 64)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def pulsar_service(
+    pulsar_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """The same before Pulsar."""
+    with service(tmp_path_factory.mktemp("service"), flags_before(pulsar_cluster), environment={}) as made:
         yield made
 
 

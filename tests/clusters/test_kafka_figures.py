@@ -5,7 +5,7 @@ from collections import Counter
 from uuid import uuid4
 
 import pytest
-from tests.support.three_processes import WAIT_S, Processes, admin, closed, take
+from tests.support.service import WAIT_S, Service, admin, closed, take
 from tests.support.waiting import until
 
 
@@ -14,7 +14,7 @@ def topic() -> str:
     return f"t{uuid4().hex[:10]}"
 
 
-def test_figures_are_right_at_every_process_and_add_up(kafka_service: Processes, topic: str) -> None:
+def test_figures_are_right_at_every_process_and_add_up(kafka_service: Service, topic: str) -> None:
     kafka_service.ask(0, "PUT", admin(topic, "/partitions"), 204, json=3)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(kafka_service.consumer(at, topic)) for at in range(3)]
@@ -75,7 +75,7 @@ def test_figures_are_right_at_every_process_and_add_up(kafka_service: Processes,
     assert kafka_service.sum("pulsar_subscription_back_log", topic) == 22, "without consumers, too"
 
 
-def test_a_topic_is_in_use_whichever_process_has_the_clients(kafka_service: Processes, topic: str) -> None:
+def test_a_topic_is_in_use_whichever_process_has_the_clients(kafka_service: Service, topic: str) -> None:
     kafka_service.ask(0, "PUT", admin(topic), 204)
     with kafka_service.consumer(0, topic) as consumer:
         for at in range(3):
@@ -102,7 +102,7 @@ def test_a_topic_is_in_use_whichever_process_has_the_clients(kafka_service: Proc
         assert take(consumer, 1) == ["new"]
 
 
-def test_an_unload_is_a_pause_for_consumers_of_every_process(kafka_service: Processes, topic: str) -> None:
+def test_an_unload_is_a_pause_for_consumers_of_every_process(kafka_service: Service, topic: str) -> None:
     kafka_service.ask(0, "PUT", admin(topic), 204)
     for at in range(3):  # one of them is the owner
         with kafka_service.consumer(at, topic, "Exclusive") as socket:

@@ -3,10 +3,10 @@
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.kafka_broker import KafkaCluster
-from tests.support.three_processes import WAIT_S, Processes, admin, closed, take
+from tests.support.service import WAIT_S, Service, admin, closed, take
 from tests.support.waiting import until
 
 MISFITS = "penstock_kafka_cursor_misfits_total"
@@ -33,6 +33,19 @@ class Native:
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(WAIT_S)
 
+    def committed(self, group: str, topic: str) -> int:
+        """The position of a consumer group in partition 0; -1 if there is none."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        try:
+            found = self.admin.list_consumer_group_offsets([wanted])[group].result(WAIT_S)
+        except KafkaException:  # there is no such group
+            return -1
+        return int(found.topic_partitions[0].offset)
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        changed = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
+        self.admin.alter_consumer_group_offsets([changed])[group].result(WAIT_S)
+
     def publish(self, topic: str, *values: str, partition: int = 0) -> None:
         until(lambda: partition in self.producer.list_topics(topic, WAIT_S).topics[topic].partitions)
         for value in values:
@@ -52,7 +65,7 @@ def topic(native: Native) -> str:
     return name
 
 
-def test_a_topic_is_made_again_under_a_consumer(kafka_service: Processes, native: Native, topic: str) -> None:
+def test_a_topic_is_made_again_under_a_consumer(kafka_service: Service, native: Native, topic: str) -> None:
     at = 1
     before = kafka_service.sum(MISFITS)
     with kafka_service.consumer(at, topic) as socket:
@@ -73,7 +86,7 @@ def test_a_topic_is_made_again_under_a_consumer(kafka_service: Processes, native
 
 
 def test_a_topic_is_made_again_while_nobody_has_it(
-    kafka_service: Processes, native: Native, topic: str
+    kafka_service: Service, native: Native, topic: str
 ) -> None:
     kafka_service.ask(0, "PUT", admin(topic, "/subscription/s"), 204, json="earliest")
     native.publish(topic, "old 0", "old 1", "old 2")
@@ -86,7 +99,7 @@ def test_a_topic_is_made_again_while_nobody_has_it(
         assert take(socket, 1) == ["new"]
 
 
-def test_retention_passes_a_cursor(kafka_service: Processes, native: Native, topic: str) -> None:
+def test_retention_passes_a_cursor(kafka_service: Service, native: Native, topic: str) -> None:
     native.publish(topic, *map(str, range(10)))
     kafka_service.ask(0, "PUT", admin(topic, "/subscription/s"), 204, json="earliest")
     native.cluster.delete_records(topic, 0, 6)
@@ -98,7 +111,22 @@ def test_retention_passes_a_cursor(kafka_service: Processes, native: Native, top
         until(lambda at=at: kafka_service.backlog(at, topic) == 0)
 
 
-def test_partitions_are_added_under_a_consumer(kafka_service: Processes, native: Native) -> None:
+def test_commits_that_others_shift_do_not_count(kafka_service: Service, native: Native, topic: str) -> None:
+    """A mirror shifts the positions that Kafka's tools see. The subscription is opened again, and has its own cursor."""
+    kafka_service.ask(0, "PUT", admin(topic, "/subscription/s"), 204, json="earliest")
+    native.publish(topic, *map(str, range(5)))
+    with kafka_service.consumer(0, topic) as socket:
+        assert take(socket, 2) == ["0", "1"]
+        until(lambda: kafka_service.backlog(0, topic) == 3)
+    until(lambda: native.committed(f"penstock:{topic}:s", topic) == 2)
+    native.commit(f"penstock:{topic}:s", topic, 5)
+    kafka_service.ask(1, "PUT", admin(topic, "/unload"), 204)
+    with kafka_service.consumer(2, topic) as socket:
+        assert take(socket, 3) == ["2", "3", "4"]
+    until(lambda: kafka_service.backlog(0, topic) == 0)
+
+
+def test_partitions_are_added_under_a_consumer(kafka_service: Service, native: Native) -> None:
     topic = f"t{uuid4().hex[:10]}"
     kafka_service.ask(0, "PUT", admin(topic, "/partitions"), 204, json=2)
     with kafka_service.consumer(1, topic) as socket:

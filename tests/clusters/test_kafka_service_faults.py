@@ -4,43 +4,21 @@ Of each subscription no message is lost that was published with success, none co
 messages of a key keep their order.
 """
 
-import signal
-import time
-from collections import Counter
 from collections.abc import Iterator
-from uuid import uuid4
 
 import httpx
 import pytest
 from tests.support.kafka_broker import KafkaCluster, given, standalone
 from tests.support.kafka_faults import ROUNDS
-from tests.support.service import (
-    WAIT_S,
-    BinaryConsumer,
-    Consumer,
-    Deliveries,
-    InstanceConsumer,
-    Publisher,
-    Service,
-    SocketConsumer,
-    ended,
-    flags_before,
-    service,
-    started,
-)
+from tests.support.service import WAIT_S, Service, admin, flags_before, service, take
+from tests.support.service_load import Load
 from tests.support.waiting import until
+from websockets.sync.client import ClientConnection
 
 pytestmark = pytest.mark.timeout(1800)
 
+MISFITS = "penstock_kafka_cursor_misfits_total"
 MOVED, STOPS = "moves to another owner", "the server is shutting down"
-STOPPED_S = 8.0  # longer than the session of a process in the group of owners
-# A consumer of each kind at each process, or at one.
-MIXES = {
-    "Shared": [(SocketConsumer, 0), (InstanceConsumer, 1), (BinaryConsumer, 2), (SocketConsumer, 2)],
-    "Key_Shared": [(SocketConsumer, 0), (SocketConsumer, 1), (InstanceConsumer, 2), (BinaryConsumer, 0)],
-    "Failover": [(SocketConsumer, 2), (BinaryConsumer, 1), (InstanceConsumer, 0)],
-    "Exclusive": [(SocketConsumer, 1)],
-}
 
 
 @pytest.fixture(scope="module")
@@ -50,100 +28,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         return
     with standalone(tmp_path_factory.mktemp("service-faults")) as cluster:
         yield cluster
-
-
-class Load:
-    """Publishers at each process, and consumers of all types and endpoints of one topic."""
-
-    def __init__(self, three: Service) -> None:
-        nodes = three.nodes
-        self.three = three
-        self.topic = f"t{uuid4().hex[:10]}"
-        path = f"{nodes[0].url}/admin/v2/persistent/public/default/{self.topic}/partitions"
-        assert httpx.put(path, json=2, timeout=WAIT_S).status_code == 204
-        self.deliveries = {name: Deliveries() for name in MIXES}
-        self.consumers: list[Consumer] = [
-            kind(nodes, at, self.topic, name, name, self.deliveries[name], moves=True)
-            for name, mix in MIXES.items()
-            for kind, at in mix
-        ]
-        self.publishers = [
-            Publisher(nodes, at, self.topic, [f"p{at}k{key}" for key in range(4)], 0.05) for at in range(3)
-        ]
-
-    def __enter__(self) -> "Load":
-        started(self.consumers)
-        for one in self.publishers:
-            one.start()
-        return self
-
-    def goes_on(self) -> None:
-        """Wait until messages that are published from now on have arrived in every subscription."""
-        before = [len(one.published) for one in self.publishers]
-        until(
-            lambda: all(
-                len(one.published) >= count + 4 for one, count in zip(self.publishers, before, strict=True)
-            ),
-            said=lambda: f"nothing is published: {[one.refusals[-3:] for one in self.publishers]}",
-        )
-        wanted = {value for one in self.publishers for value in list(one.published)}
-        self._arrives(wanted)
-
-    def _arrives(self, wanted: set[str]) -> None:
-        def missing() -> dict[str, list[str]]:
-            return {name: sorted(wanted - one.values) for name, one in self.deliveries.items()}
-
-        until(lambda: not any(missing().values()), said=lambda: f"missing: {missing()}, {self._stats()}")
-
-    def stop_and_kill(self, stopped: int, killed: int) -> None:
-        """Stop a process, which does not notice, for longer than its slots are its own, and kill another one within that time."""
-        nodes, begin = self.three.nodes, time.monotonic()
-        node = nodes[stopped]
-        node.process.send_signal(signal.SIGSTOP)
-        nodes[killed].kill()
-        time.sleep(STOPPED_S)
-        node.process.send_signal(signal.SIGCONT)
-        self.goes_on()
-        for deliveries in self.deliveries.values():
-            deliveries.stops.append((node, begin, time.monotonic()))
-
-    def _stats(self) -> list[str]:
-        """For a failure: the consumers of each partition, as each process sees them."""
-        found = []
-        for number, node in enumerate(self.three.nodes):
-            for partition in range(2):
-                path = (
-                    f"{node.url}/admin/v2/persistent/public/default/{self.topic}-partition-{partition}/stats"
-                )
-                try:
-                    shown = httpx.get(path, timeout=WAIT_S).json()["subscriptions"]
-                except httpx.TransportError as error:
-                    found.append(f"{number}: {error}")
-                    continue
-                for name, each in shown.items():
-                    consumers = [
-                        (
-                            one["consumerName"],
-                            one["unackedMessages"],
-                            one["availablePermits"],
-                            one.get("address"),
-                        )
-                        for one in each["consumers"]
-                    ]
-                    found.append(f"{number} {name} {partition}: {each['msgBacklog']} {consumers}")
-        return found
-
-    def __exit__(self, *failure: object) -> None:
-        for one in self.publishers:
-            one.end()
-        if failure[0] is None:
-            self._arrives({value for one in self.publishers for value in one.published})
-        ended(self.consumers)
-        print("refused:", Counter((one.kind, *each) for one in self.consumers for each in one.refusals))
-        if failure[0] is None:
-            for name, deliveries in self.deliveries.items():
-                assert deliveries.answered > 0, name
-                deliveries.check(ordered=name != "Shared")
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +61,42 @@ def test_processes_are_restarted_one_after_the_other(three: Service) -> None:
     )
     published = {each for one in load.publishers for each in one.refusals}
     assert not {each for each in published if STOPS not in each[1]}, published
+
+
+def test_a_log_is_truncated_under_its_subscriptions(three: Service, broker: KafkaCluster) -> None:
+    """Messages that come to offsets which were acknowledged before are delivered."""
+    topic = three.new_topic()
+    before = three.sum(MISFITS)
+    with three.consumer(1, topic) as socket:
+        three.ask(0, "PUT", admin(topic, "/subscription/unused"), 204, json="earliest")
+        for number in range(10):
+            three.publish(number % 3, topic, f"old {number}")
+        take(socket, 10)
+        until(lambda: three.backlog(0, topic) == 0)
+        three.ask(2, "POST", admin(topic, "/subscription/unused/skip_all"), 204)
+
+        broker.truncate(topic, 0, 6)
+        new = [f"new {number}" for number in range(3)]
+        for number, value in enumerate(new):
+            until(lambda number=number, value=value: published(three, number, topic, value))
+        wanted = [*(f"old {number}" for number in range(6)), *new]
+        assert distinct(socket, len(wanted)) == wanted
+    with three.consumer(2, topic, subscription="unused") as socket:
+        assert distinct(socket, len(wanted)) == wanted
+    assert three.sum(MISFITS) >= before + 2
+    assert any("a log was truncated" in node.log for node in three.nodes)
+
+
+def distinct(socket: ClientConnection, count: int) -> list[str]:
+    """So many values, each as it comes first: one whose publishing failed may have been stored."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found.update(dict.fromkeys(take(socket, 1)))
+    return list(found)
+
+
+def published(three: Service, at: int, topic: str, value: str) -> bool:
+    """Whether a message was published; the broker may still be starting."""
+    url = f"{three.nodes[at].url}/topics/public/default/{topic}"
+    answer = httpx.post(url, json={"messages": [{"value": value}]}, timeout=WAIT_S)
+    return answer.status_code == 200 and answer.json()["messageIds"][0]["error_code"] is None

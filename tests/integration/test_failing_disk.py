@@ -13,13 +13,14 @@ from typing import Any
 
 import pulsar
 import pytest
-from tests.support.disk import FaultyServer, needs_faults, on_a_faulty_disk
+from tests.support.disk import FaultyServer, on_a_faulty_disk
+from tests.support.preloaded import needs_preloading
 from websockets.asyncio.client import connect
 
 import penstock
 from penstock.testing.server import launch
 
-pytestmark = [needs_faults, pytest.mark.timeout(120)]
+pytestmark = [needs_preloading, pytest.mark.timeout(120)]
 
 TOPIC = "persistent://public/default/t"
 TIMEOUT_MS = 700

@@ -4,37 +4,17 @@ import contextlib
 import http.client
 import json
 import mmap
-import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
-import pytest
-
 from penstock.testing.server import Launched, launch
+from tests.support.preloaded import library
 from tests.support.waiting import until
 
-SOURCE = Path(__file__).with_name("faulty_disk.c")
 FIELDS = struct.Struct("=6i")  # of the control file; faulty_disk.c says what they mean
 WITHIN_S = 30  # of anything that is waited for: it comes in a fraction of this
-
-needs_faults = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("gcc") is None,
-    reason="faults are injected by a preloaded library, which needs Linux and gcc",
-)
-
-
-@cache
-def library() -> Path:
-    """The library that makes calls fail; built once a run."""
-    made = Path(mkdtemp(prefix="penstock-faults-")) / "faulty_disk.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", made, SOURCE, "-ldl"], check=True)
-    return made
 
 
 class FaultyDisk:
@@ -45,7 +25,7 @@ class FaultyDisk:
         with control.open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), FIELDS.size)
         self.environment = {
-            "LD_PRELOAD": str(library()),
+            "LD_PRELOAD": str(library("faulty_disk")),
             "FAULTY_CONTROL": str(control),
             "FAULTY_FOLDER": str(folder),
         }

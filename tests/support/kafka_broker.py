@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ class KafkaCluster(msgspec.Struct):
     tls: bool = False
     plain: str = ""  # host:port of a listener that asks nobody who comes, where there is another one
     again: Callable[[], int] | None = None  # starts it again, and says its process
+    logs: Path | None = None  # where its data is, if it is ours
 
     @property
     def service_url(self) -> str:
@@ -83,6 +85,33 @@ class KafkaCluster(msgspec.Struct):
         """Start the broker that was killed again, on the same data and port; returns when it is ready."""
         assert self.again is not None, "the broker is not ours"
         self.pid = self.again()
+
+    def truncate(self, topic: str, partition: int, end: int) -> None:
+        """Kill the broker, and start it again without the records of a partition from an offset on, as after a crash of its machine.
+
+        A batch of records begins at the offset, in the first segment.
+        """
+        assert self.logs is not None, "the broker is not ours"
+        self.kill(signal.SIGKILL)
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        folder = self.logs / f"{topic}-{partition}"
+        segment = folder / f"{0:020}.log"
+        os.truncate(segment, _batch_at(segment.read_bytes(), end))
+        for derived in ("*.index", "*.timeindex", "*.txnindex", "*.snapshot"):  # they are made again
+            for one in folder.glob(derived):
+                one.unlink()
+        self.restart()
+
+
+def _batch_at(segment: bytes, offset: int) -> int:
+    """Where the batch that begins at an offset is. Batches begin with an offset (8 bytes) and the length of what follows (4)."""
+    at = 0
+    while at < len(segment):
+        first, length = struct.unpack_from(">qi", segment, at)
+        if first == offset:
+            return at
+        at += 12 + length
+    raise AssertionError(f"no batch begins at {offset}")
 
 
 def given() -> KafkaCluster | None:
@@ -155,6 +184,7 @@ class _Process:
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self.cluster = KafkaCluster(f"127.0.0.1:{port}", 0, listener.endswith("SSL"), self._inner, self.start)
+        self.cluster.logs = folder / "logs"
 
     def format(self) -> None:
         """Prepare the folder of its logs."""

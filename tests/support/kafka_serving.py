@@ -54,6 +54,7 @@ class LogTopic(SkippingLog):
             subscription_types=(),
         )
         self.refreshes = 0
+        self.cut_at: int | None = None
 
     async def refresh(self) -> None:
         self.refreshes += 1

@@ -1,6 +1,7 @@
 """Where a log of Kafka begins and ends, as it was learned last, and its newest entries while it has followers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,6 +17,8 @@ from .driver.record import At, Record, contiguous
 from .framing import Framings, UnknownSchemas
 from .naming import Place, ledger_of
 from .records import entries_of
+
+log = logging.getLogger(__name__)
 
 AGAIN_S: Final = 1.0  # after the cluster could not be asked
 IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
@@ -41,6 +44,10 @@ class FollowedLog:
         self.next_offset = 0
         self.deleted = False
         self.followers: set[Callable[[], None]] = Followers(self._follow)
+        self.on_truncated: Callable[[], None] = lambda: None
+        # The lowest end of the log since it was truncated. Cursors beyond it do not fit, however long the log is by now. None once
+        # all cursors fit.
+        self.cut_at: int | None = None
         self.used_ms = clock.monotonic_ms()
         self.framings = framings  # None without a schema registry
         self._fetcher = fetcher
@@ -60,9 +67,11 @@ class FollowedLog:
     async def refresh(self) -> None:
         """Ask where the log begins and ends; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
         self.used_ms = asked_ms = self.clock.monotonic_ms()
+        known = self.next_offset
         first, following = await self._fetcher.ends(self._at)
-        if following < self.next_offset:
+        if following < known:
             await self._look_whose()
+            await self._look_whether_truncated(known, following)
             self.next_offset = following
         self.first_offset = first
         self._refreshed_ms = asked_ms
@@ -77,6 +86,23 @@ class FollowedLog:
         if not self._is_same(await self._fetcher.topic_id(self.place.topic)):
             self.end(deleted=True)
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
+
+    async def _look_whether_truncated(self, known: int, end: int) -> None:
+        """The log ends at `end`, before what was known: it was truncated, or the rest is in open transactions."""
+        if await self._fetcher.last_end(self._at) < known:
+            self._cut(end)
+
+    def _cut(self, end: int) -> None:
+        extra = {"topic": self._at[0], "partition": self._at[1], "end_before": self.next_offset, "end": end}
+        log.warning("a log was truncated", extra=extra)
+        self._gaps.clear()
+        self._tail.clear()
+        began = self.cut_at is None
+        self.cut_at = end if self.cut_at is None else min(end, self.cut_at)
+        if began:
+            self.on_truncated()
+        if self._live:
+            self.lost()
 
     async def _look(self) -> None:
         """Look whether the topic is there, and where it begins: what comes does not say so."""
@@ -228,6 +254,11 @@ class FollowedLog:
             self._expected = offset
             self.next_offset = max(self.next_offset, offset)
             self.wake()
+
+    def truncated(self) -> None:
+        """As `driver.tail.Follower.truncated`. Where the log ended is not known: it may have grown since."""
+        if self._live:
+            self._cut(self.first_offset)
 
     def lost(self) -> None:
         """As `driver.tail.Follower.lost`: what was missed is read like all that is older."""

@@ -136,6 +136,9 @@ class ReplyPartitions:
                 receive(self._requests, headers, record.value() or b"")
             self._position = record.offset() + 1
 
+    def truncated(self) -> None:
+        """As `driver.tail.Follower.truncated`. `lost` follows."""
+
     def reached(self, offset: int) -> None:
         """As `driver.tail.Follower.reached`."""
         self._position = max(self._position, offset)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from penstock.broker.acting import FOR_PROCESS
@@ -62,6 +63,8 @@ class KafkaTopics(Catalog[KafkaTopic]):
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
         # Called with a topic that was deleted, or is not used any more here.
         self.closers: list[Callable[[KafkaTopic], None]] = []
+        # Called with a topic whose log was truncated.
+        self.truncations: list[Callable[[KafkaTopic], None]] = []
         self._cluster = cluster
         self._spaces = namespaces
         self._documents = documents
@@ -180,7 +183,12 @@ class KafkaTopics(Catalog[KafkaTopic]):
             name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry
         )
         await topic.refresh()
+        topic.on_truncated = partial(self._truncated, topic)
         return topic
+
+    def _truncated(self, topic: KafkaTopic) -> None:
+        for listener in self.truncations:
+            listener(topic)
 
     # -- changing which there are
 

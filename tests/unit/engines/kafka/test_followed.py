@@ -44,6 +44,54 @@ class Fetcher:
         return self._ids.pop(0) if len(self._ids) > 1 else self._ids[0]
 
 
+class Shorter(Fetcher):
+    """A log that ends at 4 for readers of committed records, and at `last` with open transactions."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__("id")
+        self.last = last
+        self.tasks: Any = None
+
+    async def ends(self, place: Any) -> tuple[int, int]:
+        return 0, 4
+
+    async def last_end(self, place: Any) -> int:
+        return self.last
+
+
+@pytest.mark.parametrize(("last", "cut_at"), [(4, 4), (9, 4), (10, None)])
+async def test_a_log_that_ends_before_what_was_known_was_truncated_unless_a_transaction_is_open(
+    last: int, cut_at: int | None
+) -> None:
+    fetcher: Any = Shorter(last)
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, ManualClock())
+    log.next_offset = 10
+    log._gap(4, 7)
+    cuts: list[int | None] = []
+    log.on_truncated = lambda: cuts.append(log.cut_at)
+    await log.refresh()
+    assert (log.cut_at, log.next_offset) == (cut_at, 4)
+    assert cuts == ([] if cut_at is None else [cut_at])
+    assert log.gap_end(4) == (7 if cut_at is None else 4)
+    await log.refresh()
+    assert len(cuts) <= 1
+
+
+async def test_a_truncation_that_was_not_seen_in_time_holds_for_the_whole_log() -> None:
+    """The log is longer again than what came here."""
+    fetcher: Any = Shorter(20)
+    fetcher.tasks = Tasks()
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, ManualClock())
+    log.truncated()
+    assert log.cut_at is None, "nothing came here"
+    log._live, log.first_offset, log.next_offset = True, 2, 10
+    log.truncated()
+    log.lost()
+    assert log.cut_at == 2
+    assert not log._live
+    await fetcher.tasks.close()
+
+
 @pytest.mark.parametrize(
     ("ids", "deleted"),
     [(["id"], False), (["new"], True), ([None], True), ([None, None, "id"], False), ([None, "new"], True)],

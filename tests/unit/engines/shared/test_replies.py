@@ -7,6 +7,7 @@ import pytest
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply, Request
 from penstock.engines.shared.replies import (
+    CLOCKS_DIFFER_MS,
     CORRELATION_ID,
     REPLY_TO,
     Address,
@@ -117,9 +118,28 @@ async def test_a_reply_to_a_request_of_its_own_process_needs_no_transport(
 async def test_nothing_is_sent_to_who_cannot_wait_any_more(network: Network, clock: ManualClock) -> None:
     asking, replying = Process(network, clock), Process(network, clock)
     _, entry = await asking.ask(500)
-    clock.turn(501)
+    clock.turn(501 + CLOCKS_DIFFER_MS)
     assert await replying.replies.reply(entry, TOPIC, Reply(REQUEST_ID, b"", False)) is Outcome.NOBODY_WAITS
     assert (network.sent, replying.requests.late) == (0, 1)
+
+
+@pytest.mark.parametrize("ahead_ms", [-240_000, 240_000])
+async def test_the_clock_of_the_process_that_asked_counts(
+    network: Network, clock: ManualClock, ahead_ms: int
+) -> None:
+    """That of the one that replies may differ."""
+    asking = Process(network, clock)
+    request, entry = await asking.ask(500)
+    _, later = await asking.ask(500)
+    other = ManualClock(clock.now_ms() + ahead_ms)
+    replying = Process(network, other)
+    reply = Reply(REQUEST_ID, b"yes", False)
+    assert request is not None
+    assert await replying.replies.reply(entry, TOPIC, reply) is Outcome.DELIVERED
+    assert await request.reply() == reply
+    clock.turn(501)
+    await replying.replies.reply(later, TOPIC, reply)
+    assert (asking.requests.late, replying.requests.late) == (1, 0)
 
 
 async def test_a_message_that_is_no_request_has_no_reply(network: Network, clock: ManualClock) -> None:

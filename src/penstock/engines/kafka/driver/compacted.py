@@ -17,7 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, version_of
 
 from .clients import Clients, CredentialsInUse
-from .errors import engine_error
+from .errors import ends_client, engine_error
 from .threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -108,14 +108,19 @@ class CompactedTopic:
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE, f"{self._topic}: too much is being written"
                 ) from None
-            raise engine_error(error, self._topic) from None
+            raise self._refusal(error) from None
         producer.flush(self._timeout_s + 1)
         if len(done) < len(rows):
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic}: the cluster does not answer")
         for one in done:
             if not isinstance(one, int):
-                raise engine_error(one, self._topic)
+                raise self._refusal(one)
         return [one for one in done if isinstance(one, int)]
+
+    def _refusal(self, error: KafkaError | KafkaException) -> PenstockError:
+        if ends_client(error):
+            self._producer = self._new_producer()
+        return engine_error(error, self._topic)
 
     async def reached(self, offset: int) -> None:
         """Wait until everything before an offset was handed on; raises UNAVAILABLE."""

@@ -82,6 +82,13 @@ def passes(error: KafkaError | KafkaException) -> bool:
     return found is not None and found.code() in _PASSING
 
 
+def ends_client(error: KafkaError | KafkaException) -> bool:
+    """Whether the client that raised an error does nothing any more: another one has to take its place."""
+    found = error_of(error)
+    # Later calls raise _FATAL, which librdkafka does not mark as fatal.
+    return found is not None and (found.fatal() or found.code() == _E._FATAL)
+
+
 def engine_error(error: KafkaError | KafkaException, what: str = "") -> PenstockError:
     """An error of Kafka's; `what` begins the sentence, such as a topic's name. What is not known is UNAVAILABLE."""
     found = error_of(error)

@@ -35,6 +35,10 @@ class Fetcher:
         """Where a log begins and ends now. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
         return await self._ends.ends(place)
 
+    async def last_end(self, place: At) -> int:
+        """The offset after the last record of a log, whether it is committed or not. Raises as `ends`."""
+        return (await self._admin.last_ends((place,)))[place]
+
     async def at_time(self, place: At, time_ms: int) -> int:
         """The offset of the first record of a time (ms) or after it; -1 where there is none."""
         return (await self._admin.at_time((place,), time_ms))[place]

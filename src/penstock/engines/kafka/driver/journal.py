@@ -21,7 +21,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .admin import KafkaAdmin
 from .clients import Clients
-from .errors import engine_error
+from .errors import ends_client, engine_error
 from .record import Header
 from .threads import in_thread
 
@@ -133,7 +133,7 @@ class Journal:
         try:
             producer.produce(self.topic, value, key, partition=0, on_delivery=delivered, headers=headers)
         except KafkaException as error:
-            raise engine_error(error, self.topic) from None
+            raise self._refusal(error) from None
         except BufferError:
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self.topic}: too much is being written") from None
         until = monotonic() + self._timeout_s + 1
@@ -143,8 +143,13 @@ class Journal:
             raise PenstockError(ErrorKind.UNAVAILABLE, f"{self.topic}: the cluster does not answer")
         found = outcome[0]
         if not isinstance(found, int):
-            raise engine_error(found, self.topic)
+            raise self._refusal(found)
         return found
+
+    def _refusal(self, error: KafkaError | KafkaException) -> PenstockError:
+        if ends_client(error):
+            self._producer = self._new_producer()
+        return engine_error(error, self.topic)
 
     async def trim(self, offset: int) -> None:
         """Delete the records before an offset; raises FORBIDDEN, UNAVAILABLE."""

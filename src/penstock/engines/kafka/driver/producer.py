@@ -17,7 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Locks
 
 from .clients import Clients, CredentialsInUse
-from .errors import engine_error, error_of
+from .errors import ends_client, engine_error
 from .record import At, Header, NewRecord
 from .sent import AnySent, Sent, SentValues
 from .threads import aside, in_thread
@@ -180,7 +180,8 @@ class RecordProducer:
 
     def _refusal(self, error: Exception, topic: str) -> PenstockError:
         if isinstance(error, KafkaException):
-            self._look_at(error_of(error))
+            if ends_client(error):
+                self._replace()
             return engine_error(error, topic)
         if isinstance(error, BufferError):
             return PenstockError(ErrorKind.UNAVAILABLE, f"{topic}: too many records are on their way")
@@ -190,7 +191,8 @@ class RecordProducer:
 
     def failed(self, error: KafkaError, what: str) -> PenstockError:
         """As `sent.Sender.failed`."""
-        self._look_at(error)
+        if error.fatal():
+            self._replace()
         refusal = self._clients.errors.refusal() if error.code() == KafkaError._MSG_TIMED_OUT else None
         if refusal is not None:
             return engine_error(refusal, what)
@@ -203,10 +205,10 @@ class RecordProducer:
         self._less.set()
         self._renew()
 
-    def _look_at(self, error: KafkaError | None) -> None:
+    def _replace(self) -> None:
         """After an error that ends it, another producer takes its place: what was on its way is given up."""
         made = self._made
-        if error is not None and error.fatal() and made is not None:
+        if made is not None:
             self._made = None
             self._failed.append(made)
             made.purge(blocking=False)

@@ -144,7 +144,7 @@ class Reader:
             code = error.code()
             if code == KafkaError._PARTITION_EOF:
                 self._end = message.offset()
-            elif code == KafkaError._AUTO_OFFSET_RESET:
+            elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 raise OutOfRange
             elif not mends(error):
                 raise engine_error(error, self._what)

@@ -50,6 +50,9 @@ class Follower(Protocol):
     def reached(self, offset: int) -> None:
         """The log ends at an offset: what was not delivered before it is no record."""
 
+    def truncated(self) -> None:
+        """Records that came here are no longer in the log. `lost` follows."""
+
     def lost(self) -> None:
         """Nothing more comes: the topic or the offset is not there, or it may not be read."""
 
@@ -208,6 +211,8 @@ class TailReader:
                     follower.reached(message.offset())
                 elif not mends(error):
                     self._clients.errors.report("tail", error)
+                    if error.code() == KafkaError._LOG_TRUNCATION:
+                        follower.truncated()
                     follower.lost()
 
     async def close(self) -> None:

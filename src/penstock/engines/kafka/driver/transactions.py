@@ -18,7 +18,7 @@ from penstock.engines.staging.ports import Interrupted
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
-from .errors import engine_error, error_of
+from .errors import ends_client, engine_error, error_of
 from .producer import FRAME_BYTES
 from .record import At, NewRecord
 from .threads import DaemonThreads
@@ -224,7 +224,7 @@ class Transaction:
             made.abort_transaction(ABORT_S)
         except KafkaException as error:
             found = error_of(error)
-            if found is None or not (found.fatal() or found.code() in _FENCED):
+            if found is None or not (ends_client(found) or found.code() in _FENCED):
                 log.warning("a transaction could not be aborted: %s", error)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -258,7 +258,7 @@ def _refusal(error: KafkaException) -> PenstockError:
     refused = engine_error(error)
     if found is None or refused.kind is not ErrorKind.UNAVAILABLE:
         return refused
-    over = found.code() in _FENCED or found.txn_requires_abort() or found.fatal()
+    over = found.code() in _FENCED or found.txn_requires_abort() or ends_client(found)
     return (Interrupted if over else PenstockError)(
         refused.kind, f"the transaction failed: {refused.message}"
     )

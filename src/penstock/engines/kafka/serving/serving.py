@@ -112,6 +112,7 @@ class Serving:
         self._cursors = cursors
         await cursors.start()
         self._topics.closers.append(self._closed)
+        self._topics.truncations.append(self._truncated)
         self._lease = lease
         lease.start()
         self._owner.start()
@@ -165,6 +166,9 @@ class Serving:
         """A topic was deleted, or is not used any more. Cursors stay: if there is a new topic of that name, they do not fit, and
         begin at its first message."""
         self.served.forget(topic)
+
+    def _truncated(self, topic: KafkaTopic) -> None:
+        self._tasks.spawn(self.served.refit(topic), f"fit the cursors of {topic.name}")
 
     async def close(self) -> None:
         """Disconnect the consumers, save their cursors, and give the slots to the other processes; harmless if nothing began."""

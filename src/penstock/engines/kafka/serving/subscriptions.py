@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,8 @@ from .shown_marks import ShownMarks
 from .subscription import ServedSubscription
 
 log = logging.getLogger(__name__)
+
+REFIT_S: Final = 1.0  # until the cursors of a truncated log are looked at again, if that failed
 
 
 class ServedSubscriptions:
@@ -142,7 +145,8 @@ class ServedSubscriptions:
                 return None
             if not refreshed:
                 await topic.refresh()
-            opened = await self.cursors.open(key, place.topic_id, topic.first_offset, topic.next_offset)
+            end = topic.next_offset if topic.cut_at is None else min(topic.next_offset, topic.cut_at)
+            opened = await self.cursors.open(key, place.topic_id, min(topic.first_offset, end), end)
         except Replaced:
             raise Moved(topic.name) from None
         if opened is None:
@@ -218,15 +222,51 @@ class ServedSubscriptions:
 
     async def unload(self, topic: KafkaTopic) -> None:
         """Disconnect the consumers of a topic, save the cursors, and open its subscriptions again when they are next used."""
-        found = list(topic.served.values())
+        await self._unload(self._served(topic))
+
+    async def _unload(self, found: Sequence[ServedSubscription]) -> None:
         for subscription in found:
-            assert isinstance(subscription, ServedSubscription)
             subscription.end()  # until it is saved, consumers that come back are refused
         await self._means.flusher.flush()
         for subscription in found:
-            assert isinstance(subscription, ServedSubscription)
             self.removed(subscription)
             subscription.drop()
+
+    def _served(self, topic: KafkaTopic) -> list[ServedSubscription]:
+        return [one for one in topic.served.values() if isinstance(one, ServedSubscription)]
+
+    async def refit(self, topic: KafkaTopic) -> None:
+        """A log was truncated: have every cursor fit that this process keeps of it. Consumers of durable subscriptions are
+        disconnected, and come back: what they have of the end is not in the log any more, and other messages get its offsets."""
+        unloaded_at: int | None = None
+        while (end := topic.cut_at) is not None and not topic.deleted:
+            if unloaded_at != end:
+                unloaded_at = end
+                found = self._served(topic)
+                for subscription in found:
+                    if not subscription.durable and subscription.cursor.mark > end:
+                        await subscription.move(end)
+                await self._unload([one for one in found if one.durable])
+            if not await self._fit_all(topic):
+                await asyncio.sleep(REFIT_S)
+            elif topic.cut_at == end:
+                topic.cut_at = None
+
+    async def _fit_all(self, topic: KafkaTopic) -> bool:
+        """Open the durable subscriptions of a topic, as far as this process owns them; False if the cluster cannot be asked now."""
+        place = topic.place
+        for name in sorted(self.cursors.known(place.topic, place.partition)):
+            try:
+                if self.owns(topic):
+                    async with self._locks.hold((topic.ledger, name)):
+                        await self._find(topic, name, refreshed=True)
+            except Moved:
+                continue
+            except PenstockError as error:
+                log.info("the cursor %s of %s is not fitted: %s", name, topic.name, error.message)
+                if error.kind is ErrorKind.UNAVAILABLE:
+                    return False
+        return True
 
     def sweep(self, topics: Iterable[KafkaTopic]) -> None:
         """Count as acknowledged what retention deleted."""

@@ -51,6 +51,7 @@ class Cluster:
         self.range = (0, 0)
         self.deleted: dict[At, int] = {}
         self.written = Producer(self)
+        self.producers = 0  # that were made
 
     # -- clients
 
@@ -59,6 +60,7 @@ class Cluster:
 
     def producer(self, kind: str, own: dict[str, Any]) -> "Producer":
         assert (own["acks"], own["linger.ms"]) == ("all", 0)
+        self.producers += 1
         return self.written
 
     def poll_in_background(self, client: Any) -> Any:
@@ -231,6 +233,18 @@ async def test_a_write_that_fails(case: Case, outcome: object, kind: ErrorKind) 
     with pytest.raises(PenstockError) as caught:
         await case.journal.append(b"k", b"v")
     assert caught.value.kind is kind
+
+
+async def test_after_a_fatal_error_another_producer_writes(case: Case) -> None:
+    await case.start(0, 0, Event(0, EOF))
+    outcomes = case.cluster.written.outcomes
+    outcomes += [KafkaException(KafkaError(KafkaError._FATAL)), 0]
+    with pytest.raises(PenstockError) as refused:
+        await case.journal.append(b"k", b"v")
+    assert refused.value.kind is ErrorKind.UNAVAILABLE
+    assert case.cluster.producers == 2
+    assert await case.journal.append(b"k", b"v") == 0
+    assert case.cluster.producers == 2
 
 
 async def test_a_trim_deletes_the_records_before_an_offset(case: Case) -> None:

@@ -201,6 +201,20 @@ async def test_after_a_fatal_error_another_producer_goes_on() -> None:
     await producer.close()
 
 
+async def test_a_producer_that_refuses_everything_is_replaced() -> None:
+    """What failed first was not marked as fatal."""
+    Fake.refuses = {b"a": KafkaException(KafkaError(KafkaError._FATAL))}
+    producer = new_producer()
+    (refused,) = await producer.send(AT, records(b"a")).future
+    assert isinstance(refused, PenstockError)
+    assert refused.kind is ErrorKind.UNAVAILABLE
+    again = producer.send(AT, records(b"c"))
+    assert len(Fake.made) == 2
+    Fake.made[1].deliver()
+    assert await again.future == [0]
+    await producer.close()
+
+
 async def test_who_finds_no_room_waits_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECORDS_MAX", 2)
     producer = new_producer()

@@ -95,6 +95,9 @@ class Log:
     def reached(self, offset: int) -> None:
         raise AssertionError
 
+    def truncated(self) -> None:
+        raise AssertionError
+
     def lost(self) -> None:
         raise AssertionError
 
