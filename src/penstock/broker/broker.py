@@ -21,8 +21,8 @@ from .fleet import ProcessDocuments
 from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
-from .schemas import Schemas
 from .records import RecordFormats
+from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Published, Staging
 from .storage_health import StorageHealth

@@ -23,6 +23,7 @@ from penstock.pipeline.versions import (
     SupportsTriggerAvailableNow,
 )
 
+from .cluster import KafkaTopic, kafka_topics
 from .follow import Follower
 from .limits import Minimum, PollInterval, fit, share
 from .marks import (
@@ -60,6 +61,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan_for(self._options, schema)
         check_schema(schema, self._options, self._plan)
         self._watch = None if self._plan is None else _watch(self._plan)
+        self._kafka: dict[str, KafkaTopic] = {}  # with fetch=direct: topics that batches read
         self._client: Calls | None = None
         self._poll_interval = PollInterval(self._options.poll_ms)
         self._minimum = Minimum(self._options.batch_rows_min, self._options.trigger_delay_ms / 1000)
@@ -153,7 +155,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch, cut alike each time that the batch is run."""
-        return splits_for(self._options, between(read_marks(start), read_marks(end)), self._plan)
+        wanted = between(read_marks(start), read_marks(end))
+        if self._options.kafka:
+            new = {each.topic for each in wanted} - self._kafka.keys()
+            self._kafka |= retrying(lambda: kafka_topics(self._http, new))
+        return splits_for(self._options, wanted, self._plan, kafka=self._kafka)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch of the query is done; it may have been another source that had something to read."""
