@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
-from tests.clusters.test_kafka_spark import SCHEMA, publish, transact
+from tests.clusters.test_kafka_spark import publish, transact
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.registry_clients import Foreign, avro, encoded, framed
@@ -169,10 +169,15 @@ def test_typed_values_of_several_versions(
     """Schemas in documents, which records name in a header; and ids of a registry, in front of values and keys."""
     with HttpClient(plain_server.url) as client:
         topic = new_topic(client)
-        for first in (0, 50):
-            values = [{"key": f"k{n}", "value": {"id": n, "item": "x"}} for n in range(first, first + 50)]
-            client.produce(topic, values, valueSchema=SCHEMA)
-        publish(client, topic, 500, 50)
+        fields = [{"name": "id", "type": "int"}, {"name": "item", "type": "string"}]
+        for first, more in ((0, []), (50, [{"name": "note", "type": "string", "default": "-"}])):
+            record = {"type": "record", "name": "Order", "fields": fields + more}
+            values = [
+                {"key": f"k{n}", "value": {"id": n, "item": "x"} | ({"note": "y"} if more else {})}
+                for n in range(first, first + 50)
+            ]
+            client.produce(topic, values, value_schema={"type": "AVRO", "schema": json.dumps(record)})
+    transact(kafka_cluster, topic, 500, 50, commit=True)
     there = (spark, plain_server, kafka_cluster, topic)
     typed = {"value_decode": "flat", "mode": "permissive", "include": "schema_version"}
     expected = rows_of(*there, direct=False, **typed)

@@ -65,11 +65,11 @@ _request: Final = msgspec.json.Decoder(RecordsRequest)
     errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE, ErrorKind.NOT_SUPPORTED),
 )
 async def records(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    formats = offered(rest.broker.record_formats, "records that others can read")
     wanted = await exchange.json(_request, rest.limits.max_request_bytes)
     name = TopicName.parse(wanted.topic)
     await rest.broker.topics.learn(name)
     caller.may_consume(name)
+    formats = offered(rest.broker.record_formats, "records that others can read")
     await rest.broker.topics.all_of(name, create=False)  # raises TOPIC_NOT_FOUND
     found = await formats.of(name, wanted.values, wanted.keys)
     answer = RecordsAnswer(
