@@ -45,6 +45,9 @@ NONE_MS: Final = 60_000  # so long an id that the server does not explain means 
 
 _readers: OrderedDict[tuple[tuple[str, str], ...], RangeReader] = OrderedDict()
 _readers_of = os.getpid()
+_inherited: list[
+    object
+] = []  # by a fork: without their threads, nothing may be done with readers, not even to end them
 
 
 def read_direct(
@@ -80,7 +83,8 @@ def read_direct(
 def _reader(properties: Mapping[str, str]) -> Iterator[RangeReader]:
     """A reader of this process for one range; it is kept, unless an error ended the range."""
     global _readers_of
-    if _readers_of != os.getpid():  # forked: the threads of the readers are not here
+    if _readers_of != os.getpid():
+        _inherited.extend(_readers.values())
         _readers.clear()
         _readers_of = os.getpid()
     key = tuple(sorted(properties.items()))

@@ -84,6 +84,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         found = retrying(lambda: ask(self._http, options, times=asked), START_S)
         logs = check_there(options, found)
+        self._learn_topics({log.topic for log in logs})
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -156,9 +157,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch, cut alike each time that the batch is run."""
         wanted = between(read_marks(start), read_marks(end))
-        if self._options.kafka:
-            new = {each.topic for each in wanted} - self._kafka.keys()
-            self._kafka |= retrying(lambda: kafka_topics(self._http, new))
+        self._learn_topics({each.topic for each in wanted})
         return splits_for(self._options, wanted, self._plan, kafka=self._kafka)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -178,6 +177,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_split(partition)
 
     # -- inside
+
+    def _learn_topics(self, topics: set[str]) -> None:
+        """With fetch=direct, learn how topics lie in the cluster; raises PipelineError if the server is not before Kafka."""
+        new = topics - self._kafka.keys()
+        if new and self._options.kafka:
+            self._kafka |= retrying(lambda: kafka_topics(self._http, new))
 
     @property
     def _http(self) -> Calls:

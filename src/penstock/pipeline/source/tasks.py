@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from penstock.client.access import Access
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.garbage import freeze_modules
 from penstock.pipeline.rows.columns import VERSION
 from penstock.pipeline.rows.place import Place
@@ -84,8 +86,13 @@ class DirectSplit(LogSplit):
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The messages, read from the brokers."""
-        from .direct import read_direct
-
+        try:
+            from .direct import read_direct
+        except ImportError as error:
+            raise PipelineError(
+                f"option fetch=direct needs a package on the workers: pip install 'penstock[spark,kafka]' ({error})",
+                ErrorKind.NOT_SUPPORTED,
+            ) from None
         found = read_direct(
             self.server,
             self.kafka,
