@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.avro.functions import from_avro, to_avro
 from tests.support import kafka_broker
 
 from penstock.client.http import HttpClient
@@ -103,18 +103,18 @@ class Bench:
             Case("stream, decoded, to noop", "rows/s", self.stream_decoded),
         ]
 
-    def fill(self, side: Side) -> None:
-        """The topics that are read."""
-        side.make(side.filled)
-        self._save(side, side.filled)
-        side.make(_typed(side))
+    def fill(self, side: Side, by: Side) -> None:
+        """The topics that are read; `by` writes them."""
+        for topic in (side.filled, _typed(side)):
+            side.make(topic)
+        self._save(by, side.filled)
         with HttpClient(side.server["url"]) as client:
             body = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
             client.call("POST", f"/admin/v2/schemas/public/default/{_typed(side)}/schema", body=body)
-        rows = self._source.selectExpr("crc32(value) AS id", "string(value) AS text")
-        rows = rows.selectExpr("struct(id, text) AS value")
-        writer = rows.write.format(side.format).options(**side.options(topic=_typed(side)))
-        writer.mode("append").save()
+        rows = self._source.selectExpr("struct(crc32(value) AS id, string(value) AS text) AS value")
+        if by.format == "kafka":
+            rows = rows.select(to_avro("value", json.dumps(SCHEMA)).alias("value"))
+        rows.write.format(by.format).options(**by.options(topic=_typed(side))).mode("append").save()
 
     def write(self, side: Side) -> float:
         topic = self._topic(side)
@@ -262,11 +262,12 @@ def main() -> None:
                 direct,
                 _kafka(cluster.bootstrap),
             ]
-            sides = [side for side in sides if any(word in side.name for word in given.sides.split(","))]
+            words = given.sides.split(",")
+            sides = [one for one in sides[:-1] if any(word in one.name for word in words)] + sides[-1:]
             bench = Bench(spark, given.rows, folder)
-            for side in {id(side.make): side for side in (*sides, before)}.values():
-                if side.format == "penstock":
-                    bench.fill(side)
+            if sides[0].name.endswith("embedded"):
+                bench.fill(sides[0], sides[0])
+            bench.fill(before, sides[-1])
             print(f"{given.rows:,} rows of {VALUE_BYTES} bytes, {PARTITIONS} partitions, {given.master}")
             for case in bench.cases():
                 if any(word in case.name for word in given.only.split(",")):
