@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import trustme
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.kafka_tls import tls_settings
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster as Cluster
+from penstock.engines.kafka.driver.ranges import RangeReader
 from penstock.engines.opening import open_kafka
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -145,3 +149,36 @@ async def test_a_certificate_says_who_the_server_is(tmp_path: Path, authority: t
         finally:
             await known.close()
             await unknown.close()
+
+
+def test_ranges_are_read_under_the_readers_own_credentials(secured: KafkaCluster, trust_file: str) -> None:
+    """As tasks of Spark read them, which get their properties from their user."""
+    given = {
+        "bootstrap.servers": secured.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "me",
+        "sasl.password": "it",
+        "ssl.ca.location": trust_file,
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    topic = f"ranges-{uuid4().hex[:12]}"
+    admin = AdminClient(given)
+    for done in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        done.result(60)
+    producer = Producer(given)
+    for number in range(100):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(60) == 0
+    reader = RangeReader(given)
+    assert reader.topic_id(topic)
+    found = [one for chunk in reader.read((topic, 0), 10, 90) for one in chunk]
+    assert [one.value() for one in found] == [b"%d" % number for number in range(10, 90)]
+    reader.close()
+    refused = RangeReader({**given, "sasl.password": "no"})
+    with pytest.raises(PenstockError, match="refuses the credentials") as caught:
+        list(refused.read((topic, 0), 0, 100))
+    assert caught.value.kind is ErrorKind.UNAUTHENTICATED
+    with pytest.raises(PenstockError, match="refuses the credentials"):
+        refused.topic_id(topic)
+    refused.close()

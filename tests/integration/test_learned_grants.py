@@ -9,6 +9,8 @@ import pytest
 from tests.support.server import ThreadedServer
 
 from penstock.broker.namespaces import TenantInfo
+from penstock.engines.kafka.naming import Naming
+from penstock.engines.kafka.record_formats import KafkaRecordFormats
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies
 from penstock.testing.credentials import Issuer
@@ -39,6 +41,7 @@ def server() -> Iterator[ThreadedServer]:
         async def learn(name: TopicName | NamespaceName) -> None:
             await namespaces.change(SHOP, granted)
 
+        cast(Any, server.broker).record_formats = KafkaRecordFormats(Naming({}), None)
         server.run(prepare())
         topics.learn = topics.learn_names = topics.learn_whole = learn
         yield server
@@ -58,6 +61,7 @@ MARK = {"subscription": "s", "marks": [{"topic": NAME, "partition": -1, "ledger"
         ("/topics/offsets", {"topics": [NAME]}),
         ("/topics/offsets", {"patterns": [{"namespace": "acme/shop", "regex": ".*"}]}),
         ("/topics/offsets", {"topics": [NAME], "seen": "", "wait_ms": 60_000}),
+        ("/topics/records", {"topic": NAME}),
         ("/topics/sizes", {"ranges": [{"topic": NAME, "partition": -1, "offset": 0}]}),
         ("/topics/cursors", MARK),
         ("/stages", {"topics": [NAME]}),
@@ -84,4 +88,11 @@ def test_the_console_says_at_once_what_is_allowed(server: ThreadedServer) -> Non
 
 def test_a_subscription_is_left_to_its_roles_at_once(server: ThreadedServer) -> None:
     answer = post(server, "guest", "/topics/cursors", MARK)
+    assert (answer.status_code, answer.json()["error_code"]) == (403, 40301)
+
+
+def test_how_records_lie_is_for_consumers(server: ThreadedServer) -> None:
+    answer = post(server, "guest", "/topics/records", {"topic": NAME})
+    assert (answer.status_code, answer.json()["topic"]) == (200, "acme.shop.orders")
+    answer = post(server, "stranger", "/topics/records", {"topic": NAME})
     assert (answer.status_code, answer.json()["error_code"]) == (403, 40301)

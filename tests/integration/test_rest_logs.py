@@ -189,3 +189,10 @@ async def test_bad_requests(path: str, body: Any, said: str) -> None:
         assert response.status_code in (400, 412, 422), response.text
         assert said in response.json()["message"]
         assert (await server.client.get(f"/topics/{path}")).status_code == 405
+
+
+async def test_only_a_cluster_has_records() -> None:
+    async with RestServer.open() as server:
+        await server.produce("a")
+        response = await server.client.post("/topics/records", content=b'{"topic": "t"}')
+        assert (response.status_code, response.json()["error_code"]) == (501, 50101)

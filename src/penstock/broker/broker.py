@@ -21,6 +21,7 @@ from .fleet import ProcessDocuments
 from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
+from .records import RecordFormats
 from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Published, Staging
@@ -65,6 +66,10 @@ class Broker(Capable, Protocol):
     @property
     def processes(self) -> ProcessDocuments | None:
         """Where the processes before one cluster write documents for one another; None if the log belongs to one process."""
+
+    @property
+    def record_formats(self) -> RecordFormats | None:
+        """None if only this server, or only the cluster's own protocol, reads its messages."""
 
     @property
     def requests(self) -> Requests: ...

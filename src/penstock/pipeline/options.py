@@ -1,5 +1,6 @@
 """Options as Spark hands them over, texts all of them, read alike by every source and sink; and those of the server."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -24,6 +25,7 @@ _FIELDS: Final = {
 NAMES: Final = ("url", *_FIELDS)
 
 STORAGE: Final = "storage."  # before the name of an option of an object store
+ENVIRONMENT: Final = "env:"  # a value that is looked up where it is used: for secrets
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -47,15 +49,30 @@ def shown(struct: msgspec.Struct, *secret: str) -> str:
     return f"{type(struct).__name__}({', '.join(texts)})"
 
 
+def revealed(option: str, text: str) -> str:
+    """The value of an option that may name an environment variable. Raises PipelineError if that is not set."""
+    if not text.startswith(ENVIRONMENT):
+        return text
+    variable = text.removeprefix(ENVIRONMENT)
+    if variable not in os.environ:
+        raise PipelineError(f"option {option}: the environment variable {variable} is not set")
+    return os.environ[variable]
+
+
 def split_storage(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options of the object store, and the others."""
-    store, others = {}, {}
+    return split_prefixed(given, STORAGE)
+
+
+def split_prefixed(given: Mapping[str, str], prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The options whose names begin with a prefix, without it and in lower case, and the others."""
+    found, others = {}, {}
     for name, text in given.items():
-        if name.lower().startswith(STORAGE):
-            store[name[len(STORAGE) :].lower()] = text
+        if name.lower().startswith(prefix):
+            found[name[len(prefix) :].lower()] = text
         else:
             others[name] = text
-    return store, others
+    return found, others
 
 
 def named(

@@ -19,8 +19,7 @@ URL = {"url": "http://h:1"}
         ("decode", "did you mean value.decode?"),
         ("path", "load() takes no name; topics are named by option subscribe"),
         ("topic", "topics are named by option subscribe"),
-        ("kafka.bootstrap.servers", "the server is named by option url, like http://127.0.0.1:8080"),
-        ("kafka.sasl.mechanism", "an option of Kafka's connector, which this is not; leave it out"),
+        ("kafkaconsumer.polltimeoutms", "an option of Kafka's connector, which this is not; leave it out"),
         ("fetchoffset.numretries", "an option of Kafka's connector, which this is not; leave it out"),
     ],
 )

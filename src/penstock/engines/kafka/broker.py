@@ -60,6 +60,7 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .process_documents import KafkaProcessDocuments
 from .producer import Producer
 from .publishing import Publishing
+from .record_formats import KafkaRecordFormats
 from .replies import PartitionAddresses, ReplyPartitions
 from .retention_times import RetentionTimes
 from .schema_registry.opening import open_registry
@@ -134,6 +135,7 @@ class KafkaBroker:
         self.schemas = registry or Schemas(
             self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
         )
+        self.record_formats = KafkaRecordFormats(self.naming, registry)
         self._fetcher = Fetcher(self.cluster.clients, self.cluster.admin, self.cluster.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
             self.cluster,

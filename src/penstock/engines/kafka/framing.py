@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.broker.records import SchemaId
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion
@@ -102,9 +103,7 @@ class Framing:
     def know(self, number: int, version: int, indexes: Sequence[bytes] | None = None) -> None:
         """An id is a version of the topic; `indexes`: of Protobuf, those of each message."""
         head = number.to_bytes(4, "big")
-        messages = None if indexes is None else {one: at for at, one in enumerate(indexes)}
-        if messages is not None:
-            messages |= dict.fromkeys(FIRST, 0)
+        messages = None if indexes is None else _messages(indexes)
         _put(self._values, head, _Known(version, messages))
         if len(self._written) >= IDS_MAX:
             self._written.clear()
@@ -143,6 +142,27 @@ class Framing:
         if parts is not None:
             return parts[0] in self._key_heads and (not parts[1] or parts[1] in self._written)
         return is_document(version) or split_message(version)[0] in self._written
+
+    # -- what is known, for other processes
+
+    def meaning(self, number: int, *, of_keys: bool) -> SchemaId | None:
+        """What an id in front of values, or of keys, means; None if it is not known."""
+        known = (self._keys if of_keys else self._values).get(number.to_bytes(4, "big"))
+        if known is None or self._is_over(known):
+            return None
+        indexes = None
+        if known.messages is not None:  # in the order of the messages; the first has two forms
+            later = sorted((at, one) for one, at in known.messages.items() if at)
+            indexes = [FIRST[0], *(one for _, one in later)]
+        for_ms = known.until_ms and known.until_ms - self._clock.monotonic_ms()
+        return SchemaId(id=number, version=known.version, indexes=indexes, for_ms=for_ms)
+
+    def take(self, found: SchemaId, *, of_keys: bool) -> None:
+        """Know what another process's `meaning` says."""
+        messages = None if found.indexes is None else _messages(found.indexes)
+        until_ms = found.for_ms and self._clock.monotonic_ms() + found.for_ms
+        known = _Known(found.version, messages, until_ms)
+        _put(self._keys if of_keys else self._values, found.id.to_bytes(4, "big"), known)
 
     # -- records out and in
 
@@ -247,6 +267,11 @@ class Framing:
 
     def _is_over(self, known: _Known) -> bool:
         return 0 < known.until_ms <= self._clock.monotonic_ms()
+
+
+def _messages(indexes: Sequence[bytes]) -> dict[bytes, int]:
+    """The messages of a file by their indexes."""
+    return {one: at for at, one in enumerate(indexes)} | dict.fromkeys(FIRST, 0)
 
 
 def _put(among: OrderedDict[bytes, _Known], head: bytes, known: _Known) -> None:

@@ -142,4 +142,4 @@ class ArchiveReader(TopicReader):
         archived, live = span.cut(wanted)
         raw = columns.arrow_schema(raw_include(options.include, plan))
         old = span.splits(archived, raw, options.records_max, include=options.include, plan=plan)
-        return [*old, *splits_for(options, live, plan)]
+        return [*old, *splits_for(options, live, plan, kafka=self._kafka)]

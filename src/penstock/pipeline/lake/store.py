@@ -28,7 +28,7 @@ from pyarrow.fs import (
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
-from penstock.pipeline.options import is_url
+from penstock.pipeline.options import STORAGE, is_url, revealed
 
 try:
     from deltalake.fs import DeltaStorageHandler
@@ -37,7 +37,6 @@ except ImportError:
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 BUFFER: Final = 1 << 20  # of a file that is written; a store's client takes no larger piece at once
-ENVIRONMENT: Final = "env:"  # a value that is looked up where the store is opened: for secrets
 
 _COLOUR: Final = re.compile(r"\x1b\[\d*m|[↳\u2937]")
 _QUERY: Final = re.compile(r"\?[^\s]*")  # of a URL: a signature may be part of it
@@ -107,7 +106,7 @@ class Location(msgspec.Struct, frozen=True):
         """The options as deltalake takes them; None for a folder. Raises PipelineError for a variable that is not set."""
         if not self.remote:
             return None
-        return {name: _value(name, text) for name, text in self.options.items()}
+        return {name: revealed(f"{STORAGE}{name}", text) for name, text in self.options.items()}
 
     def has(self, path: str = "") -> bool:
         """Whether there is a file or folder."""
@@ -213,12 +212,3 @@ def sentence(error: BaseException) -> str:
 def unique(suffix: str) -> str:
     """A file's name that no other has."""
     return f"{uuid4()}{suffix}"
-
-
-def _value(name: str, text: str) -> str:
-    if not text.startswith(ENVIRONMENT):
-        return text
-    variable = text.removeprefix(ENVIRONMENT)
-    if variable not in os.environ:
-        raise PipelineError(f"option storage.{name}: the environment variable {variable} is not set")
-    return os.environ[variable]

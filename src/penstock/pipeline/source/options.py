@@ -13,9 +13,10 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server, shown, split_storage
+from penstock.pipeline.options import flag, named, number, parse_server, shown, split_prefixed, split_storage
 from penstock.pipeline.rows import columns
 
+from .cluster import PREFIX, parse_cluster
 from .offsets import End, Time, Where, parse_times, parse_where
 
 POLL_MS_MAX: Final = 20_000  # a server's answer is waited for no longer than 30 s
@@ -48,6 +49,7 @@ _NAMES: Final = (
     "pollInterval",
     "subscription",
     "archive",
+    "fetch",
     *TYPED_NAMES,
 )
 _TOPICS: Final = "topics are named by option subscribe"
@@ -101,10 +103,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     subscription: str = ""
     archive: str = ""
     storage: dict[str, str] = {}  # of the archive's object store
+    kafka: dict[str, str] = {}  # how tasks reach the brokers of Kafka; empty: they read from the server
     typed: Typed | None = None
 
     def __repr__(self) -> str:
-        return shown(self, "storage")
+        return shown(self, "storage", "kafka")
 
     def wants(self, topic: TopicName, partition: int) -> bool:
         """Whether a log is part of the query."""
@@ -118,6 +121,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
     store, given = split_storage(given)
+    kafka, given = split_prefixed(given, PREFIX)
     texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
@@ -150,6 +154,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         subscription=_subscription(texts.get("subscription", "")),
         archive=texts.get("archive", "").strip(),
         storage=store,
+        kafka=parse_cluster(texts.get("fetch", "gateway"), kafka),
         typed=parse_typed(texts),
     )
 

@@ -24,6 +24,7 @@ from penstock.pipeline.http.calls import Caller, Calls
 from penstock.pipeline.http.logs import Log, Look, look
 from penstock.pipeline.rows import columns
 
+from .cluster import KafkaTopic, kafka_topics
 from .filters import Filters, take
 from .offsets import ranges, times
 from .options import Options, parse_options
@@ -161,6 +162,7 @@ class TopicReader(DataSourceReader):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = parse_options(carried(schema, given), stream=False)
         self._plan = plan_for(self._options, schema)
+        self._kafka: dict[str, KafkaTopic] = {}  # with fetch=direct, known once the query is planned
         check_schema(schema, self._options, self._plan)
 
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
@@ -170,7 +172,10 @@ class TopicReader(DataSourceReader):
             log.warning("option startingTimestamp is in the future: there is nothing to read")
         with Calls(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
-        tasks = self.tasks(check_there(options, found))
+            logs = check_there(options, found)
+            if options.kafka:
+                self._kafka = kafka_topics(client, (log.topic for log in logs))
+        tasks = self.tasks(logs)
         freeze_modules("read planning")
         return tasks
 
@@ -178,7 +183,7 @@ class TopicReader(DataSourceReader):
         """The tasks that read what the options want of these logs."""
         options = self._options
         wanted = ranges(logs, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
-        return splits_for(options, wanted, self._plan)
+        return splits_for(options, wanted, self._plan, kafka=self._kafka)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -201,7 +206,7 @@ class FilteringReader(TopicReader):
         """The tasks that read what options and filters want of these logs."""
         options = self._options
         wanted = ranges(logs, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
-        return splits_for(options, self._filters.cut(wanted), self._plan, self._filters.times)
+        return splits_for(options, self._filters.cut(wanted), self._plan, self._filters.times, self._kafka)
 
 
 def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:

@@ -23,6 +23,7 @@ from penstock.pipeline.versions import (
     SupportsTriggerAvailableNow,
 )
 
+from .cluster import KafkaTopic, kafka_topics
 from .follow import Follower
 from .limits import Minimum, PollInterval, fit, share
 from .marks import (
@@ -60,6 +61,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan_for(self._options, schema)
         check_schema(schema, self._options, self._plan)
         self._watch = None if self._plan is None else _watch(self._plan)
+        self._kafka: dict[str, KafkaTopic] = {}  # with fetch=direct: topics that batches read
         self._client: Calls | None = None
         self._poll_interval = PollInterval(self._options.poll_ms)
         self._minimum = Minimum(self._options.batch_rows_min, self._options.trigger_delay_ms / 1000)
@@ -82,6 +84,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         found = retrying(lambda: ask(self._http, options, times=asked), START_S)
         logs = check_there(options, found)
+        self._learn_topics({log.topic for log in logs})
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -153,7 +156,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch, cut alike each time that the batch is run."""
-        return splits_for(self._options, between(read_marks(start), read_marks(end)), self._plan)
+        wanted = between(read_marks(start), read_marks(end))
+        self._learn_topics({each.topic for each in wanted})
+        return splits_for(self._options, wanted, self._plan, kafka=self._kafka)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch of the query is done; it may have been another source that had something to read."""
@@ -172,6 +177,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_split(partition)
 
     # -- inside
+
+    def _learn_topics(self, topics: set[str]) -> None:
+        """With fetch=direct, learn how topics lie in the cluster; raises PipelineError if the server is not before Kafka."""
+        new = topics - self._kafka.keys()
+        if new and self._options.kafka:
+            self._kafka |= retrying(lambda: kafka_topics(self._http, new))
 
     @property
     def _http(self) -> Calls:

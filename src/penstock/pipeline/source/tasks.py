@@ -5,7 +5,7 @@ so that readers of batches and of streams share it. What fetches and decodes is 
 stream has a process on the driver that plans its batches, and starts with the query.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +13,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from penstock.client.access import Access
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.garbage import freeze_modules
 from penstock.pipeline.rows.columns import VERSION
 from penstock.pipeline.rows.place import Place
 
+from .cluster import KafkaTopic
 from .filters import Bounds, passing
 from .offsets import Range
 from .options import Options
@@ -75,6 +78,33 @@ class LogSplit(Split):
         return found if self.times is None else passing(found, self.times)
 
 
+class DirectSplit(LogSplit):
+    """A range of offsets of a topic of Kafka, which the task reads from its brokers."""
+
+    kafka: Mapping[str, str]
+    topic: KafkaTopic
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The messages, read from the brokers."""
+        try:
+            from .direct import read_direct
+        except ImportError as error:
+            raise PipelineError(
+                f"option fetch=direct needs a package on the workers: pip install 'penstock[spark,kafka]' ({error})",
+                ErrorKind.NOT_SUPPORTED,
+            ) from None
+        found = read_direct(
+            self.server,
+            self.kafka,
+            self.topic,
+            self.wanted,
+            self.place,
+            raw_include(self.include, self.plan),
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+        return found if self.times is None else passing(found, self.times)
+
+
 class Together(InputPartition):
     """Small ranges that one task reads, one after the other."""
 
@@ -88,14 +118,18 @@ def splits_for(
     ranges: Sequence[Range],
     plan: "Plan | None" = None,
     times: Bounds | None = None,
+    kafka: Mapping[str, KafkaTopic] = {},
 ) -> list[InputPartition]:
-    """The tasks that read ranges of logs, cut alike each time; of their rows those whose timestamps are within `times`."""
+    """The tasks that read ranges of logs, cut alike each time; of their rows those whose timestamps are within `times`. Topics in
+    `kafka` are read from their brokers."""
 
     def made(piece: Range) -> LogSplit:
+        kind = DirectSplit if piece.topic in kafka else LogSplit
         fail = options.fail_on_data_loss
-        return LogSplit(
-            options.server, piece, options.include, fail_on_data_loss=fail, plan=plan, times=times
-        )
+        split = kind(options.server, piece, options.include, fail_on_data_loss=fail, plan=plan, times=times)
+        if isinstance(split, DirectSplit):
+            split.kafka, split.topic = options.kafka, kafka[piece.topic]
+        return split
 
     pieces = split(ranges, rows_max=options.records_max, pieces_min=options.partitions_min)
     groups = together(pieces, rows_max=options.records_max, pieces_min=options.partitions_min)

@@ -82,6 +82,7 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
     ("POST", "/stages"): {"topics": ["hello"]},
     ("POST", "/stages/{writer}/{batch}/commit"): {"topics": ["hello"], "stages": []},
     ("POST", "/topics/offsets"): {"topics": ["hello"]},
+    ("POST", "/topics/records"): {"topic": "hello"},
     ("POST", "/topics/sizes"): {"ranges": [{"topic": "hello", "partition": 0, "offset": 0}]},
     ("PUT", _TOPIC): {"team": "sales"},
     ("PUT", f"{_TOPIC}/partitions"): 4,

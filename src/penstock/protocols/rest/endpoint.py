@@ -13,7 +13,7 @@ from penstock.protocols.http.failure import fail
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.http.paths import raw_path
 
-from . import consume, cursor, logs, produce, read, request, shipped
+from . import consume, cursor, logs, produce, read, records, request, shipped
 from .operations import DOMAINS, PREFIX, SHIPPED, Paths, Target, below, declared_path
 from .services import PassOn, Services
 
@@ -24,7 +24,7 @@ TARGET_BYTES_MAX: Final = 1024  # of each: a client's may be as long as a head
 
 OPERATIONS: Final[Sequence[Operation]] = [
     operation
-    for module in (produce, shipped, request, read, logs, consume, cursor)
+    for module in (produce, shipped, request, read, logs, records, consume, cursor)
     for operation in module.operations
 ]
 _PATHS: Final = Paths(OPERATIONS)

@@ -147,3 +147,24 @@ def test_a_minimum_for_batches_of_streams() -> None:
         parse_options(given, stream=False)
     with pytest.raises(PipelineError, match="option maxTriggerDelay is for use with minOffsetsPerTrigger"):
         parse_options(URL | {"subscribe": "t", "maxTriggerDelay": "5m"}, stream=True)
+
+
+def test_brokers_are_named_for_direct_reading() -> None:
+    topic = URL | {"subscribe": "t"}
+    brokers = {"KAFKA.bootstrap.servers": "h:9092", "kafka.sasl.password": "not-to-be-shown"}
+    options = parse_options(topic | {"fetch": "Direct"} | brokers)
+    assert options.kafka == {"bootstrap.servers": "h:9092", "sasl.password": "not-to-be-shown"}
+    assert "not-to-be-shown" not in repr(options)
+    assert parse_options(topic | {"fetch": "gateway"}).kafka == {}
+    for given, said in (
+        (brokers, "option kafka.bootstrap.servers: the server is named by option url"),
+        ({"fetch": "direct"}, "needs kafka.bootstrap.servers"),
+        ({"fetch": "other"} | brokers, "'other' is neither gateway nor direct"),
+        (
+            {"fetch": "direct", "kafka.isolation.level": "x"} | brokers,
+            "isolation.level is decided by the source",
+        ),
+        ({"fetch": "direct", "kafka.sasl.jaas.config": "x"} | brokers, "say kafka.sasl.username"),
+    ):
+        with pytest.raises(PipelineError, match=said):
+            parse_options(topic | given)

@@ -1,10 +1,25 @@
+import pickle
+import sys
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.source.cluster import KafkaTopic
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.tasks import TOGETHER_RANGES, TOGETHER_ROWS, split, together
+from penstock.pipeline.source.options import parse_options
+from penstock.pipeline.source.tasks import (
+    TOGETHER_RANGES,
+    TOGETHER_ROWS,
+    DirectSplit,
+    read_split,
+    split,
+    splits_for,
+    together,
+)
 
 ranges = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 10**9), st.integers(1, 10**6)),
@@ -52,3 +67,26 @@ def test_a_small_batch_of_four_partitions_is_two_tasks() -> None:
     several = [Range("t", number, True, number, 0, 6_250) for number in range(4)]
     assert [len(group) for group in together(several, rows_max=500_000)] == [2, 2]
     assert [len(group) for group in together(several, rows_max=6_250)] == [1, 1, 1, 1]
+
+
+def test_tasks_take_with_them_how_brokers_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parse_options(
+        {
+            "url": "http://localhost:1",
+            "subscribe": "t",
+            "fetch": "direct",
+            "kafka.bootstrap.servers": "h:9092",
+        }
+    )
+    wanted = [Range("persistent://public/default/t", 0, True, 7, 0, 1_000_000)]
+    topics = {wanted[0].topic: KafkaTopic("t", True)}
+    tasks = splits_for(options, wanted, kafka=topics)
+    assert len(tasks) == 2
+    for task in pickle.loads(pickle.dumps(tasks)):
+        assert isinstance(task, DirectSplit)
+        assert (task.kafka, task.topic) == (options.kafka, KafkaTopic("t", True))
+    assert not any(isinstance(task, DirectSplit) for task in splits_for(options, wanted))
+    monkeypatch.setitem(sys.modules, "penstock.pipeline.source.direct", None)
+    with pytest.raises(PipelineError, match=r"penstock\[spark,kafka\]") as caught:
+        list(read_split(tasks[0]))
+    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
