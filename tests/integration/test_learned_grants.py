@@ -27,7 +27,7 @@ def server() -> Iterator[ThreadedServer]:
         namespaces, topics = server.broker.namespaces, cast(Any, server.broker.topics)
 
         async def prepare() -> None:
-            await namespaces.create_tenant("acme", TenantInfo())
+            await namespaces.set_tenant("acme", TenantInfo(), new=True)
             await namespaces.create(SHOP)
             await server.broker.topics.create(TopicName.parse(NAME), 0)
 

@@ -79,7 +79,7 @@ class Pages:
                 "message": cluster.problem,
             }
             return 503, _JSON, msgspec.json.encode(body)
-        ownership = None if cluster is None else cluster.ownership
+        ownership = None if cluster is None else cluster.figures().ownership
         if ownership is not None and ownership.refusal:
             body = {
                 "status": "not ready",

@@ -57,7 +57,7 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     writes = None
-    administration = group_positions = policies = watches = None  # the cluster's own, or not there
+    administration = group_positions = policies = watch = None  # the cluster's own, or not there
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
 

@@ -63,7 +63,7 @@ async def forget_policies(call: Call) -> None:
 @table.on("PUT", f"{TOPIC}/compaction")
 async def compact(call: Call) -> None:
     """Begin to compact a topic: who reads it compacted sees each key's last value only."""
-    require(call.broker, Capability.COMPACTION)
+    require(call.broker.capabilities, Capability.COMPACTION)
     await call.administration.compact_topic(call.topic)
 
 

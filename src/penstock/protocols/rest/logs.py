@@ -60,7 +60,7 @@ operations: Final = Table("read")
     errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE, ErrorKind.NOT_SUPPORTED),
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     wanted = await exchange.json(_offsets_request, rest.limits.max_request_bytes)
     if wanted.wait_ms > rest.limits.max_wait_ms:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {rest.limits.max_wait_ms}")
@@ -213,7 +213,7 @@ class Names:
     errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
 )
 async def sizes(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     wanted = await exchange.json(_sizes_request, rest.limits.max_request_bytes)
     names = [TopicName.parse(one.topic) for one in wanted.ranges]
     at_once = _at_once(rest.broker)
@@ -260,7 +260,7 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
 )
 async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     wanted = await exchange.json(_marks_request, rest.limits.max_request_bytes)
     check_subscription(wanted.subscription)
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]

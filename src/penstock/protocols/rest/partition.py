@@ -51,7 +51,7 @@ async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
 def check_offsets(broker: Broker, params: Params) -> None:
     """Raise NOT_SUPPORTED where a request names offsets and the log does not number messages."""
     if params.text("offset") is not None or params.text("end_offset") is not None:
-        require(broker, Capability.OFFSETS)
+        require(broker.capabilities, Capability.OFFSETS)
 
 
 async def start_of(topic: Topic, params: Params, last_event_id: str | None = None) -> int:

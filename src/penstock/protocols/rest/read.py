@@ -83,7 +83,7 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
     kind = negotiate(exchange.header(b"accept"))
     check_offsets(rest.broker, params)
     if kind == ENTRIES:  # whose frames have offsets
-        require(rest.broker, Capability.OFFSETS)
+        require(rest.broker.capabilities, Capability.OFFSETS)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     resumed = exchange.header(b"last-event-id") if kind == EVENTS else None
     start = await start_of(topic, params, resumed)
@@ -180,7 +180,7 @@ async def _unmoved(topic: Topic, params: Params, start: int) -> str | None:
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic)
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     params = Params(exchange.scope["query_string"], SINCE)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     publish_time = params.number("publish_time")

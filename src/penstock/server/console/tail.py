@@ -144,7 +144,7 @@ async def tail(rest: Services, caller: Caller, exchange: Exchange, params: Param
     following = Tail(
         [_from_now(rest, topic, log) for log in await _logs(rest, topic)],
         rest.polls.tasks,
-        skips=rest.broker.cluster is None or rest.broker.cluster.kind == "kafka",
+        skips=rest.broker.cluster is None or rest.broker.cluster.traits.kind == "kafka",
     )
     async with LongPoll(rest.polls, exchange) as poll:
         poll.watch(caller, allowed)

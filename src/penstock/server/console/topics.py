@@ -136,7 +136,7 @@ async def _figures_of(caller: Caller, name: TopicName) -> TopicRow | None:
     await broker.topics.learn_whole(name)
     row = TopicRow(str(name), broker.topics.partitions(name))
     cluster = broker.cluster
-    if cluster is not None and cluster.administered:
+    if cluster is not None and cluster.traits.administered:
         return row if await _ask_cluster(cluster, name, row) else None
     if cluster is not None:
         said = msgspec.convert(await service_stats(broker, name), _Stats)

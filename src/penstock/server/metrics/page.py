@@ -85,9 +85,7 @@ class MetricsPage:
         whole.of_failures(families, broker.failures)
         whole.of_broker(families, broker)
         if broker.cluster is not None:
-            whole.of_cluster(families, broker.cluster)
-            if broker.cluster.ownership is not None:
-                whole.of_ownership(families, broker.cluster.ownership)
+            whole.of_cluster(families, broker.cluster.figures())
         if context.fleet is not None:
             whole.of_fleet(families, context.fleet)
         figures = TopicFigures(by_topic=self._by_topic)

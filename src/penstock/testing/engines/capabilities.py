@@ -33,10 +33,10 @@ class CapabilityTests(EngineTests):
         self, bench: Bench, capability: Capability
     ) -> None:
         if bench.can(capability):
-            require(bench.broker, capability)
+            require(bench.broker.capabilities, capability)
             return
         with pytest.raises(PenstockError, match=capability.value) as caught:
-            require(bench.broker, capability)
+            require(bench.broker.capabilities, capability)
         assert caught.value.kind is ErrorKind.NOT_SUPPORTED
 
     async def test_sizes(self, bench: Bench) -> None:

@@ -95,8 +95,9 @@ class Broker:
             clock,
             reader,
         )
-        self.watches = Watches(tasks)
-        topics.listeners.add(self.watches.changed)
+        watches = Watches(tasks)
+        self.watch = watches.add
+        topics.listeners.add(watches.changed)
         self.retention = RetentionTask(self.policies, topics, self.compactions, settings, clock, tasks)
 
         self._producers = Producers(
@@ -116,7 +117,7 @@ class Broker:
         hosting = Hosting(batches.keys, flusher, self.retention, letters, replies, self.failures, tasks)
         self.subscriptions = Subscriptions(topics, hosting.build)
         self._consumers = Consumers(
-            topics, self.subscriptions, clock, tasks, self.watches, new_name=self.new_name
+            topics, self.subscriptions, clock, tasks, self.watch, new_name=self.new_name
         )
 
         self.administration = Administration(
