@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.broker.capability import Capability, not_supported
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
-from penstock.broker.topic import Topic, producer_key
+from penstock.broker.topic import ProducerFigures, Topic, producer_key
 from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
@@ -61,6 +61,13 @@ class Producer:
             options.repartitions_by_key and name.partition >= 0 and publishing.partitioner.hashes_bytes
         )
         self._turns = Turns(self._router, LoopClock())
+
+    def figures(self) -> ProducerFigures:
+        return ProducerFigures(
+            connected_ms=self.connected_ms,
+            published=self.published,
+            last_sequence_id=self.last_sequence_id,
+        )
 
     # -- coming and going
 

@@ -71,7 +71,7 @@ async def compact(call: Call) -> None:
 async def compaction(call: Call) -> dict[str, Any]:
     """How the last compaction went: NOT_RUN, RUNNING, SUCCESS or ERROR."""
     logs = await call.broker.topics.all_of(call.seen_topic, create=False)
-    found = min((log.compaction for log in logs), key=lambda one: _ORDER.index(one.status))
+    found = min((log.figures().compaction for log in logs), key=lambda one: _ORDER.index(one.status))
     return {"status": found.status, "lastError": found.last_error}
 
 
@@ -99,8 +99,10 @@ async def _last_ids(call: Call, name: TopicName, logs: Sequence[Topic]) -> dict[
 
 
 async def _last_id(log: Topic) -> dict[str, int]:
-    found = {"ledgerId": log.ledger, "entryId": log.next_entry - 1, "partitionIndex": log.name.partition}
-    if log.first_entry < log.next_entry and (size := batch_size((await log.entry(log.next_entry - 1)).data)):
+    bounds = log.bounds
+    last = bounds.next_entry - 1
+    found = {"ledgerId": log.ledger, "entryId": last, "partitionIndex": log.name.partition}
+    if bounds.first_entry <= last and (size := batch_size((await log.entry(last)).data)):
         return found | {"batchIndex": size - 1, "batchSize": size}
     return found
 

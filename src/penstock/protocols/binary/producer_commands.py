@@ -99,6 +99,7 @@ def _succeed(
     topic = made.topics[0]
     last = topic.last_sequence_id(made.name) if made.deduplicate() else -1
     alone = made.options.access_mode is not AccessMode.SHARED
+    epoch = topic.figures().epoch if alone and ready else -1
     session.send(
         pb.CommandProducerSuccess(
             request_id=command.request_id,
@@ -106,7 +107,7 @@ def _succeed(
             last_sequence_id=last,
             schema_version=answers.schema_version(version),
             producer_ready=ready,
-            topic_epoch=topic.epoch if alone and ready and topic.epoch >= 0 else None,
+            topic_epoch=epoch if epoch >= 0 else None,
         )
     )
 

@@ -144,8 +144,8 @@ class CursorChange:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "messageIds are missing")
         if wanted.delay_ms is not None and wanted.type != "negative":
             raise PenstockError(ErrorKind.BAD_PARAMETER, "delay_ms is for type negative")
-        kind = self._subscriptions[0].type
-        if wanted.type == "cumulative" and kind is not None and kind.shared:
+        kind = self._subscriptions[0].figures().type if wanted.type == "cumulative" else None
+        if kind is not None and kind.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"cumulative acknowledgement is not for {kind.value} subscriptions"
             )

@@ -66,7 +66,8 @@ async def start_of(topic: Topic, params: Params, last_event_id: str | None = Non
     if publish_time is not None:
         return await topic.offset_at_time(publish_time)
     offset = params.number("offset")
-    return topic.first_offset if offset is None else max(offset, topic.first_offset)
+    first = topic.bounds.first_offset
+    return first if offset is None else max(offset, first)
 
 
 async def id_at(topic: Log, offset: int) -> str | None:

@@ -45,17 +45,20 @@ class TopicRow(msgspec.Struct):
 
     def add(self, log: Topic, subscriptions: set[str]) -> None:
         """Take in one of its logs."""
-        rate, throughput = log.rate_in.per_second()
-        self.messages = (self.messages or 0) + log.next_offset - log.first_offset
-        self.size_bytes += log.size_bytes
+        figures = log.figures()
+        rate, throughput = figures.rate_in.per_second()
+        bounds = log.bounds
+        self.messages = (self.messages or 0) + bounds.messages
+        self.size_bytes += bounds.size_bytes
         self.rate_in += rate
         self.throughput_in += throughput
         self.producers += len(log.producers)
-        self.last_publish = max(self.last_publish, log.last_publish_ms)
+        self.last_publish = max(self.last_publish, figures.last_publish_ms)
         for name, subscription in shown_subscriptions(log).items():
             subscriptions.add(name)
-            self.rate_out += subscription.rate_out.per_second()[0]
-            self.backlog += subscription.backlog
+            known = subscription.figures()
+            self.rate_out += known.rate_out.per_second()[0]
+            self.backlog += known.backlog
             self.consumers += len(subscription.consumers)
         self.subscriptions = len(subscriptions)
 

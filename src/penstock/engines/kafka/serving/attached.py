@@ -75,10 +75,11 @@ class OwnedSubscription(Subscription):
 
     def _learn_here(self, found: ServedSubscription) -> None:
         self._show_cursor(found.cursor)
-        self.backlog, self.delayed, self.unacked = found.backlog, found.delayed, found.unacked
-        self.redelivered, self.connected = found.redelivered, found.connected
-        self.durable, self.properties = found.durable, dict(found.properties)
-        self.type = found.type or self.type
+        figures = found.figures()
+        self.backlog, self.delayed, self.unacked = figures.backlog, figures.delayed, figures.unacked
+        self.redelivered, self.connected = figures.redelivered, figures.connected
+        self.durable, self.properties = figures.durable, dict(figures.properties)
+        self.type = figures.type or self.type
 
     def show(self, stored: StoredCursor) -> None:
         """Have the figures be those of the journal: at other processes than the owner they are as of the last saves."""
