@@ -36,11 +36,11 @@ def server() -> Iterator[ThreadedServer]:
                 policies, permissions={"user": ("produce", "consume")}, subscription_roles={"s": ("user",)}
             )
 
-        async def learn(name: TopicName | NamespaceName) -> None:
+        async def learn(name: TopicName | NamespaceName, *, whole: bool = False) -> None:
             await namespaces.change(SHOP, granted)
 
         server.run(prepare())
-        topics.learn = topics.learn_names = topics.learn_whole = learn
+        topics.learn = topics.learn_names = learn
         yield server
 
 

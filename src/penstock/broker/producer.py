@@ -121,10 +121,6 @@ class Producer(Publisher, Protocol):
     @property
     def topics(self) -> Sequence[Topic]: ...
     @property
-    def deduplicate(self) -> Callable[[], bool]:
-        """Whether sequence ids of clients count."""
-
-    @property
     def closed(self) -> bool: ...
     @property
     def close_reason(self) -> PenstockError | None: ...

@@ -112,11 +112,9 @@ class Subscription(DeliverySource, Protocol):
     def acknowledged_ranges(self) -> Iterator[tuple[int, int]]:
         """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """Go on after `target` (or with it); what is out with consumers is forgotten."""
-
-    async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message published at or after `publish_time` (ms)."""
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
+        """Go on after `target` (or with it), or with the first message published at or after that time (ms). What is out with
+        consumers is forgotten."""
 
     async def move(self, offset: int) -> None:
         """Go on at `offset`, forwards or backwards."""

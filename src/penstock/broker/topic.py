@@ -14,11 +14,13 @@ from .log import Log
 
 
 class ProducerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Since when (ms since the epoch) a producer is there, how many messages it published, and the last sequence id of these."""
+    """What a producer did."""
 
-    connected_ms: int
-    published: int
-    last_sequence_id: int
+    connected_ms: int  # since the epoch
+    published: int  # messages
+    last_sequence_id: int  # of these
+    # The highest that its topic has of this name, if sequence ids of clients count; else, or without one, -1.
+    stored_sequence_id: int
 
 
 class Publisher(Protocol):
@@ -91,9 +93,6 @@ class Topic(Log, Protocol):
 
     def check_shared(self) -> None:
         """Raise EXCLUSIVE_PRODUCER while a producer has the topic alone, or waits to."""
-
-    def last_sequence_id(self, producer: str) -> int:
-        """The highest sequence id stored under a producer's name, -1 without one."""
 
     def figures(self) -> TopicFigures: ...
     @property

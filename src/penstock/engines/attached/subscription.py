@@ -187,33 +187,23 @@ class Subscription:
         """Whether the cluster has it."""
         return self.name in await self._admin.call("GET", Target.of_topic(self.topic.name, "subscriptions"))
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
         """As `broker.Subscription.seek`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, target, inclusive=inclusive)
+        elif isinstance(target, int):
+            await self._admin.call("POST", self._target("resetcursor", str(target)))
         else:
             place = {EARLIEST: (-1, -1), LATEST: (_LARGEST, _LARGEST)}.get(target)
             ledger, entry = place or (target.ledger, target.entry)
-            await self._reset_cursor(
-                {
-                    "ledgerId": ledger,
-                    "entryId": entry,
-                    "partitionIndex": self.topic.name.partition,
-                    "batchIndex": target.batch_index if place is None else -1,
-                    "excluded": place is None and not inclusive,
-                }
-            )
-        self._moved()
-
-    async def _reset_cursor(self, body: dict[str, Any]) -> None:
-        await self._admin.call("POST", self._target("resetcursor"), body=body)
-
-    async def seek_time(self, publish_time: int) -> None:
-        """As `broker.Subscription.seek_time`."""
-        if self.consumers:
-            await self.consumers[0].seek_in(self, publish_time, inclusive=False)
-        else:
-            await self._admin.call("POST", self._target("resetcursor", str(publish_time)))
+            body = {
+                "ledgerId": ledger,
+                "entryId": entry,
+                "partitionIndex": self.topic.name.partition,
+                "batchIndex": target.batch_index if place is None else -1,
+                "excluded": place is None and not inclusive,
+            }
+            await self._admin.call("POST", self._target("resetcursor"), body=body)
         self._moved()
 
     def _moved(self) -> None:

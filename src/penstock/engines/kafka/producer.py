@@ -67,6 +67,7 @@ class Producer:
             connected_ms=self.connected_ms,
             published=self.published,
             last_sequence_id=self.last_sequence_id,
+            stored_sequence_id=-1,  # Kafka does not tell repeats
         )
 
     # -- coming and going
@@ -114,10 +115,6 @@ class Producer:
         ousted, self.ousted = self.ousted, None  # it knows this object
         if reason is not None and ousted is not None:
             ousted(reason)
-
-    def deduplicate(self) -> bool:
-        """Kafka does not tell repeats."""
-        return False
 
     # -- publishing
 

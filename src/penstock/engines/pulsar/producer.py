@@ -95,7 +95,8 @@ class Producer:
         return ProducerFigures(
             connected_ms=self.connected_ms,
             published=self.published,
-            last_sequence_id=self._partitions.last_sequence_id,
+            last_sequence_id=(last := self._partitions.last_sequence_id),
+            stored_sequence_id=last if self.deduplicate() else -1,
         )
 
     @property

@@ -68,10 +68,6 @@ class ClusterTopic:
         """Nothing: only the cluster measures it."""
         return BacklogFigures()
 
-    def last_sequence_id(self, producer: str) -> int:
-        found = self.producers.get(producer)
-        return -1 if found is None else found.figures().last_sequence_id
-
     def published(self, messages: int, size: int, took_ms: float) -> None:
         """Count what was stored."""
         self.rate_in.add(messages, size)

@@ -234,13 +234,12 @@ class Subscription(StoredCursor):
 
     # -- the cursor
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """Go on after `target`, as `move` does."""
-        await self.move(await self.topic.offset_after(target, inclusive=inclusive))
-
-    async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message published at or after `publish_time` (ms), as `move` does."""
-        await self.move(await self.topic.offset_at_time(publish_time))
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
+        """As `broker.Subscription.seek`, as `move` does."""
+        if isinstance(target, int):
+            await self.move(await self.topic.offset_at_time(target))
+        else:
+            await self.move(await self.topic.offset_after(target, inclusive=inclusive))
 
     async def move(self, offset: int) -> None:
         """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""

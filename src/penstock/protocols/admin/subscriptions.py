@@ -201,7 +201,7 @@ async def reset_to_time(call: Call) -> None:
     """Go on with the first message published at or after a time (ms since the epoch)."""
     timestamp = call.number("timestamp")
     for one in await _found(call):
-        await one.seek_time(timestamp)
+        await one.seek(timestamp)
         await one.flush()
 
 

@@ -28,7 +28,7 @@ async def unload(call: Call) -> None:
 @table.on("DELETE", f"{TOPIC}/truncate")
 async def truncate(call: Call) -> None:
     """Delete every message of a topic, also those that are not acknowledged; its subscriptions stay."""
-    await call.administration.truncate_topic(_kept(call))
+    await call.administration.trim_topic(_kept(call), everything=True)
 
 
 @table.on("POST", f"{TOPIC}/trim")

@@ -47,7 +47,7 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     if command.HasField("schema"):
         await broker.schemas.check_consumer(name, schema_info(command.schema), used=topic.figures().used)
     if command.start_message_rollback_duration_sec:  # it counts for a new subscription alone
-        await broker.topics.learn_whole(name)
+        await broker.topics.learn(name, whole=True)
     fresh = command.subscription not in topic.subscriptions
     consumer = await broker.subscribe(
         [name], command.subscription, _options(session, command), budget=session.holding
@@ -55,7 +55,7 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     try:
         if fresh and command.start_message_rollback_duration_sec:
             back_ms = 1000 * command.start_message_rollback_duration_sec
-            await consumer.seek_time(max(0, broker.clock.now_ms() - back_ms))
+            await consumer.seek(max(0, broker.clock.now_ms() - back_ms))
         session.admitted.may_consume(name, command.subscription)  # still
         if session.closed:
             await consumer.leave()

@@ -97,14 +97,13 @@ def _succeed(
     session: Session, command: pb.CommandProducer, made: Producer, version: int | None, *, ready: bool = True
 ) -> None:
     topic = made.topics[0]
-    last = topic.last_sequence_id(made.name) if made.deduplicate() else -1
     alone = made.options.access_mode is not AccessMode.SHARED
     epoch = topic.figures().epoch if alone and ready else -1
     session.send(
         pb.CommandProducerSuccess(
             request_id=command.request_id,
             producer_name=made.name,
-            last_sequence_id=last,
+            last_sequence_id=made.figures().stored_sequence_id,
             schema_version=answers.schema_version(version),
             producer_ready=ready,
             topic_epoch=epoch if epoch >= 0 else None,

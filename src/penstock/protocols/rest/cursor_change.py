@@ -96,7 +96,7 @@ class CursorChange:
         self._check()
         if wanted.publish_time is not None:
             for one in self._subscriptions:
-                await one.seek_time(wanted.publish_time)
+                await one.seek(wanted.publish_time)
             return to_json(CursorResult(message_ids=[]))
         given = wanted.message_ids
         if wanted.type == "individual" and set(map(type, given)) == {str}:

@@ -136,7 +136,7 @@ async def _row(caller: Caller, name: TopicName) -> TopicRow | None:
 
 async def _figures_of(caller: Caller, name: TopicName) -> TopicRow | None:
     broker = caller.context.broker
-    await broker.topics.learn_whole(name)
+    await broker.topics.learn(name, whole=True)
     row = TopicRow(str(name), broker.topics.partitions(name))
     cluster = broker.cluster
     if cluster is not None and cluster.traits.administered:
@@ -220,7 +220,7 @@ async def topic(caller: Caller, services: object, params: Params) -> Any:
     name = TopicName.parse(params.text("topic") or "")
     await broker.topics.learn(name)
     caller.may_look(name)
-    await broker.topics.learn_whole(name)
+    await broker.topics.learn(name, whole=True)
     document = broker.topics.document(name)
     row = None if document is None else await _row(caller, name)
     if document is None or row is None:

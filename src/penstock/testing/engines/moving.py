@@ -51,10 +51,10 @@ class MovingTests(EngineTests):
         between = await bench.tick()
         await bench.publish("b", "c")
         await client.come(3)
-        await client.consumer.seek_time(between)
+        await client.consumer.seek(between)
 
         assert await client.come(5) == list("abcbc")
-        await client.consumer.seek_time(0)
+        await client.consumer.seek(0)
         assert await client.come(8) == list("abcbcabc")
 
     async def test_a_subscription_without_consumers(self, bench: Bench) -> None:

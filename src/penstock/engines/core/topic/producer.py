@@ -77,6 +77,7 @@ class Producer:
             connected_ms=self.connected_ms,
             published=self.published,
             last_sequence_id=self.last_sequence_id,
+            stored_sequence_id=self.topics[0].last_sequence_id(self.name) if self.deduplicate() else -1,
         )
 
     # -- publishing

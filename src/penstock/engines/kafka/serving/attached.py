@@ -147,19 +147,12 @@ class OwnedSubscription(Subscription):
             return False
         return True
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
         found = None if self.consumers else await self.here()
         if found is None:
             await super().seek(target, inclusive=inclusive)
         else:
             await found.seek(target, inclusive=inclusive)
-
-    async def seek_time(self, publish_time: int) -> None:
-        found = None if self.consumers else await self.here()
-        if found is None:
-            await super().seek_time(publish_time)
-        else:
-            await found.seek_time(publish_time)
 
     def _moved(self) -> None:
         if self.name not in self.topic.served:  # else it has told them, before it delivered anything
