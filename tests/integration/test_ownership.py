@@ -23,7 +23,7 @@ async def test_ownership_is_measured_and_a_refusal_is_not_ready(monkeypatch: pyt
         "removed": 4,
     }
     shown = ClusterFigures(ownership=Ownership(**figures))
-    cluster = SimpleNamespace(problem=None, figures=lambda: shown)
+    cluster = SimpleNamespace(figures=lambda: shown)
     async with RunningServer.open() as server:
         monkeypatch.setattr(server.broker, "cluster", cluster)
         lines = (await server.client.get("/metrics")).text.splitlines()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from penstock.broker.cluster import ClusterTraits
+from penstock.broker.cluster import ClusterFigures, ClusterTraits
 from penstock.client.authentication import AuthenticationToken
 from penstock.engines.pulsar.admin import Admin
 from penstock.engines.pulsar.credentials import ServerCredentials
@@ -88,12 +88,14 @@ class StubCluster:
     """As much of `broker.Cluster` as passing on requests needs; `targets` is what was let through."""
 
     traits = ClusterTraits(kind="pulsar", administered=True)
-    problem = None
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._admin: Admin | None = None
         self.targets: list[tuple[str, Target]] = []
+
+    def figures(self) -> ClusterFigures:
+        return ClusterFigures()
 
     async def request(
         self,

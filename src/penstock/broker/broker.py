@@ -10,7 +10,6 @@ from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
-from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
 from .administration import Administration, GroupPositions, Subscriptions
@@ -89,13 +88,6 @@ class Broker(Protocol):
     @property
     def watch(self) -> WatchTopics | None:
         """None if clients of Pulsar's protocol are the cluster's."""
-
-    @property
-    def writes(self) -> Writes | None:
-        """What its store's writer did; None where it has none."""
-
-    def new_name(self, kind: str) -> str:
-        """A name that no client has: `{kind}-{instance}-{number}`."""
 
     @property
     def cluster(self) -> Cluster | None:

@@ -65,19 +65,16 @@ class ClusterTraits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
-    """Errors that the clients of a cluster reported, by kind of client and code (empty if they are not counted), and what this
-    process owns: None if the cluster itself serves the subscriptions."""
+    """How it is with a cluster."""
 
+    problem: str | None = None  # why it cannot be reached now, as a sentence
+    # Errors that its clients reported, by kind of client and code; empty if they are not counted.
     client_errors: Mapping[tuple[str, str], int] = {}
-    ownership: Ownership | None = None
+    ownership: Ownership | None = None  # None if the cluster itself serves the subscriptions
 
 
 class Cluster(Protocol):
     """An Apache Pulsar or Apache Kafka cluster."""
-
-    @property
-    def problem(self) -> str | None:
-        """Why the cluster cannot be reached now, as a sentence; None while it can."""
 
     @property
     def traits(self) -> ClusterTraits: ...

@@ -43,7 +43,7 @@ def known() -> set[str]:
     whole.of_failures(families, Failures(LoopClock()))
     topics = SimpleNamespace(tail_bytes=0)
     whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
-    whole.of_cluster(families, ClusterFigures({("tail", "_SSL"): 1}))
+    whole.of_cluster(families, ClusterFigures(client_errors={("tail", "_SSL"): 1}))
     pipelines = Pipelines(cast(Any, None))
     pipelines.last["p"] = Event("p", "running", 1, 1, 1.0, 1, 1.0, 1)
     pipelines.write(families)

@@ -81,7 +81,6 @@ LIST_S: Final = 10.0  # how often it is looked for topics that came, went or gre
 class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
-    writes = None
     capabilities = frozenset(
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )

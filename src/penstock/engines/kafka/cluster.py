@@ -95,7 +95,7 @@ class KafkaCluster:
             await admin.close()
 
     def figures(self) -> ClusterFigures:
-        return ClusterFigures(self.clients.errors.counts(), self.owned())
+        return ClusterFigures(self.problem, self.clients.errors.counts(), self.owned())
 
     async def close(self) -> None:
         """End all that runs for the cluster."""

@@ -212,7 +212,7 @@ class PulsarCluster:
         return await self.admin.forward(method, target, query, headers, body, authentication)
 
     def figures(self) -> ClusterFigures:
-        return ClusterFigures()
+        return ClusterFigures(self.problem)
 
     async def elsewhere(self, topic: TopicName) -> Elsewhere:
         """The brokers know all of it."""

@@ -55,7 +55,7 @@ async def _create(session: Session, command: pb.CommandProducer) -> None:
     if command.HasField("schema"):
         version = await broker.schemas.get_or_create(name, schema_info(command.schema))
     else:
-        broker.schemas.check_unversioned(name)
+        broker.schemas.check_next(name, None)
     made = await broker.producer(
         name,
         _options(session, command),

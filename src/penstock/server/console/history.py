@@ -98,8 +98,8 @@ class History:
         for each in self._requests.seconds.values():
             latency.add(each)
         commits = Histogram(SECONDS)
-        if broker.writes is not None:
-            commits.add(broker.writes.commits)
+        if (writes := broker.storage.writes) is not None:
+            commits.add(writes.commits)
         websockets, binary = self._counts()
         load = self._context.load
         self._samples.append(

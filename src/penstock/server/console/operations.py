@@ -100,7 +100,7 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
         pulsar_url=context.pulsar_url,
         storage=_storage(caller) if caller.is_super else {},
         limits=_limits(caller) if caller.is_super else {},
-        problem=None if cluster is None else cluster.problem,
+        problem=None if cluster is None else cluster.figures().problem,
         failures=_failures(caller) if caller.is_super else [],
     )
 

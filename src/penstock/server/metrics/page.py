@@ -78,7 +78,7 @@ class MetricsPage:
         whole.of_endpoints(families, self._endpoints)
         whole.of_connections(families, context.load, *self._counts())
         whole.of_refusals(families, context.audit)
-        writes = broker.writes
+        writes = broker.storage.writes
         if writes is not None:
             whole.of_writes(families, writes)
         whole.of_storage(families, broker.storage)

@@ -30,7 +30,6 @@ from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
-from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
 from .administration import Administration
@@ -170,11 +169,6 @@ class Broker:
         await self.tasks.close()
         await self.store.close()
         await self._transient.close()
-
-    @property
-    def writes(self) -> Writes | None:
-        """What the store's writer did; None before its start, and of a store without one."""
-        return getattr(self.store, "writes", None)
 
     # -- clients
 
