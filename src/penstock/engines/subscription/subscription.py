@@ -235,7 +235,7 @@ class Subscription(StoredCursor):
     # -- the cursor
 
     async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
-        """As `broker.Subscription.seek`, as `move` does."""
+        """As `broker.Subscription.seek`; forgets what `move` forgets."""
         if isinstance(target, int):
             await self.move(await self.topic.offset_at_time(target))
         else:
