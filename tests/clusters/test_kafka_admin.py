@@ -10,6 +10,7 @@ import pytest
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.waiting import until_async
 
+from penstock.broker.namespaces import TenantInfo
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
 from penstock.engines.kafka.policies import retention_of
@@ -132,7 +133,7 @@ async def test_namespaces_and_policies_are_kept_for_every_process(
 ) -> None:
     one, other = pair
     namespace = NamespaceName(f"t-{mark}", "dev")
-    await one.namespaces.create_tenant(namespace.tenant)
+    await one.namespaces.set_tenant(namespace.tenant, TenantInfo(), new=True)
     await one.namespaces.create(namespace)
     await until_async(lambda: other.namespaces.exists(namespace))
     name = TopicName.parse(f"{namespace}/orders")
@@ -287,7 +288,7 @@ async def test_of_namespaces_that_would_share_topics_one_is_created(
     one, other = pair
     names = NamespaceName(mark, "b.c"), NamespaceName(f"{mark}.b", "c")
     for name in names:
-        await one.namespaces.create_tenant(name.tenant)
+        await one.namespaces.set_tenant(name.tenant, TenantInfo(), new=True)
     await until_async(lambda: {name.tenant for name in names} <= set(other.namespaces.tenants))
     results = await asyncio.gather(
         one.namespaces.create(names[0]), other.namespaces.create(names[1]), return_exceptions=True

@@ -301,7 +301,7 @@ async def test_a_seek_of_any_consumer_is_one_of_all(kafka_cluster: KafkaCluster)
         )
         await left.consumer.seek(of_the_second)  # after its first message, whoever has that partition
         await until(lambda: sum(len(client.texts) for client in clients) == 14)
-        await right.consumer.seek_time(0)
+        await right.consumer.seek(0)
         await until(lambda: sum(len(client.texts) for client in clients) == 20)
         await right.consumer.seek(LATEST)
         assert await one.marks() == {0: 3, 1: 3}
@@ -440,12 +440,12 @@ async def test_subscriptions_and_their_properties_are_known_after_a_restart(
         await one.stop(first)
 
         second = await one.broker()
-        await second.topics.learn_whole(one.topic)
+        await second.topics.learn(one.topic, whole=True)
         topic = await second.topics.get(one.topic)
         known = topic.subscriptions[one.subscription]
         assert (known.backlog, known.properties) == (1, {"team": "b"})
         await second.subscriptions.delete(one.topic, one.subscription)
-        await second.topics.learn_whole(one.topic)
+        await second.topics.learn(one.topic, whole=True)
         assert one.subscription not in topic.subscriptions
 
 

@@ -479,7 +479,7 @@ async def test_seek_to_messages_times_and_ends(world: World) -> None:
     await world.publish("d")
     assert (await client.come(9))[8:] == ["d"]
     assert consumer.unacked == 1
-    await consumer.seek_time(0)
+    await consumer.seek(0)
     assert (await client.come(13))[9:] == ["a", "b", "c", "d"]
 
 
@@ -734,7 +734,7 @@ async def test_a_subscription_is_moved_with_and_without_a_consumer(world: World,
         client = await world.consume(SHARED)
         assert await client.come(2) == ["b", "c"]
         await client.stop()
-        await source.seek_time(0)
+        await source.seek(0)
         client = await world.consume(SHARED)
         assert await client.come(3) == ["a", "b", "c"]
     else:

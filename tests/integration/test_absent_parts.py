@@ -105,7 +105,7 @@ async def test_watches_that_are_absent_in_pulsars_protocol() -> None:
         watch = CommandWatchTopicList(
             request_id=1, watcher_id=5, namespace="public/default", topics_pattern="public/default/.*"
         )
-        with without(one.bench.broker, "watches"):
+        with without(one.bench.broker, "watch"):
             answer = await one.ask(watch)
         assert isinstance(answer, CommandError)
         assert "no watches of topics" in answer.message

@@ -228,7 +228,7 @@ async def test_delivery_keeps_to_its_rate(path: str) -> None:
         await server.post(f"{ADMIN}/t/{path}", {"dispatchThrottlingRateInMsg": 2})
         consumers = [await _subscribe(server, name=name) for name in ("s", "r")]
         for one in consumers:
-            await one.seek_time(0)
+            await one.seek(0)
         await settle()
         got = [[_taken(one) for one in consumers]]
         for _ in range(2):

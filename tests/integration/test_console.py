@@ -153,7 +153,7 @@ async def test_a_cluster_is_asked_for_the_topics_of_a_page_together(monkeypatch:
     asked: list[TopicName] = []
     together = asyncio.Event()
 
-    async def learn_whole(name: TopicName) -> None:
+    async def learn(name: TopicName, *, whole: bool) -> None:
         asked.append(name)
         if len(asked) == ROWS_AT_ONCE:
             together.set()
@@ -164,7 +164,7 @@ async def test_a_cluster_is_asked_for_the_topics_of_a_page_together(monkeypatch:
     async with AdminServer.open() as server:
         for number in range(ROWS_AT_ONCE + 4):
             await server.put(f"{ADMIN}/topic-{number:02}")
-        monkeypatch.setattr(server.broker.topics, "learn_whole", learn_whole)
+        monkeypatch.setattr(server.broker.topics, "learn", learn)
         async with asyncio.timeout(60):
             page = await server.get(f"{API}/topics")
         names = [row["topic"].rpartition("/")[2] for row in page["topics"]]

@@ -50,8 +50,8 @@ class ForwardingServer(ThreadedServer):
     @asynccontextmanager
     async def open(cls, *args: Any, **options: Any) -> AsyncIterator[Self]:
         async with super().open(*args, **options) as server:
-            await server.broker.namespaces.create_tenant("acme", TenantInfo(("boss",)))
-            await server.broker.namespaces.create_tenant("other", TenantInfo(("chief",)))
+            await server.broker.namespaces.set_tenant("acme", TenantInfo(("boss",)), new=True)
+            await server.broker.namespaces.set_tenant("other", TenantInfo(("chief",)), new=True)
             await server.broker.namespaces.create(NamespaceName("acme", "shop"))
             yield server
 

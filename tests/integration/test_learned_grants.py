@@ -29,7 +29,7 @@ def server() -> Iterator[ThreadedServer]:
         namespaces, topics = server.broker.namespaces, cast(Any, server.broker.topics)
 
         async def prepare() -> None:
-            await namespaces.create_tenant("acme", TenantInfo())
+            await namespaces.set_tenant("acme", TenantInfo(), new=True)
             await namespaces.create(SHOP)
             await server.broker.topics.create(TopicName.parse(NAME), 0)
 
@@ -38,12 +38,12 @@ def server() -> Iterator[ThreadedServer]:
                 policies, permissions={"user": ("produce", "consume")}, subscription_roles={"s": ("user",)}
             )
 
-        async def learn(name: TopicName | NamespaceName) -> None:
+        async def learn(name: TopicName | NamespaceName, *, whole: bool = False) -> None:
             await namespaces.change(SHOP, granted)
 
         cast(Any, server.broker).record_formats = KafkaRecordFormats(Naming({}), None)
         server.run(prepare())
-        topics.learn = topics.learn_names = topics.learn_whole = learn
+        topics.learn = topics.learn_names = learn
         yield server
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.support.server import RunningServer
 
-from penstock.broker.cluster import Ownership
+from penstock.broker.cluster import ClusterFigures, Ownership
 from penstock.runtime.statistics import SECONDS, Histogram
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,8 @@ async def test_ownership_is_measured_and_a_refusal_is_not_ready(monkeypatch: pyt
         "misfits": {"recreated": 3},
         "removed": 4,
     }
-    cluster = SimpleNamespace(problem=None, client_errors={}, ownership=Ownership(**figures))
+    shown = ClusterFigures(ownership=Ownership(**figures))
+    cluster = SimpleNamespace(figures=lambda: shown)
     async with RunningServer.open() as server:
         monkeypatch.setattr(server.broker, "cluster", cluster)
         lines = (await server.client.get("/metrics")).text.splitlines()
@@ -36,11 +37,11 @@ async def test_ownership_is_measured_and_a_refusal_is_not_ready(monkeypatch: pyt
         ):
             assert line in lines, line
         assert (await server.client.get("/health/ready")).status_code == 200
-        cluster.ownership = Ownership(**figures, refusal="no right to the group")
+        shown = ClusterFigures(ownership=Ownership(**figures, refusal="no right to the group"))
         assert "penstock_kafka_ownership_refused 1.0" in (await server.client.get("/metrics")).text
         refused = await server.client.get("/health/ready")
         assert (refused.status_code, refused.json()["reason"]) == (503, "subscriptions_refused")
         assert "no right to the group" in refused.json()["message"]
-        cluster.ownership = None
+        shown = ClusterFigures()
         assert (await server.client.get("/health/ready")).status_code == 200
         assert "slots_owned" not in (await server.client.get("/metrics")).text

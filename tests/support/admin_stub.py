@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from penstock.broker.cluster import ClusterFigures, ClusterTraits
 from penstock.client.authentication import AuthenticationToken
 from penstock.engines.pulsar.admin import Admin
 from penstock.engines.pulsar.credentials import ServerCredentials
@@ -86,15 +87,15 @@ def admin_stub() -> Iterator[AdminStub]:
 class StubCluster:
     """As much of `broker.Cluster` as passing on requests needs; `targets` is what was let through."""
 
-    kind = "pulsar"
-    administered = True
-    acts_for_callers = False
-    problem = None
+    traits = ClusterTraits(kind="pulsar", administered=True)
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._admin: Admin | None = None
         self.targets: list[tuple[str, Target]] = []
+
+    def figures(self) -> ClusterFigures:
+        return ClusterFigures()
 
     async def request(
         self,

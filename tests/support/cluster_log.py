@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.broker.journal import JournalLostError
+from penstock.broker.log import LogBounds
 from penstock.model.entry import Entry
 from penstock.model.names import TopicName
 from penstock.protocols.kafka_rest.blocks import Blocks
@@ -68,8 +69,8 @@ class TopicOfProcess:
         self._log = log
 
     @property
-    def next_offset(self) -> int:
-        return self.next_entry
+    def bounds(self) -> LogBounds:
+        return LogBounds(self.first_entry, self.next_entry, self.first_entry, self.next_entry, 0, False)
 
     async def refresh(self) -> None:
         await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from penstock.broker.log import LogBounds
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
@@ -48,6 +49,12 @@ class SkippingLog:
             self.entries[offset] = entry_at(offset)
         self.ever |= set(self.entries)
         self.next_entry = self.next_offset = self.next_offset + skip + count
+
+    @property
+    def bounds(self) -> LogBounds:
+        return LogBounds(
+            self.first_entry, self.next_entry, self.first_offset, self.next_offset, 0, self.terminated
+        )
 
     def peek(self, entry_id: int) -> Entry | None:
         return self.entries.get(entry_id) if entry_id >= self.next_entry - self.tail else None

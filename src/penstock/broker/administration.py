@@ -27,11 +27,8 @@ class Administration(Protocol):
         Raises TOPIC_NOT_FOUND. A subscription that is not durable waits for its reader.
         """
 
-    async def truncate_topic(self, name: TopicName) -> None:
-        """Delete every message, acknowledged or not; raises TOPIC_NOT_FOUND."""
-
-    async def trim_topic(self, name: TopicName) -> None:
-        """Delete the acknowledged messages that retention does not keep; raises TOPIC_NOT_FOUND."""
+    async def trim_topic(self, name: TopicName, *, everything: bool = False) -> None:
+        """Delete the acknowledged messages that retention does not keep, or every message; raises TOPIC_NOT_FOUND."""
 
     async def compact_topic(self, name: TopicName) -> None:
         """Begin a compaction; raises TOPIC_NOT_FOUND."""

@@ -10,11 +10,10 @@ from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
-from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
 from .administration import Administration, GroupPositions, Subscriptions
-from .capability import Capable
+from .capability import Capability
 from .cluster import Cluster
 from .consumer import Consumer
 from .fleet import ProcessDocuments
@@ -28,16 +27,18 @@ from .staging import Published, Staging
 from .storage_health import StorageHealth
 from .topic import Topic
 from .topics import Topics
-from .watches import Watches
+from .watches import WatchTopics
 
 
-class Broker(Capable, Protocol):
+class Broker(Protocol):
     """Topics, producers, subscriptions and schemas over one log, and the parts that the engine is made of."""
 
     @property
     def administration(self) -> Administration | None:
         """None if the cluster has its own administration, to which requests are forwarded."""
 
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -90,15 +91,8 @@ class Broker(Capable, Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def watches(self) -> Watches | None:
+    def watch(self) -> WatchTopics | None:
         """None if clients of Pulsar's protocol are the cluster's."""
-
-    @property
-    def writes(self) -> Writes | None:
-        """What its store's writer did; None where it has none."""
-
-    def new_name(self, kind: str) -> str:
-        """A name that no client has: `{kind}-{instance}-{number}`."""
 
     @property
     def cluster(self) -> Cluster | None:

@@ -1,7 +1,7 @@
 """What an engine can do beyond publishing and consuming, which not every log behind it offers."""
 
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -29,16 +29,9 @@ _NUMBERS: Final = (
 _NEEDS: Final = {Capability.OFFSETS: _NUMBERS, Capability.BYTE_POSITIONS: _NUMBERS}
 
 
-class Capable(Protocol):
-    """An engine, as far as it says what it can do."""
-
-    @property
-    def capabilities(self) -> frozenset[Capability]: ...
-
-
-def require(engine: Capable, capability: Capability) -> None:
+def require(capabilities: frozenset[Capability], capability: Capability) -> None:
     """Raise NOT_SUPPORTED where the engine cannot do what a request needs."""
-    if capability not in engine.capabilities:
+    if capability not in capabilities:
         needs = _NEEDS.get(capability)
         raise not_supported(capability.value + (f": {needs}" if needs else ""))
 

@@ -1,7 +1,7 @@
 """The cluster that an engine stands before, as far as endpoints show it, or pass clients and requests on to it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -50,37 +50,35 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""  # why this process can own nothing
 
 
+class ClusterTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a cluster is used, the same for ever.
+
+    `administered`: it has an administration and brokers of Pulsar's protocol of its own, to which clients are sent and
+    requests passed on; else they are served here. `acts_for_callers`: producers and consumers reach it for the caller that they
+    are made for (`acting.ACTING`), and with `wants_tokens` by the caller's own token rather than its role.
+    """
+
+    kind: Literal["pulsar", "kafka"]
+    administered: bool
+    acts_for_callers: bool = False
+    wants_tokens: bool = False
+
+
+class ClusterFigures(msgspec.Struct, frozen=True):
+    """How it is with a cluster."""
+
+    problem: str | None = None  # why it cannot be reached now, as a sentence
+    # Errors that its clients reported, by kind of client and code; empty if they are not counted.
+    client_errors: Mapping[tuple[str, str], int] = {}
+    ownership: Ownership | None = None  # None if the cluster itself serves the subscriptions
+
+
 class Cluster(Protocol):
     """An Apache Pulsar or Apache Kafka cluster."""
 
     @property
-    def problem(self) -> str | None:
-        """Why the cluster cannot be reached now, as a sentence; None while it can."""
-
-    @property
-    def acts_for_callers(self) -> bool:
-        """Whether producers and consumers reach it for the caller that they are made for (`acting.ACTING`)."""
-
-    @property
-    def wants_tokens(self) -> bool:
-        """Whether `acts_for_callers` needs the caller's own token, rather than its role."""
-
-    @property
-    def kind(self) -> str:
-        """What it is a cluster of: `pulsar` or `kafka`."""
-
-    @property
-    def administered(self) -> bool:
-        """Whether it has an administration and brokers of Pulsar's protocol of its own: clients are sent to those, and
-        requests passed on. Else they are served here."""
-
-    @property
-    def client_errors(self) -> Mapping[tuple[str, str], int]:
-        """How many errors the clients of the cluster reported, by kind of client and code; empty if they are not counted."""
-
-    @property
-    def ownership(self) -> Ownership | None:
-        """None if the cluster itself serves the subscriptions."""
+    def traits(self) -> ClusterTraits: ...
+    def figures(self) -> ClusterFigures: ...
 
     async def request(
         self,

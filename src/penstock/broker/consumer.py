@@ -67,11 +67,9 @@ class Consumer(Receiver, Protocol):
     ) -> Outcome:
         """Answer a request and acknowledge it (PIP-371); raises TOO_LARGE."""
 
-    async def seek(self, target: MessageId) -> None:
-        """Go on after `target` in its partition; EARLIEST and LATEST count for every partition."""
-
-    async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message of each partition published at or after `publish_time` (ms)."""
+    async def seek(self, target: MessageId | int) -> None:
+        """Go on after `target` in its partition, or with the first message of each partition published at or after that time
+        (ms). EARLIEST and LATEST count for every partition."""
 
     async def flush(self) -> None:
         """Complete when every acknowledgement given so far is durable."""

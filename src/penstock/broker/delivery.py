@@ -68,6 +68,16 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         return self.mask.bit_count()
 
 
+class ConsumerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a consumer has, in messages, and since when (ms since the epoch) it is there."""
+
+    connected_ms: int
+    permits: int
+    capacity: int  # how many more it takes now
+    unacked: int
+    unacked_max: int
+
+
 class Receiver(Protocol):
     """A consumer, as far as messages are delivered to it: what it shows of itself, and its deliveries."""
 
@@ -81,24 +91,16 @@ class Receiver(Protocol):
     @property
     def options(self) -> ConsumerOptions: ...
     @property
-    def connected_ms(self) -> int: ...
-    @property
-    def delivered(self) -> int: ...
-    @property
-    def permits(self) -> int: ...
-    @property
-    def unacked(self) -> int: ...
-    @property
-    def unacked_max(self) -> int: ...
+    def delivered(self) -> int:
+        """How many messages it got."""
+
+    def figures(self) -> ConsumerFigures: ...
     @property
     def closed(self) -> bool: ...
     @property
     def close_reason(self) -> PenstockError | None: ...
 
     outbox: deque[Delivery]
-
-    def capacity(self) -> int:
-        """How many more messages it takes now."""
 
     def flow(self, permits: int) -> None:
         """Permit so many messages more."""

@@ -1,6 +1,6 @@
 """The processes of one service, as endpoints see them: which process has an instance, and how a request reaches it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
@@ -74,19 +74,13 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     lasts: bool = False  # it takes as long as its client wants
 
 
-class ForwardedAnswer(Protocol):
-    """The answer of the other process."""
+class ForwardedAnswer(msgspec.Struct, frozen=True):
+    """The answer of the other process: its HTTP status, its headers in lower case, and the next part of its body, which is empty
+    at the end. `part` raises UNAVAILABLE if the connection is cut."""
 
-    @property
-    def status(self) -> int:
-        """Its HTTP status."""
-
-    @property
-    def headers(self) -> Sequence[Header]:
-        """Its headers, in lower case."""
-
-    async def part(self) -> bytes:
-        """The next part of the body; empty at its end. Raises UNAVAILABLE if the connection is cut."""
+    status: int
+    headers: Sequence[Header]
+    part: Callable[[], Awaitable[bytes]]
 
 
 class ProcessGoneError(Exception):

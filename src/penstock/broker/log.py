@@ -2,17 +2,32 @@
 
 from typing import Protocol
 
+import msgspec
+
 from penstock.model.entry import Entry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 
-class Log(Protocol):
-    """One log, as its readers see it. Entry ids and offsets grow; `next_…` is what the next append gets.
+class LogBounds(msgspec.Struct, frozen=True):
+    """Where a log begins and ends at one moment. Entry ids and offsets grow; `next_…` is what the next append gets."""
 
-    Positions of a cluster's log are those that `refresh` learned last.
-    """
+    first_entry: int
+    next_entry: int
+    first_offset: int
+    next_offset: int
+    size_bytes: int
+    terminated: bool
+
+    @property
+    def messages(self) -> int:
+        """How many offsets the log has."""
+        return self.next_offset - self.first_offset
+
+
+class Log(Protocol):
+    """One log, as its readers see it. The bounds of a cluster's log are those that `refresh` learned last."""
 
     @property
     def name(self) -> TopicName: ...
@@ -38,17 +53,7 @@ class Log(Protocol):
         """Whether every offset is a message's: else some between two messages may be nobody's."""
 
     @property
-    def first_entry(self) -> int: ...
-    @property
-    def next_entry(self) -> int: ...
-    @property
-    def first_offset(self) -> int: ...
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def terminated(self) -> bool: ...
+    def bounds(self) -> LogBounds: ...
     @property
     def deleted(self) -> bool: ...
 

@@ -1,10 +1,11 @@
 """Tenants, namespaces and the policies of both and of topics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import InForce, NamespacePolicies, TopicPolicies
 
@@ -15,25 +16,23 @@ class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     admin_roles: tuple[str, ...] = ()
 
 
+def tenant_of(tenants: Mapping[str, TenantInfo], tenant: str) -> TenantInfo:
+    """What is kept of a tenant; raises NOT_FOUND."""
+    found = tenants.get(tenant)
+    if found is None:
+        raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
+    return found
+
+
 class Namespaces(Protocol):
     """Tenants and their administrators; namespaces with their policies."""
 
     @property
-    def tenants(self) -> list[str]: ...
-    def tenant(self, tenant: str) -> TenantInfo:
-        """What is kept of a tenant; raises NOT_FOUND."""
+    def tenants(self) -> Mapping[str, TenantInfo]:
+        """What is kept of each tenant."""
 
-    def check_tenant(self, tenant: str) -> None:
-        """Raise NOT_FOUND unless the tenant exists."""
-
-    def administers(self, role: str, tenant: str) -> bool:
-        """Whether a role is one of the tenant's administrators."""
-
-    async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
-        """Create a tenant; raises ALREADY_EXISTS."""
-
-    async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
-        """Set who administers a tenant; raises NOT_FOUND."""
+    async def set_tenant(self, tenant: str, info: TenantInfo, *, new: bool = False) -> None:
+        """Set who administers a tenant, or create a `new` one; raises NOT_FOUND, ALREADY_EXISTS."""
 
     listeners: list[Callable[[], None]]  # called after a change that may concern permissions
 

@@ -50,21 +50,22 @@ class Request(Protocol):
         """The requester is gone: the wait ends."""
 
 
-class Requests(Protocol):
-    """Every wait for a reply, and what became of them since the server's start."""
+class RequestFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests wait, and what became of the others since the server's start."""
 
-    @property
-    def opened(self) -> int: ...
-    @property
-    def answered(self) -> int: ...
-    @property
-    def late(self) -> int: ...
-    @property
-    def timed_out(self) -> int: ...
-    @property
-    def withdrawn(self) -> int: ...
-    def __len__(self) -> int:
-        """How many wait now."""
+    waiting: int
+    opened: int
+    answered: int
+    late: int  # replies that came too late, or twice
+    timed_out: int
+    withdrawn: int
+
+
+class Requests(Protocol):
+    """Every wait for a reply."""
+
+    def figures(self) -> RequestFigures:
+        """What became of them."""
 
     def check(self, timeout_ms: int) -> None:
         """Raise BAD_PARAMETER for a timeout out of bounds."""
@@ -119,10 +120,6 @@ class Producer(Publisher, Protocol):
 
     @property
     def topics(self) -> Sequence[Topic]: ...
-    @property
-    def deduplicate(self) -> Callable[[], bool]:
-        """Whether sequence ids of clients count."""
-
     @property
     def closed(self) -> bool: ...
     @property

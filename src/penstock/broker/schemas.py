@@ -54,11 +54,9 @@ class Schemas(Protocol):
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
         """Raise BAD_VALUE_SCHEMA unless a schema can be understood and is within bounds."""
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by a producer."""
-
-    def check_unversioned(self, topic: TopicName) -> None:
-        """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
+    def check_next(self, topic: TopicName, schema: SchemaInfo | None) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by a producer; None: unless messages without
+        a schema may be published."""
 
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (docs/schemas.md).

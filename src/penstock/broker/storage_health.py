@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.runtime.statistics import Writes
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class StorageHealth:
         self.failed_commits: Counter[str] = Counter()  # by cause, since the start
         self.refused = 0  # publishes, since the start
         self.files: Callable[[], StorageFiles] | None = None  # looks at the disk
+        self.writes: Writes | None = None  # what the store's writer did, once it runs
         self._began = 0.0
         self._refused_before = 0
 

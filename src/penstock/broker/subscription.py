@@ -46,22 +46,6 @@ class Answers(EntryAnswers, Protocol):
         """Acknowledge everything up to and with `message_id`; raises MESSAGE_NOT_FOUND."""
 
 
-class Cursor(Protocol):
-    """What a subscription has acknowledged: everything below `mark`, and ranges of offsets beyond it."""
-
-    @property
-    def mark(self) -> int: ...
-    @property
-    def beyond(self) -> int:
-        """How many messages beyond the mark are acknowledged."""
-
-    def mask(self, offset: int, count: int) -> int:
-        """Which of `count` messages from `offset` on are acknowledged, as bits."""
-
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
-
-
 class DeadLetterStats(msgspec.Struct):
     """Statistics of the dead letters of a subscription that this process publishes."""
 
@@ -87,49 +71,50 @@ class PartialBatches(Protocol):
         """The messages of the entry that remain open after an acknowledgement by the bits of one of its parts."""
 
 
+class SubscriptionFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a subscription; before a cluster, what `refresh` learned last. Counters are since the server's start."""
+
+    type: SubscriptionType | None
+    durable: bool
+    properties: dict[str, str]
+    mark: int  # everything below is acknowledged
+    beyond: int  # how many messages beyond the mark are acknowledged
+    next_entry: int | None  # the entry that is read next; None: not known
+    backlog: int
+    delayed: int
+    unacked: int
+    redelivered: int
+    rate_out: Rate
+    dead_letters: DeadLetterStats
+    connected: Sequence[str]  # the names of its consumers in any process
+    drained: bool  # the topic is terminated, and nothing is left to deliver
+
+
 class Subscription(DeliverySource, Protocol):
-    """One subscription of one log. Counters are since the server's start."""
+    """One subscription of one log."""
 
     @property
-    def active(self) -> Receiver | None: ...
-    @property
-    def backlog(self) -> int: ...
-    @property
-    def connected(self) -> Sequence[str]:
-        """The names of its consumers in any process, as `refresh` learned them."""
+    def active(self) -> Receiver | None:
+        """The consumer that gets everything, if it is one of this process."""
 
     @property
-    def consumers(self) -> Sequence[Receiver]: ...
-    @property
-    def cursor(self) -> Cursor: ...
-    @property
-    def dead_letters(self) -> DeadLetterStats: ...
-    @property
-    def delayed(self) -> int: ...
-    @property
-    def drained(self) -> bool: ...
-    @property
-    def durable(self) -> bool: ...
-    @property
-    def idle(self) -> bool: ...
-    @property
-    def next_entry(self) -> int | None: ...
-    @property
-    def properties(self) -> dict[str, str]: ...
-    @property
-    def rate_out(self) -> Rate: ...
-    @property
-    def redelivered(self) -> int: ...
-    @property
-    def type(self) -> SubscriptionType | None: ...
-    @property
-    def unacked(self) -> int: ...
+    def idle(self) -> bool:
+        """Whether nothing is on its way to its consumers, as far as that is known."""
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """Go on after `target` (or with it); what is out with consumers is forgotten."""
+    @property
+    def consumers(self) -> Sequence[Receiver]:
+        """Those of this process."""
 
-    async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message published at or after `publish_time` (ms)."""
+    def figures(self) -> SubscriptionFigures: ...
+    def acknowledged(self, offset: int, count: int) -> int:
+        """Which of `count` messages from `offset` on are acknowledged, as bits."""
+
+    def acknowledged_ranges(self) -> Iterator[tuple[int, int]]:
+        """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
+
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
+        """Go on after `target` (or with it), or with the first message published at or after that time (ms). What is out with
+        consumers is forgotten."""
 
     async def move(self, offset: int) -> None:
         """Go on at `offset`, forwards or backwards."""

@@ -13,6 +13,16 @@ from penstock.runtime.statistics import Histogram, Rate
 from .log import Log
 
 
+class ProducerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a producer did."""
+
+    connected_ms: int  # since the epoch
+    published: int  # messages
+    last_sequence_id: int  # of these
+    # The highest that its topic has of this name, if sequence ids of clients count; else, or without one, -1.
+    stored_sequence_id: int
+
+
 class Publisher(Protocol):
     """A producer as its topic sees it."""
 
@@ -23,12 +33,7 @@ class Publisher(Protocol):
     def name(self) -> str: ...
     @property
     def options(self) -> ProducerOptions: ...
-    @property
-    def connected_ms(self) -> int: ...
-    @property
-    def published(self) -> int: ...
-    @property
-    def last_sequence_id(self) -> int: ...
+    def figures(self) -> ProducerFigures: ...
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave the topic; `reason` says why where it is not the producer's own wish."""
 
@@ -53,6 +58,18 @@ class Compaction(msgspec.Struct):
     last_error: str = ""
 
 
+class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a topic beside its log. Counters are since the server's start."""
+
+    policies: InForce
+    rate_in: Rate
+    last_publish_ms: int
+    write_latency: Histogram | None  # milliseconds until an append is durable; None before the first
+    compaction: Compaction
+    epoch: int  # how often a producer had the topic alone, less one (Pulsar's topic epoch)
+    used: bool  # whether it has messages, or a client is connected
+
+
 class MetaStore(Protocol):
     """Small durable documents by kind and key: what is remembered beside the logs."""
 
@@ -64,16 +81,12 @@ class MetaStore(Protocol):
 
 
 class Topic(Log, Protocol):
-    """One log with its producers and subscriptions. Counters are since the server's start."""
+    """One log with its producers and subscriptions."""
 
     followers: set[Callable[[], None]]  # called when the log grows or ends
 
     @property
     def documents(self) -> MetaStore: ...
-
-    @property
-    def epoch(self) -> int:
-        """How often a producer had the topic alone, less one (Pulsar's topic epoch)."""
 
     def check_open(self) -> None:
         """Raise unless the topic takes messages: TOPIC_TERMINATED, TOPIC_NOT_FOUND."""
@@ -81,32 +94,14 @@ class Topic(Log, Protocol):
     def check_shared(self) -> None:
         """Raise EXCLUSIVE_PRODUCER while a producer has the topic alone, or waits to."""
 
-    def last_sequence_id(self, producer: str) -> int:
-        """The highest sequence id stored under a producer's name, -1 without one."""
-
-    @property
-    def compaction(self) -> Compaction: ...
-    @property
-    def last_publish_ms(self) -> int: ...
-    @property
-    def policies(self) -> InForce: ...
+    def figures(self) -> TopicFigures: ...
     @property
     def producers(self) -> Mapping[str, Publisher]: ...
-    @property
-    def rate_in(self) -> Rate: ...
     @property
     def subscriptions(self) -> Mapping[str, Subscription]: ...
     @property
     def counted(self) -> Sequence[Subscription]:
         """The subscriptions whose figures are this process's: of several processes one counts each subscription."""
-
-    @property
-    def used(self) -> bool:
-        """Whether it has messages, or a client is connected."""
-
-    @property
-    def write_latency(self) -> Histogram | None:
-        """Milliseconds until an append is durable; None before the first."""
 
     async def measure_backlog(self) -> BacklogFigures:
         """The backlog of the slowest durable subscription, as it is now."""

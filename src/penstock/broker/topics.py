@@ -90,8 +90,9 @@ class Topics(Protocol):
         """Whether a topic that does not exist is created when it is first used, in a namespace that exists; a
         partition never is."""
 
-    async def learn(self, name: TopicName) -> None:
-        """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies.
+    async def learn(self, name: TopicName, *, whole: bool = False) -> None:
+        """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies; the
+        `whole`: also where its logs begin and end now, and its subscriptions, as administrators see them.
 
         At most once in a short while, and nothing where the engine is its own cluster. A topic that is not there is
         no error here. Raises UNAVAILABLE while the cluster cannot be asked, and what it refuses.
@@ -99,7 +100,3 @@ class Topics(Protocol):
 
     async def learn_names(self, namespace: NamespaceName) -> None:
         """Learn from the cluster which topics a namespace has."""
-
-    async def learn_whole(self, name: TopicName) -> None:
-        """Learn of a topic that exists also where its logs begin and end now, and its subscriptions: the values
-        that administrators see."""

@@ -1,7 +1,6 @@
 """Watches of a namespace's topics: a callback for each that is created, grows or is deleted."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from penstock.model.names import NamespaceName, TopicName
 
@@ -11,22 +10,32 @@ from .patterns import Pattern
 class Watch:
     """One watch; `callback` gets the name of a topic that changed, and looks itself what became of it."""
 
-    __slots__ = ("active", "callback", "namespace", "pattern")
+    __slots__ = ("_remove", "active", "callback", "namespace", "pattern")
 
     def __init__(
-        self, namespace: NamespaceName, pattern: Pattern, callback: Callable[[TopicName], None]
+        self,
+        namespace: NamespaceName,
+        pattern: Pattern,
+        callback: Callable[[TopicName], None],
+        remove: Callable[["Watch"], None],
     ) -> None:
         self.namespace = namespace
         self.pattern = pattern
         self.callback = callback
         self.active = True
+        self._remove = remove
+
+    def close(self) -> None:
+        """Call it no more."""
+        if self.active:
+            self.active = False
+            self.callback = _nothing  # it mostly knows the watch: no circle is left to the collector
+            self._remove(self)
 
 
-class Watches(Protocol):
-    """The watches of a broker."""
+def _nothing(name: TopicName) -> None:
+    """The watch has ended."""
 
-    def add(self, namespace: NamespaceName, pattern: Pattern, callback: Callable[[TopicName], None]) -> Watch:
-        """Have `callback` called, soon after each change of a topic that matches, until `remove`."""
 
-    def remove(self, watch: Watch) -> None:
-        """End a watch."""
+# Has a callback called soon after each change of a topic that matches, until the watch is closed.
+WatchTopics = Callable[[NamespaceName, Pattern, Callable[[TopicName], None]], Watch]

@@ -96,9 +96,9 @@ class Caller:
             if principal.proxy is not None:
                 scope["penstock.proxy"] = principal.authenticated.role
         cluster = context.broker.cluster
-        if cluster is not None and cluster.acts_for_callers:
+        if cluster is not None and cluster.traits.acts_for_callers:
             # A proxy's token is not the token of the principal that it acts for.
-            own = cluster.wants_tokens and principal.proxy is None
+            own = cluster.traits.wants_tokens and principal.proxy is None
             token = Secret(bearer_of(authorization, scope) if own else "")
             proxy = None if principal.proxy is None else principal.authenticated.role
             ACTING.set(Acting(principal.role, token, proxy))

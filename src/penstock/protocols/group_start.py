@@ -44,7 +44,7 @@ async def ensure_at_group(broker: Broker, topic: TopicName, subscription: str, g
         if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
             raise
         (first, *_) = await broker.topics.all_of(topic, create=False)
-        if not first.policies.auto_subscriptions:
+        if not first.figures().policies.auto_subscriptions:
             raise
     try:
         await create_at_group(broker, topic, subscription, group)

@@ -145,7 +145,7 @@ class TopicSchemas:
         if known is not None:
             return known
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
-            self._schemas.check_unversioned(self._topic)
+            self._schemas.check_next(self._topic, None)
             return BoundSchema(None, None)
         self._schemas.check(self._topic, schema)
         version = self._schemas.find(self._topic, schema)
@@ -178,7 +178,7 @@ class TopicSchemas:
         """
         newest = self._refresh()
         if value is None:
-            self._schemas.check_unversioned(self._topic)
+            self._schemas.check_next(self._topic, None)
             return BoundSchema(None, None)
         if newest is not None:
             kind = newest.schema.type
@@ -220,7 +220,7 @@ class TopicSchemas:
 
     def check_unversioned(self) -> None:
         """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
-        self._schemas.check_unversioned(self._topic)
+        self._schemas.check_next(self._topic, None)
 
     def _of_version(self, number: int) -> BoundSchema:
         self._refresh()

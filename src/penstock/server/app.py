@@ -156,7 +156,7 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
     cluster = context.broker.cluster
-    if cluster is not None and cluster.administered:
+    if cluster is not None and cluster.traits.administered:
         admin = forwarding(context, cluster, admin)
     websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     stages = StagesEndpoint(context)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock import __version__
+from penstock.broker.cluster import ClusterFigures
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
@@ -71,15 +72,16 @@ class Pages:
         if self._context.draining:
             return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
         cluster = self._context.broker.cluster
-        if cluster is not None and cluster.problem is not None:
+        figures = ClusterFigures() if cluster is None else cluster.figures()
+        if figures.problem is not None:
             body = {
                 "status": "not ready",
                 "error_code": ErrorKind.UNAVAILABLE.codes.code,
                 "reason": "cluster_unreachable",
-                "message": cluster.problem,
+                "message": figures.problem,
             }
             return 503, _JSON, msgspec.json.encode(body)
-        ownership = None if cluster is None else cluster.ownership
+        ownership = figures.ownership
         if ownership is not None and ownership.refusal:
             body = {
                 "status": "not ready",

@@ -131,7 +131,7 @@ class AnsweringTests(EngineTests):
         async with asyncio.timeout(BOUND_S):
             while True:  # the letter is durable before its original counts as done
                 await source.refresh()
-                if not source.backlog:
+                if not source.figures().backlog:
                     break
                 await asyncio.sleep(LOOK_S)
         assert [one.redeliveries for one in client.received] == [0, 0, 1]
@@ -173,4 +173,4 @@ class AnsweringTests(EngineTests):
             await client.consumer.acknowledge_cumulative(EARLIEST)
         assert not client.consumer.negative(MessageId(client.id_of("a").ledger, 1_000_000))
         await client.acknowledge()
-        await until(lambda: client.consumer.unacked == 0)
+        await until(lambda: client.consumer.figures().unacked == 0)

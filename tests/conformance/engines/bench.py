@@ -200,7 +200,7 @@ class Bench:
         """The payloads of everything in a log, in its order."""
         log = await self.log(topic)
         found: list[str] = []
-        at = log.first_offset
+        at = log.bounds.first_offset
         while entries := await log.read_at(at, 100):
             found += [one.payload.decode() for entry in entries for one in wire.decode(entry)]
             at = entries[-1].end

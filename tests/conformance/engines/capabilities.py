@@ -33,10 +33,10 @@ class CapabilityTests(EngineTests):
         self, bench: Bench, capability: Capability
     ) -> None:
         if bench.can(capability):
-            require(bench.broker, capability)
+            require(bench.broker.capabilities, capability)
             return
         with pytest.raises(PenstockError, match=capability.value) as caught:
-            require(bench.broker, capability)
+            require(bench.broker.capabilities, capability)
         assert caught.value.kind is ErrorKind.NOT_SUPPORTED
 
     async def test_sizes(self, bench: Bench) -> None:
@@ -44,13 +44,13 @@ class CapabilityTests(EngineTests):
         log = await bench.log()
         if bench.broker.cluster is not None:
             # They are estimates.
-            assert await log.size_since(log.first_entry) > 0
-            assert await log.size_since(log.next_entry) == 0
+            assert await log.size_since(log.bounds.first_entry) > 0
+            assert await log.size_since(log.bounds.next_entry) == 0
             assert await log.find_size(0) is None
             return
-        entries = await log.read_at(log.first_offset, 10)
+        entries = await log.read_at(log.bounds.first_offset, 10)
         sizes = [len(one.data) for one in entries]
-        assert log.size_bytes == await log.size_since(log.first_entry) == sum(sizes)
+        assert log.bounds.size_bytes == await log.size_since(log.bounds.first_entry) == sum(sizes)
         assert await log.size_since(entries[1].entry_id) == sum(sizes[1:])
         assert await log.find_size(sizes[2]) == entries[2]
         assert await log.find_size(sizes[2] - 1) is None

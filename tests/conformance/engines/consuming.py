@@ -168,7 +168,7 @@ class ConsumingTests(EngineTests):
         await bench.publish("a", "b")
         (source,) = await bench.broker.subscriptions.of(bench.topic, "s")
         await source.refresh()
-        assert source.backlog == 2
+        assert source.figures().backlog == 2
         client = await bench.consume(start=LATEST)
 
         assert await client.come(2) == ["a", "b"]

@@ -22,7 +22,7 @@ class MovingTests(EngineTests):
         await client.consumer.seek(ids[1])
 
         assert await client.come(6) == list("abcdcd")
-        assert client.consumer.unacked == 2
+        assert client.consumer.figures().unacked == 2
 
     async def test_into_a_batch(self, bench: Bench) -> None:
         client = await bench.consume()
@@ -51,10 +51,10 @@ class MovingTests(EngineTests):
         between = await bench.tick()
         await bench.publish("b", "c")
         await client.come(3)
-        await client.consumer.seek_time(between)
+        await client.consumer.seek(between)
 
         assert await client.come(5) == list("abcbc")
-        await client.consumer.seek_time(0)
+        await client.consumer.seek(0)
         assert await client.come(8) == list("abcbcabc")
 
     async def test_a_subscription_without_consumers(self, bench: Bench) -> None:
@@ -87,23 +87,23 @@ class MovingTests(EngineTests):
         await bench.publish(*"abcdef", batch=True)
         client.consumer.flow(2)
         assert await client.come(2) == ["a", "b"]
-        assert client.consumer.capacity() == 0
+        assert client.consumer.figures().capacity == 0
         client.consumer.flow(3)
         assert await client.come(5) == list("abcde")
-        assert client.consumer.permits == 0
+        assert client.consumer.figures().permits == 0
 
         client.consumer.flow(10)
         assert await client.come(6) == list("abcdef")
-        assert client.consumer.permits == 9
+        assert client.consumer.figures().permits == 9
 
     async def test_a_window_bounds_what_is_out(self, bench: Bench) -> None:
         client = await bench.consume(SHARED, window=2)
         await bench.publish(*"abcd")
         assert await client.come(2) == ["a", "b"]
-        assert client.consumer.capacity() == 0
+        assert client.consumer.figures().capacity == 0
         await client.acknowledge("a")
         assert await client.come(3) == ["a", "b", "c"]
-        assert client.consumer.unacked == 2
+        assert client.consumer.figures().unacked == 2
 
     async def test_what_one_may_not_have_goes_to_others(self, bench: Bench) -> None:
         full = await bench.consume(SHARED, flow=True)

@@ -28,7 +28,7 @@ class ProducingTests(EngineTests):
         assert [one.id for one in client.received] == ids
         batch = [(0, 2), (1, 2)] if self.batches else [(-1, 0)] * 2
         assert [(one.batch_index, one.batch_size) for one in ids] == [*batch, *[(-1, 0)] * 3]
-        assert producer.published == 5
+        assert producer.figures().published == 5
 
     async def test_ids_rise_in_the_order_of_the_calls(self, bench: Bench) -> None:
         producer = await bench.producer()
@@ -108,12 +108,12 @@ class ProducingTests(EngineTests):
         for batch in (True, False, True):
             stored(await producer.publish(texts("a", "b", "c"), batch=batch))
         log = await bench.log()
-        entries = await log.read_at(log.first_offset, 100)
+        entries = await log.read_at(log.bounds.first_offset, 100)
 
         counts = [3, 1, 1, 1, 3] if self.batches else [1] * 9
         assert [one.count for one in entries] == counts
         assert [one.offset - entries[0].offset for one in entries] == list(accumulate([0, *counts[:-1]]))
-        assert log.next_offset == entries[-1].end
+        assert log.bounds.next_offset == entries[-1].end
         if not self.batches:
             return
         placed = whole(await producer.publish_plain([b"d"], None))

@@ -22,13 +22,13 @@ class ReadingTests(EngineTests):
         await bench.publish("a", "b", "c", batch=True)
         await bench.publish("d", "e")
         log = await bench.log()
-        entries = await log.read_at(log.first_offset, 10)
+        entries = await log.read_at(log.bounds.first_offset, 10)
         if not self.batches:
             assert payloads(bench, entries) == list("abcde")
             assert [one.count for one in entries] == [1] * 5
             for at, entry in enumerate(entries):
                 assert payloads(bench, await log.read_at(entry.offset, 10)) == list("abcde")[at:]
-            assert await log.read_at(log.next_offset, 10) == []
+            assert await log.read_at(log.bounds.next_offset, 10) == []
             return
 
         assert payloads(bench, entries) == ["abc", "d", "e"]
@@ -40,7 +40,7 @@ class ReadingTests(EngineTests):
         inside = await log.read_at(entries[0].offset + 1, 1)
         assert payloads(bench, inside) == ["abc"]
         assert payloads(bench, await log.read_at(entries[0].end, 1)) == ["d"]
-        assert await log.read_at(log.next_offset, 10) == []
+        assert await log.read_at(log.bounds.next_offset, 10) == []
         assert payloads(bench, await log.read(await log.entry_at(entries[1].offset), 1)) == ["d"]
 
     async def test_reading_on_at_the_end_of_each_entry(self, bench: Bench) -> None:
@@ -49,39 +49,39 @@ class ReadingTests(EngineTests):
             await bench.publish(*sent[start : start + 6], batch=start % 12 == 0)
         log = await bench.log()
         seen: list[str] = []
-        at = log.first_offset
+        at = log.bounds.first_offset
         while found := await log.read_at(at, 4):
             assert len(found) <= 4
             seen += [one.payload.decode() for entry in found for one in wire.decode(entry)]
             at = found[-1].end
 
         assert seen == sent
-        assert at == log.next_offset
+        assert at == log.bounds.next_offset
 
     async def test_a_bound_in_bytes_brings_at_least_one_entry(self, bench: Bench) -> None:
         await bench.publish("x" * 2000, "y" * 2000, "z" * 2000)
         log = await bench.log()
 
-        assert len(await log.read_at(log.first_offset, 10, 1)) == 1
-        assert 1 <= len(await log.read_at(log.first_offset, 10, 5000)) < 3
-        assert len(await log.read_at(log.first_offset, 10, 1 << 20)) == 3
+        assert len(await log.read_at(log.bounds.first_offset, 10, 1)) == 1
+        assert 1 <= len(await log.read_at(log.bounds.first_offset, 10, 5000)) < 3
+        assert len(await log.read_at(log.bounds.first_offset, 10, 1 << 20)) == 3
 
     async def test_by_id(self, bench: Bench) -> None:
         ids = await bench.publish("a", "b", "c", batch=self.batches)
         ids += await bench.publish("d", "e")
         log = await bench.log()
         if not self.batches:
-            entries = await log.read_at(log.first_offset, 10)
+            entries = await log.read_at(log.bounds.first_offset, 10)
             assert [log.id_of(one, -1) for one in entries] == ids
             for at, one in enumerate(entries):
                 assert await log.offset_after(ids[at], inclusive=True) == one.offset
                 assert await log.offset_after(ids[at]) == one.end
             await self._no_other_ids(log, ids[0])
             return
-        first, second, third = await log.read_at(log.first_offset, 10)
+        first, second, third = await log.read_at(log.bounds.first_offset, 10)
 
-        assert await log.offset_after(EARLIEST) == log.first_offset
-        assert await log.offset_after(LATEST) == log.next_offset
+        assert await log.offset_after(EARLIEST) == log.bounds.first_offset
+        assert await log.offset_after(LATEST) == log.bounds.next_offset
         assert await log.offset_after(ids[1], inclusive=True) == first.offset + 1
         assert await log.offset_after(ids[3], inclusive=True) == second.offset
         for at, expected in ((1, "abc"), (2, "d"), (3, "e")):
@@ -104,7 +104,7 @@ class ReadingTests(EngineTests):
         between = await bench.tick()
         await bench.publish("b")
         log = await bench.log()
-        (first, second) = await log.read_at(log.first_offset, 10)
+        (first, second) = await log.read_at(log.bounds.first_offset, 10)
 
         assert first.publish_time < between <= second.publish_time
         assert await log.offset_at_time(begun) == first.offset
@@ -115,32 +115,32 @@ class ReadingTests(EngineTests):
 
     async def test_a_log_grows_while_it_is_waited_for(self, bench: Bench) -> None:
         log = await bench.log()
-        assert not await log.grown(log.next_offset, 20)
-        waiting = asyncio.gather(log.grown(log.next_offset, 30_000))
+        assert not await log.grown(log.bounds.next_offset, 20)
+        waiting = asyncio.gather(log.grown(log.bounds.next_offset, 30_000))
         await asyncio.sleep(0)
         await bench.publish("a")
 
         (grown,) = await waiting
         assert grown
-        assert payloads(bench, await log.read_at(log.first_offset, 10)) == ["a"]
+        assert payloads(bench, await log.read_at(log.bounds.first_offset, 10)) == ["a"]
 
     async def test_reading_leaves_no_trace(self, bench: Bench) -> None:
         await bench.publish("a", "b")
         log = await bench.log()
-        both = await asyncio.gather(*(log.read_at(log.first_offset, 10) for _ in range(5)))
+        both = await asyncio.gather(*(log.read_at(log.bounds.first_offset, 10) for _ in range(5)))
 
         assert {"".join(payloads(bench, one)) for one in both} == {"ab"}
         client = await bench.consume(SubscriptionType.EXCLUSIVE)
         assert await client.come(2) == ["a", "b"]
         await client.acknowledge()
-        assert payloads(bench, await log.read_at(log.first_offset, 10)) == ["a", "b"]
+        assert payloads(bench, await log.read_at(log.bounds.first_offset, 10)) == ["a", "b"]
 
     async def test_an_empty_log(self, bench: Bench) -> None:
         log = await bench.log()
 
-        assert log.first_offset == log.next_offset
-        assert await log.read_at(log.first_offset, 10) == []
-        assert await log.offset_after(LATEST) == await log.offset_after(EARLIEST) == log.next_offset
+        assert log.bounds.first_offset == log.bounds.next_offset
+        assert await log.read_at(log.bounds.first_offset, 10) == []
+        assert await log.offset_after(LATEST) == await log.offset_after(EARLIEST) == log.bounds.next_offset
 
 
 def payloads(bench: Bench, entries: list[Entry]) -> list[str]:

@@ -61,7 +61,8 @@ class ReplyingTests(EngineTests):
         await bench.tick()
 
         assert await replier.consumer.reply(replier.received[0].id, b"late") is Outcome.NOBODY_WAITS
-        assert (len(bench.broker.requests), bench.broker.requests.timed_out) == (0, 1)
+        figures = bench.broker.requests.figures()
+        assert (figures.waiting, figures.timed_out) == (0, 1)
 
     async def test_one_that_goes_away_waits_no_more(self, bench: Bench) -> None:
         replier = await bench.consume(SubscriptionType.SHARED)
@@ -70,12 +71,12 @@ class ReplyingTests(EngineTests):
         (wait,) = producer.ask(messages, [30_000])
         assert wait is not None
         await producer.publish(messages, requests=[wait])
-        assert len(bench.broker.requests) == 1
+        assert bench.broker.requests.figures().waiting == 1
         wait.withdraw()
         await replier.come(1)
 
         assert await replier.consumer.reply(replier.received[0].id, b"!") is Outcome.NOBODY_WAITS
-        assert len(bench.broker.requests) == 0
+        assert bench.broker.requests.figures().waiting == 0
 
     async def test_only_who_has_a_request_replies(self, bench: Bench) -> None:
         replier = await bench.consume(SubscriptionType.SHARED)
@@ -93,4 +94,4 @@ class ReplyingTests(EngineTests):
             with pytest.raises(PenstockError) as caught:
                 producer.ask(texts("?"), [timeout_ms])
             assert caught.value.kind is ErrorKind.BAD_PARAMETER
-        assert len(bench.broker.requests) == 0
+        assert bench.broker.requests.figures().waiting == 0

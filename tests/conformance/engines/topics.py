@@ -88,7 +88,7 @@ class TopicTests(EngineTests):
         assert client.consumer.negative(client.id_of("1"), 0)
         assert (await client.come(4))[3] == "1"
         await client.acknowledge("1")
-        assert client.consumer.unacked == 0
+        assert client.consumer.figures().unacked == 0
 
     async def test_a_topic_grows_under_its_clients(self, bench: Bench) -> None:
         await bench.broker.topics.create(bench.topic, 1)
@@ -137,7 +137,7 @@ class TopicTests(EngineTests):
             await bench.producer()
         assert caught.value.kind is ErrorKind.TOPIC_TERMINATED
         assert await bench.contents() == ["a", "b"]
-        assert (await bench.log()).terminated
+        assert (await bench.log()).bounds.terminated
         await client.acknowledge()
         await asyncio.wait_for(ended.wait(), 60)
         assert client.consumer.drained

@@ -38,7 +38,8 @@ class Engine:
 
     async def all_of(self, topic: TopicName, *, create: bool) -> list[Any]:
         assert not create
-        return [SimpleNamespace(policies=SimpleNamespace(auto_subscriptions=self.auto))]
+        figures = SimpleNamespace(policies=SimpleNamespace(auto_subscriptions=self.auto))
+        return [SimpleNamespace(figures=lambda: figures)]
 
     async def create(
         self,

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import yaml
 
+from penstock.broker.cluster import ClusterFigures
 from penstock.broker.storage_health import CAUSES, StorageFiles, StorageHealth
+from penstock.engines.shared.requests import Requests
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.runtime.clock import LoopClock
@@ -37,13 +39,11 @@ def known() -> set[str]:
     storage = StorageHealth()
     storage.files = lambda: StorageFiles(0, 0, 0)
     whole.of_storage(families, storage)
-    requests = SimpleNamespace(opened=0, answered=0, timed_out=0, withdrawn=0, late=0, __len__=lambda: 0)
-    counted = type("Requests", (), {**vars(requests), "__len__": lambda self: 0})()
+    counted = Requests(LoopClock(), 1)
     whole.of_failures(families, Failures(LoopClock()))
     topics = SimpleNamespace(tail_bytes=0)
     whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
-    reported = SimpleNamespace(client_errors={("tail", "_SSL"): 1})
-    whole.of_cluster(families, cast(Any, reported))
+    whole.of_cluster(families, ClusterFigures(client_errors={("tail", "_SSL"): 1}))
     pipelines = Pipelines(cast(Any, None))
     pipelines.last["p"] = Event("p", "running", 1, 1, 1.0, 1, 1.0, 1)
     pipelines.write(families)

@@ -106,14 +106,11 @@ class Consumer(Subscriber):
         """Only the requesting process knows which requests wait: `reply` handles each."""
         return list(replies)
 
-    async def seek(self, target: MessageId) -> None:
-        if target in (EARLIEST, LATEST):
+    async def seek(self, target: MessageId | int) -> None:
+        if isinstance(target, int) or target in (EARLIEST, LATEST):
             await asyncio.gather(*(part.seek(target) for part in list(self.parts.values())))
         else:
             await self._part_of(target).seek(target)
-
-    async def seek_time(self, publish_time: int) -> None:
-        await asyncio.gather(*(part.seek(publish_time) for part in list(self.parts.values())))
 
     async def flush(self) -> None:
         await asyncio.gather(*(part.flush() for part in list(self.parts.values())))

@@ -123,8 +123,8 @@ class LocalLink:
 
     def restart(self) -> None:
         """Deliveries in the outbox keep their permits; no message is redelivered."""
-        if self._consumer is not None and self._consumer.permits > 0:
-            self.permits -= self._consumer.permits
+        if self._consumer is not None and (permits := self._consumer.figures().permits) > 0:
+            self.permits -= permits
             self._consumer.stop_flow()
 
     def _hand_on(self, deliveries: list[Delivery]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from penstock.broker.capability import not_supported
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
-from penstock.broker.subscription import DeadLetterStats, EntryAnswers, PartialBatches
+from penstock.broker.subscription import DeadLetterStats, EntryAnswers, PartialBatches, SubscriptionFigures
 from penstock.broker.topic import Topic
 from penstock.engines.shared.unsubscribing import other_consumers_error
 from penstock.model.entry import Entry
@@ -50,7 +50,7 @@ class SeekingConsumer(Receiver, Protocol):
 
 
 class ClusterCursor:
-    """`broker.Cursor`, as it was learned last. Positions are those of the log."""
+    """What is acknowledged: everything below `mark`, and ranges beyond, as they were learned last. Positions are those of the log."""
 
     def __init__(self) -> None:
         self.mark = 0
@@ -87,6 +87,7 @@ class Subscription:
         self.name = name
         self.consumers: list[SeekingConsumer] = []
         self.cursor = ClusterCursor()
+        self.acknowledged, self.acknowledged_ranges = self.cursor.mask, self.cursor.ranges
         self.rate_out = Rate(topic.clock)
         self.type: SubscriptionType | None = None
         self.durable = True
@@ -186,33 +187,23 @@ class Subscription:
         """Whether the cluster has it."""
         return self.name in await self._admin.call("GET", Target.of_topic(self.topic.name, "subscriptions"))
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
         """As `broker.Subscription.seek`."""
         if self.consumers:
             await self.consumers[0].seek_in(self, target, inclusive=inclusive)
+        elif isinstance(target, int):
+            await self._admin.call("POST", self._target("resetcursor", str(target)))
         else:
             place = {EARLIEST: (-1, -1), LATEST: (_LARGEST, _LARGEST)}.get(target)
             ledger, entry = place or (target.ledger, target.entry)
-            await self._reset_cursor(
-                {
-                    "ledgerId": ledger,
-                    "entryId": entry,
-                    "partitionIndex": self.topic.name.partition,
-                    "batchIndex": target.batch_index if place is None else -1,
-                    "excluded": place is None and not inclusive,
-                }
-            )
-        self._moved()
-
-    async def _reset_cursor(self, body: dict[str, Any]) -> None:
-        await self._admin.call("POST", self._target("resetcursor"), body=body)
-
-    async def seek_time(self, publish_time: int) -> None:
-        """As `broker.Subscription.seek_time`."""
-        if self.consumers:
-            await self.consumers[0].seek_in(self, publish_time, inclusive=False)
-        else:
-            await self._admin.call("POST", self._target("resetcursor", str(publish_time)))
+            body = {
+                "ledgerId": ledger,
+                "entryId": entry,
+                "partitionIndex": self.topic.name.partition,
+                "batchIndex": target.batch_index if place is None else -1,
+                "excluded": place is None and not inclusive,
+            }
+            await self._admin.call("POST", self._target("resetcursor"), body=body)
         self._moved()
 
     def _moved(self) -> None:
@@ -222,9 +213,10 @@ class Subscription:
     async def move(self, offset: int) -> None:
         """Move to `offset`, forwards or backwards. Beyond the end of the log it moves to the first message that follows."""
         topic = self.topic
-        if offset >= topic.next_offset:
+        if offset >= topic.bounds.next_offset:
             await topic.refresh()  # the known end may be old
-        end = topic.next_offset
+        bounds = topic.bounds
+        end = bounds.next_offset
         found = await topic.read_at(offset, 1) if offset < end else ()
         if found:
             entry = found[0]
@@ -232,7 +224,7 @@ class Subscription:
             await self.seek(topic.id_of(entry, index), inclusive=True)
             return
         # By the last entry, not by LATEST: messages may have been published since.
-        last = await topic.read_at(end - 1, 1) if end > topic.first_offset else ()
+        last = await topic.read_at(end - 1, 1) if bounds.messages else ()
         if last:
             await self.seek(topic.id_of(last[-1], -1))
         else:
@@ -249,9 +241,10 @@ class Subscription:
     async def last_visible(self) -> tuple[Entry, int] | None:
         """The last entry of the log; the cluster does the compaction."""
         await self.topic.refresh()
-        if self.topic.next_offset <= self.topic.first_offset:
+        bounds = self.topic.bounds
+        if bounds.messages <= 0:
             return None
-        found = await self.topic.read_at(self.topic.next_offset - 1, 1)
+        found = await self.topic.read_at(bounds.next_offset - 1, 1)
         return (found[-1], (1 << found[-1].count) - 1) if found else None
 
     async def flush(self) -> None:
@@ -295,13 +288,27 @@ class Subscription:
                     missing = error
         raise missing
 
-    @property
-    def next_entry(self) -> int | None:
-        return None
+    def figures(self) -> SubscriptionFigures:
+        return SubscriptionFigures(
+            type=self.type,
+            durable=self.durable,
+            properties=self.properties,
+            mark=self.cursor.mark,
+            beyond=self.cursor.beyond,
+            next_entry=None,
+            backlog=self.backlog,
+            delayed=self.delayed,
+            unacked=self.unacked,
+            redelivered=self.redelivered,
+            rate_out=self.rate_out,
+            dead_letters=self.dead_letters,
+            connected=self.connected,
+            drained=self.drained,
+        )
 
     @property
     def drained(self) -> bool:
-        return self.topic.terminated and self.backlog == 0
+        return self.topic.bounds.terminated and self.backlog == 0
 
 
 def subscription_deleted(subscription: str) -> PenstockError:

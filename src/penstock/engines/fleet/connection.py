@@ -25,7 +25,7 @@ class ConnectionCutError(Exception):
 
 
 class Answer:
-    """`broker.ForwardedAnswer`. `sent`: the whole request was sent; `complete`: the whole answer was received; `exceeded`: and
+    """The answer to a request. `sent`: the whole request was sent; `complete`: the whole answer was received; `exceeded`: and
     something after it, which belongs to no request."""
 
     def __init__(self, connection: "Connection", *, bodiless: bool) -> None:
@@ -47,6 +47,7 @@ class Answer:
             await self._changed()
 
     async def part(self) -> bytes:
+        """As `broker.ForwardedAnswer.part`."""
         while not self._parts and not self.complete:
             try:
                 await self._changed()

@@ -105,7 +105,7 @@ class ProcessFleet:
         if peer is None:
             raise ProcessGoneError(f"process {process} has ended")
         async with peer.send(request, head_s) as answer:
-            yield answer
+            yield ForwardedAnswer(answer.status, answer.headers, answer.part)
 
     async def credentials(self, process: str) -> ProcessAuthentication:
         """What proves to another process, over Pulsar's protocol, that this one is of its service. Raises ProcessGoneError,

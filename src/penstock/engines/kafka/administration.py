@@ -80,16 +80,15 @@ class KafkaAdministration:
                 producer.close(why)
         await service.others.tell("PUT", Target.of_topic(name, "unload"))
 
-    async def truncate_topic(self, name: TopicName) -> None:
+    async def trim_topic(self, name: TopicName, *, everything: bool = False) -> None:
         """Delete every record; subscriptions go on with what comes next."""
+        if not everything:
+            raise not_supported("trimming on demand: Kafka deletes what retention does not keep")
         logs = await self._topics.all_of(name, create=False)
         places = [(log.place.topic, log.place.partition) for log in logs]
         await self._cluster.admin.delete_records(await self._cluster.admin.ends(places))
         for log in logs:
             await log.refresh()
-
-    async def trim_topic(self, name: TopicName) -> None:
-        raise not_supported("trimming on demand: Kafka deletes what retention does not keep")
 
     async def compact_topic(self, name: TopicName) -> None:
         raise not_supported(Capability.COMPACTION.value)

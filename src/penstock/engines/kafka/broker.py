@@ -82,7 +82,6 @@ LIST_S: Final = 10.0  # how often it is looked for topics that came, went or gre
 class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
-    writes = None
     capabilities = frozenset(
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
@@ -107,7 +106,8 @@ class KafkaBroker:
         self.storage = StorageHealth()
         self.failures = Failures(clock)
         self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
-        self.watches = Watches(self.tasks)
+        self._watches = Watches(self.tasks)
+        self.watch = self._watches.add
         self.naming = Naming(settings.namespaces, internal_topics(settings))
         self.documents = Documents(
             self.cluster,
@@ -215,7 +215,7 @@ class KafkaBroker:
         self.cluster.owned = self._serving.figures
         self.cluster.shown = self._shown
         self.policies.on_change(self.topics.apply)
-        self.topics.listeners.add(self.watches.changed)
+        self.topics.listeners.add(self._watches.changed)
         self.topics.listeners.add(self._topic_changed)
 
     async def start(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from penstock.broker.acting import Acting
-from penstock.broker.cluster import Elsewhere, Headers, Owner, Ownership, Query
+from penstock.broker.cluster import ClusterFigures, ClusterTraits, Elsewhere, Headers, Owner, Ownership, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -32,9 +32,8 @@ LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and 
 class KafkaCluster:
     """`broker.Cluster`; raises BAD_PARAMETER for settings that cannot be used."""
 
-    acts_for_callers = wants_tokens = False  # Kafka is asked under the server's own credentials
-    kind = "kafka"
-    administered = False  # by a REST of its own: requests are served here
+    # Kafka is asked under the server's own credentials, and has no REST of its own.
+    traits = ClusterTraits(kind="kafka", administered=False)
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
@@ -95,9 +94,8 @@ class KafkaCluster:
         finally:
             await admin.close()
 
-    @property
-    def client_errors(self) -> Mapping[tuple[str, str], int]:
-        return self.clients.errors.counts()
+    def figures(self) -> ClusterFigures:
+        return ClusterFigures(self.problem, self.clients.errors.counts(), self.owned())
 
     async def close(self) -> None:
         """End all that runs for the cluster."""
@@ -123,10 +121,6 @@ class KafkaCluster:
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         return [] if self.shown is None else await self.shown(log, subscription)
-
-    @property
-    def ownership(self) -> Ownership | None:
-        return self.owned()
 
     async def elsewhere(self, topic: TopicName) -> Elsewhere:
         return Elsewhere() if self.asked is None else await self.asked(topic)

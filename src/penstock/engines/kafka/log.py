@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.broker.log import LogBounds
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -60,6 +61,17 @@ class KafkaLog(FollowedLog):
     def size_bytes(self) -> int:
         """Estimated by the entries that were seen here."""
         return (self.next_offset - self.first_offset) * self._bytes // max(1, self._count)
+
+    @property
+    def bounds(self) -> LogBounds:
+        return LogBounds(
+            self.first_entry,
+            self.next_entry,
+            self.first_offset,
+            self.next_offset,
+            self.size_bytes,
+            self.terminated,
+        )
 
     # -- entries
 

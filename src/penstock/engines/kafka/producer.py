@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.broker.capability import Capability, not_supported
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
-from penstock.broker.topic import Topic, producer_key
+from penstock.broker.topic import ProducerFigures, Topic, producer_key
 from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
@@ -62,6 +62,14 @@ class Producer:
         )
         self._turns = Turns(self._router, LoopClock())
 
+    def figures(self) -> ProducerFigures:
+        return ProducerFigures(
+            connected_ms=self.connected_ms,
+            published=self.published,
+            last_sequence_id=self.last_sequence_id,
+            stored_sequence_id=-1,  # Kafka does not tell repeats
+        )
+
     # -- coming and going
 
     def attach(self) -> None:
@@ -107,10 +115,6 @@ class Producer:
         ousted, self.ousted = self.ousted, None  # it knows this object
         if reason is not None and ousted is not None:
             ousted(reason)
-
-    def deduplicate(self) -> bool:
-        """Kafka does not tell repeats."""
-        return False
 
     # -- publishing
 

@@ -80,10 +80,12 @@ class KafkaTopics(Catalog[KafkaTopic]):
         await self.properties.load()
         await self.list_all()
 
-    async def learn(self, name: TopicName) -> None:
+    async def learn(self, name: TopicName, *, whole: bool = False) -> None:
         await super().learn(name)
         if FOR_PROCESS.get():
             await self._ask_if_missing(name)
+        if whole and self.exists(name):
+            await self._learn_logs(name)
 
     async def _ask_if_missing(self, name: TopicName) -> None:
         """Another process uses a topic or a partition: it may know of one that is newer than what was learned here."""
@@ -111,10 +113,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         if now is not None:
             self.put(base, now)
 
-    async def learn_whole(self, name: TopicName) -> None:
-        await self.learn(name)
-        if not self.exists(name):
-            return
+    async def _learn_logs(self, name: TopicName) -> None:
         logs = await self.all_of(name, create=False)
         try:
             await asyncio.gather(*(log.refresh() for log in logs))

@@ -36,7 +36,7 @@ class ActingClusters:
     def of(self, caller: Acting | None) -> PulsarCluster:
         """The cluster as reached for a caller. Raises TOO_MANY_REQUESTS, and UNAUTHENTICATED if callers' tokens are used and
         this caller has none."""
-        if caller is None or self._cluster.act_for == "server":
+        if caller is None or not self._cluster.traits.acts_for_callers:
             return self._cluster
         found = self._of.get(caller.key)
         if found is None:

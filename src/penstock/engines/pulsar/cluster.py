@@ -4,13 +4,20 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from penstock.broker.acting import Acting
-from penstock.broker.cluster import ClusterAnswer, Elsewhere, Headers, Owner, Query
+from penstock.broker.cluster import (
+    ClusterAnswer,
+    ClusterFigures,
+    ClusterTraits,
+    Elsewhere,
+    Headers,
+    Owner,
+    Query,
+)
 from penstock.broker.settings import ClusterSettings
 from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
@@ -50,15 +57,16 @@ _PROBE: Final = "persistent://public/default/penstock-probe"  # asked for, never
 class PulsarCluster:
     """`broker.Cluster`. `runtime` is the brokers' configuration, empty where the server may not see it."""
 
-    kind = "pulsar"
-    client_errors: Mapping[tuple[str, str], int] = MappingProxyType({})
-    administered = True
-
     def __init__(self, settings: ClusterSettings, own: Authentication | None = None) -> None:
         """`own`: the server's credentials for the cluster; None: those of the settings. Raises BAD_PARAMETER."""
         self._settings = settings
         self.authentication = credentials_of(settings)
-        self.act_for = settings.act_for
+        self.traits = ClusterTraits(
+            kind="pulsar",
+            administered=True,
+            acts_for_callers=settings.act_for != "server",
+            wants_tokens=settings.act_for == "token",
+        )
         self.timeout_s = settings.timeout_ms / 1000
         tls = tls_of(settings)
         given = {"ssl_context": tls, "connection_timeout_ms": 10_000}
@@ -76,18 +84,10 @@ class PulsarCluster:
         """Connections to the cluster of their own."""
         return Context(self._settings.url, authentication, self.timeout_s, self._options, entry_metadata=True)
 
-    @property
-    def acts_for_callers(self) -> bool:
-        return self.act_for != "server"
-
-    @property
-    def wants_tokens(self) -> bool:
-        return self.act_for == "token"
-
     def authentication_for(self, caller: Acting) -> Authentication:
         """The credentials by which the server reaches the cluster for a caller. Raises UNAUTHENTICATED if callers' tokens
         are used and this caller has none."""
-        if not self.wants_tokens:
+        if not self.traits.wants_tokens:
             return ServerForCaller(self.authentication, caller.role)
         if not caller.token:
             raise PenstockError(
@@ -207,14 +207,12 @@ class PulsarCluster:
         caller: Acting | None = None,
     ) -> ClusterAnswer:
         authentication = None
-        if caller is not None and self.acts_for_callers:
+        if caller is not None and self.traits.acts_for_callers:
             authentication = self.authentication_for(caller)
         return await self.admin.forward(method, target, query, headers, body, authentication)
 
-    @property
-    def ownership(self) -> None:
-        """Brokers of the cluster serve the subscriptions."""
-        return None
+    def figures(self) -> ClusterFigures:
+        return ClusterFigures(self.problem)
 
     async def elsewhere(self, topic: TopicName) -> Elsewhere:
         """The brokers know all of it."""

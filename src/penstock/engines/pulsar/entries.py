@@ -85,7 +85,7 @@ class EntryPublishing:
             elif done.first is None:
                 done.first = result
         if producer.options.name:
-            done.last_sequence_id = producer.last_sequence_id
+            done.last_sequence_id = producer.figures().last_sequence_id
 
     async def _producer(self, name: TopicName, *, encrypted: bool) -> Producer:
         key = name, acting_key(), encrypted

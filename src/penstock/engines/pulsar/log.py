@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from penstock.broker.log import LogBounds
 from penstock.client.entries.arrived import Place
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.positions import BEFORE_ALL, opaque, place_of
@@ -60,6 +61,17 @@ class PulsarLog(LogEnds):
     @property
     def next_entry(self) -> int:
         return self.next_offset
+
+    @property
+    def bounds(self) -> LogBounds:
+        return LogBounds(
+            self.first_entry,
+            self.next_entry,
+            self.first_offset,
+            self.next_offset,
+            self.size_bytes,
+            self.terminated,
+        )
 
     # -- positions
 

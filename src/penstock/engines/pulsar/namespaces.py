@@ -37,7 +37,7 @@ class PulsarNamespaces:
         self._clock = clock
         self._learned_ms = learned_ms
         self._known: OrderedDict[NamespaceName, _Known] = OrderedDict()
-        self._tenants: OrderedDict[str, TenantInfo | None] = OrderedDict()  # None: it does not exist
+        self.tenants: OrderedDict[str, TenantInfo] = OrderedDict()
         self._locks: Locks[NamespaceName] = Locks()
 
     def fresh(self, name: NamespaceName) -> bool:
@@ -53,17 +53,18 @@ class PulsarNamespaces:
             if self.fresh(name):
                 return
             known = self._known.get(name)  # stays valid until the answers arrive
-            before = (None if known is None else known.policies, self._tenants.get(name.tenant))
+            before = (None if known is None else known.policies, self.tenants.get(name.tenant))
             policies = await self._ask(Target.of_namespace(name), _policies, NamespacePolicies())
             tenant = await self._ask(Target.of("admin", "v2", "tenants", name.tenant), _tenant, TenantInfo())
             self._known[name] = _Known(self._clock.monotonic_ms(), policies)
             self._known.move_to_end(name)
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
-            self._tenants[name.tenant] = tenant
-            self._tenants.move_to_end(name.tenant)
-            if len(self._tenants) > KNOWN_MAX:
-                self._tenants.popitem(last=False)
+            self.tenants.pop(name.tenant, None)
+            if tenant is not None:
+                self.tenants[name.tenant] = tenant
+            if len(self.tenants) > KNOWN_MAX:
+                self.tenants.popitem(last=False)
         if known is None or before != (policies, tenant):
             for listener in list(self.listeners):
                 listener()
@@ -81,27 +82,7 @@ class PulsarNamespaces:
 
     # -- tenants
 
-    @property
-    def tenants(self) -> list[str]:
-        return sorted(name for name, info in self._tenants.items() if info is not None)
-
-    def tenant(self, tenant: str) -> TenantInfo:
-        found = self._tenants.get(tenant)
-        if found is None:
-            raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
-        return found
-
-    def check_tenant(self, tenant: str) -> None:
-        self.tenant(tenant)
-
-    def administers(self, role: str, tenant: str) -> bool:
-        found = self._tenants.get(tenant)
-        return found is not None and role in found.admin_roles
-
-    async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
-        raise _elsewhere()
-
-    async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
+    async def set_tenant(self, tenant: str, info: TenantInfo, *, new: bool = False) -> None:
         raise _elsewhere()
 
     # -- namespaces

@@ -6,7 +6,7 @@ from itertools import compress
 from typing import Protocol
 
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
-from penstock.broker.topic import Topic
+from penstock.broker.topic import ProducerFigures, Topic
 from penstock.client.entries.pending import Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
@@ -91,9 +91,13 @@ class Producer:
     def topics(self) -> Sequence[Topic]:
         return self._partitions.topics
 
-    @property
-    def last_sequence_id(self) -> int:
-        return self._partitions.last_sequence_id
+    def figures(self) -> ProducerFigures:
+        return ProducerFigures(
+            connected_ms=self.connected_ms,
+            published=self.published,
+            last_sequence_id=(last := self._partitions.last_sequence_id),
+            stored_sequence_id=last if self.deduplicate() else -1,
+        )
 
     @property
     def deduplicate(self) -> Callable[[], bool]:
@@ -236,7 +240,7 @@ class Producer:
         outgoing = [_outgoing(Item(entry)) for entry in entries]
         if not self.options.name:
             return await partition.post_entries(outgoing, renumber=True)
-        last = self.last_sequence_id
+        last = self._partitions.last_sequence_id
         new = [entry for entry in outgoing if entry.highest > last]
         posted = await partition.post_entries(new) if new else []
         return [UNKNOWN_ID] * (len(outgoing) - len(new)) + posted

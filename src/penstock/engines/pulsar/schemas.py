@@ -187,8 +187,11 @@ class Schemas:
     async def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         return None
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
-        """Nothing to do: the cluster checks it when it is registered."""
+    def check_next(self, topic: TopicName, schema: SchemaInfo | None) -> None:
+        """The cluster checks a schema when it is registered."""
+        known = self._topics.get(topic.base)
+        if schema is None and known is not None and not known.unversioned:
+            raise schema_needed(topic)
 
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
         """Nothing to do: the cluster checks it when the consumer subscribes."""
@@ -196,18 +199,13 @@ class Schemas:
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
         check_schema(schema, self._bytes_max)
 
-    def check_unversioned(self, topic: TopicName) -> None:
-        known = self._topics.get(topic.base)
-        if known is not None and not known.unversioned:
-            raise schema_needed(topic)
-
     # -- changing
 
     async def get_or_create(
         self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
     ) -> int | None:
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
-            self.check_unversioned(topic)
+            self.check_next(topic, None)
             return None
         found = self.find(topic, schema)
         if found is not None:

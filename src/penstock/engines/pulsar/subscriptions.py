@@ -67,9 +67,9 @@ class PulsarSubscriptions:
         self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
     ) -> AnySubscription:
         """Have a subscription follow a reader: everything below `offset` is done."""
-        if offset > topic.next_offset:
+        if offset > topic.bounds.next_offset:
             raise PenstockError(
-                ErrorKind.BAD_PARAMETER, f"offset {offset} is past the end, {topic.next_offset}"
+                ErrorKind.BAD_PARAMETER, f"offset {offset} is past the end, {topic.bounds.next_offset}"
             )
         one = self._cluster.subscription(topic, subscription)
         try:
@@ -78,7 +78,7 @@ class PulsarSubscriptions:
             if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
                 raise
             await self.create(topic.name, subscription, EARLIEST)
-            one.cursor.learn(topic.first_offset, [])
+            one.cursor.learn(topic.bounds.first_offset, [])
         if one.connected:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,

@@ -43,10 +43,6 @@ class PulsarTopics(Catalog[PulsarTopic]):
         """The cluster has just created a topic, as it was used."""
         self.put(name, Described("", partitions))
 
-    async def learn_whole(self, name: TopicName) -> None:
-        """As `learn`: administrators ask the cluster."""
-        await self.learn(name)
-
     def auto(self, name: TopicName) -> AutoTopics:
         if name.partition >= 0 or not self._spaces.exists(name.namespace_name):
             return NO_TOPICS

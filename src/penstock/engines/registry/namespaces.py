@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.namespaces import TenantInfo
+from penstock.broker.namespaces import TenantInfo, tenant_of
 from penstock.broker.topic import MetaStore
 from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
@@ -43,7 +43,7 @@ class Namespaces:
         self._store = store
         self._reader = reader or DocumentReader()
         self._policies: dict[NamespaceName, NamespacePolicies] = {}
-        self._tenants: dict[str, TenantInfo] = {}
+        self.tenants: dict[str, TenantInfo] = {}
         self._changing = asyncio.Lock()
         self.listeners: list[Callable[[], None]] = []
         self._policies_changed: list[Callable[[NamespaceName], None]] = []
@@ -55,7 +55,7 @@ class Namespaces:
         for always in self._always:
             self._policies.setdefault(always, NamespacePolicies())
         for name in self._policies:
-            self._tenants.setdefault(name.tenant, TenantInfo())
+            self.tenants.setdefault(name.tenant, TenantInfo())
 
     def learned(self, key: str, document: bytes | None) -> None:
         """Another process has stored a namespace, or deleted it (None). One that cannot be read grants nothing."""
@@ -69,7 +69,7 @@ class Namespaces:
     def _learn(self, key: str, document: bytes | None) -> None:
         name = NamespaceName.parse(key)
         if document is not None:
-            self._tenants.setdefault(name.tenant, TenantInfo())
+            self.tenants.setdefault(name.tenant, TenantInfo())
             before = self._policies.get(name)
             # Until it is read: no permission, because it may be revoked, and no deletion by policies that are unknown.
             self._policies[name] = (
@@ -92,10 +92,10 @@ class Namespaces:
 
     def _learn_tenant(self, tenant: str, document: bytes | None) -> None:
         if document is None:
-            self._tenants.pop(tenant, None)
+            self.tenants.pop(tenant, None)
         else:
-            self._tenants[tenant] = TenantInfo()  # until it is read
-            self._tenants[tenant] = msgspec.json.decode(document, type=TenantInfo)
+            self.tenants[tenant] = TenantInfo()  # until it is read
+            self.tenants[tenant] = msgspec.json.decode(document, type=TenantInfo)
 
     def exists(self, name: NamespaceName) -> bool:
         return name in self._policies
@@ -121,7 +121,7 @@ class Namespaces:
         if name in self._policies:
             raise PenstockError(ErrorKind.ALREADY_EXISTS, f"namespace {name} already exists")
         if not self.auto_create:
-            self.check_tenant(name.tenant)
+            tenant_of(self.tenants, name.tenant)
         await self.update(name, policies or NamespacePolicies())
 
     async def ensure(self, name: NamespaceName) -> None:
@@ -132,12 +132,12 @@ class Namespaces:
     async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
         """Set a namespace's policies, durably before they count."""
         documents: list[tuple[str, str, bytes | None]] = []
-        if name.tenant not in self._tenants:
+        if name.tenant not in self.tenants:
             documents.append((TENANT, name.tenant, b"{}"))
         documents.append((KIND, str(name), msgspec.json.encode(policies)))
         await self._save(name, documents)
         self._policies[name] = policies
-        self._tenants.setdefault(name.tenant, TenantInfo())
+        self.tenants.setdefault(name.tenant, TenantInfo())
         self._permissions_changed()
         self._changed(name)
 
@@ -186,7 +186,7 @@ class Namespaces:
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:
         """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
-        self.check_tenant(tenant)
+        tenant_of(self.tenants, tenant)
         return sorted(name for name in self._policies if name.tenant == tenant)
 
     def all(self) -> list[NamespaceName]:
@@ -194,35 +194,15 @@ class Namespaces:
 
     # -- tenants
 
-    @property
-    def tenants(self) -> list[str]:
-        return sorted(self._tenants)
-
-    def check_tenant(self, tenant: str) -> None:
-        if tenant not in self._tenants:
-            raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
-
-    async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
-        check_entity("tenant", tenant)
-        if tenant in self._tenants:
-            raise PenstockError(ErrorKind.ALREADY_EXISTS, f"tenant {tenant} already exists")
-        await self._save_tenant(tenant, info or TenantInfo())
-
-    def tenant(self, tenant: str) -> TenantInfo:
-        self.check_tenant(tenant)
-        return self._tenants[tenant]
-
-    def administers(self, role: str, tenant: str) -> bool:
-        found = self._tenants.get(tenant)
-        return found is not None and role in found.admin_roles
-
-    async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
-        self.check_tenant(tenant)
-        await self._save_tenant(tenant, info)
-
-    async def _save_tenant(self, tenant: str, info: TenantInfo) -> None:
+    async def set_tenant(self, tenant: str, info: TenantInfo, *, new: bool = False) -> None:
+        if not new:
+            tenant_of(self.tenants, tenant)
+        else:
+            check_entity("tenant", tenant)
+            if tenant in self.tenants:
+                raise PenstockError(ErrorKind.ALREADY_EXISTS, f"tenant {tenant} already exists")
         await self._store.save_meta([(TENANT, tenant, msgspec.json.encode(info))])
-        self._tenants[tenant] = info
+        self.tenants[tenant] = info
         self._permissions_changed()
 
     async def delete_tenant(self, tenant: str) -> None:
@@ -230,5 +210,5 @@ class Namespaces:
         if self.of_tenant(tenant):
             raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"tenant {tenant} still has namespaces")
         await self._store.save_meta([(TENANT, tenant, None)])
-        self._tenants.pop(tenant, None)
+        self.tenants.pop(tenant, None)
         self._permissions_changed()

@@ -157,9 +157,12 @@ class Schemas:
         existing = [v.schema for v in self._live(topic)]
         return check(schema, existing, self.strategy(topic)) if existing else None
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered; `forced` is an administrator's:
-        auto update may be off."""
+    def check_next(self, topic: TopicName, schema: SchemaInfo | None, *, forced: bool = False) -> None:
+        """As `broker.Schemas.check_next`; `forced` is an administrator's: auto update may be off."""
+        if schema is None:
+            if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
+                raise schema_needed(topic)
+            return
         if not (forced or self._policies(topic).schema_auto_update):
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
@@ -170,10 +173,6 @@ class Schemas:
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
         check_schema(schema, self._bytes_max)
-
-    def check_unversioned(self, topic: TopicName) -> None:
-        if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
-            raise schema_needed(topic)
 
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
         if schema.type in (SchemaType.NONE, SchemaType.BYTES, SchemaType.AUTO_CONSUME):
@@ -201,7 +200,7 @@ class Schemas:
         self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
     ) -> int | None:
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
-            self.check_unversioned(topic)
+            self.check_next(topic, None)
             return None
         self.check(topic, schema)
         key = schema_id(topic)

@@ -140,7 +140,8 @@ class Catalog(ABC, Generic[T]):
         """Whether the cluster was asked for a topic a short while ago."""
         return self._is_fresh(self._asked.get(name, NEVER))
 
-    async def learn(self, name: TopicName) -> None:
+    async def learn(self, name: TopicName, *, whole: bool = False) -> None:
+        """As `broker.Topics.learn`; the engine that has more of the `whole` learns it."""
         base = name.base
         if self.fresh(base):
             return

@@ -4,7 +4,7 @@ from collections.abc import Sequence, Sized
 from typing import Protocol
 
 from penstock.broker.subscription import Subscription
-from penstock.broker.topic import BacklogFigures, Compaction, Publisher
+from penstock.broker.topic import BacklogFigures, Compaction, Publisher, TopicFigures
 from penstock.model.policy import InForce
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
@@ -24,12 +24,16 @@ class _Used(Protocol):
     def followers(self) -> Sized: ...
 
 
+class _Figured(_Used, Protocol):
+    policies: InForce
+    rate_in: Rate
+    write_latency: Histogram | None
+    last_publish_ms: int
+
+
 class ClusterTopic:
     """`broker.Topic` without the log, which stands beside it. Producers and subscriptions are this server's, each entered by
     the one that makes it."""
-
-    compaction = Compaction()  # the cluster compacts
-    epoch = -1
 
     def __init__(self, clock: Clock, policies: InForce) -> None:
         self.policies = policies
@@ -40,9 +44,16 @@ class ClusterTopic:
         self.last_publish_ms = 0
         self._now_ms = clock.now_ms
 
-    @property
-    def used(self: _Used) -> bool:
-        return bool(self.producers or self.subscriptions or self.next_offset > self.first_offset)
+    def figures(self: _Figured) -> TopicFigures:
+        return TopicFigures(
+            policies=self.policies,
+            rate_in=self.rate_in,
+            last_publish_ms=self.last_publish_ms,
+            write_latency=self.write_latency,
+            compaction=Compaction(),  # the cluster compacts
+            epoch=-1,
+            used=bool(self.producers or self.subscriptions or self.next_offset > self.first_offset),
+        )
 
     @property
     def counted(self: _Used) -> Sequence[Subscription]:
@@ -56,10 +67,6 @@ class ClusterTopic:
     async def measure_backlog(self) -> BacklogFigures:
         """Nothing: only the cluster measures it."""
         return BacklogFigures()
-
-    def last_sequence_id(self, producer: str) -> int:
-        found = self.producers.get(producer)
-        return -1 if found is None else found.last_sequence_id
 
     def published(self, messages: int, size: int, took_ms: float) -> None:
         """Count what was stored."""

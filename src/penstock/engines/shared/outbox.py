@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.delivery import Budget, Delivery
+from penstock.broker.delivery import Budget, ConsumerFigures, Delivery
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
@@ -53,7 +53,17 @@ class Outbox(ABC):
         self._taken_bytes = 0  # by the last `take`
         self._counted = 0  # in the budget
 
+    def figures(self) -> ConsumerFigures:
+        return ConsumerFigures(
+            connected_ms=self.connected_ms,
+            permits=self.permits,
+            capacity=self.capacity(),
+            unacked=self.unacked,
+            unacked_max=self.unacked_max,
+        )
+
     def capacity(self) -> int:
+        """How many more messages it takes now."""
         options = self.options
         # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
         room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked

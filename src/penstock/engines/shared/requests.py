@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.producer import Producer, Reply, ReplyOrError, Result
+from penstock.broker.producer import Producer, Reply, ReplyOrError, RequestFigures, Result
 from penstock.broker.producer import Request as AnyRequest
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
@@ -179,6 +179,16 @@ class Requests:
 
     def __len__(self) -> int:
         return sum(1 for _ in self._all())
+
+    def figures(self) -> RequestFigures:
+        return RequestFigures(
+            waiting=len(self),
+            opened=self.opened,
+            answered=self.answered,
+            late=self.late,
+            timed_out=self.timed_out,
+            withdrawn=self.withdrawn,
+        )
 
     def _all(self) -> Iterator[Request]:
         for request in self.waits.values():

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Watches:
-    """`broker.Watches`: all of a broker."""
+    """All of a broker."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -27,15 +27,12 @@ class Watches:
         self._busy = False
 
     def add(self, namespace: NamespaceName, pattern: Pattern, callback: Callable[[TopicName], None]) -> Watch:
-        watch = Watch(namespace, pattern, callback)
+        """As `broker.WatchTopics`."""
+        watch = Watch(namespace, pattern, callback, self._remove)
         self._groups.setdefault(namespace, {}).setdefault(pattern.text, {})[watch] = None
         return watch
 
-    def remove(self, watch: Watch) -> None:
-        if not watch.active:
-            return
-        watch.active = False
-        watch.callback = _nothing  # it mostly knows the watch: no circle is left to the collector
+    def _remove(self, watch: Watch) -> None:
         groups = self._groups[watch.namespace]
         group = groups[watch.pattern.text]
         del group[watch]
@@ -76,7 +73,3 @@ class Watches:
                 watch.callback(name)
             except Exception:
                 log.exception("a watch of topics failed")
-
-
-def _nothing(_: TopicName) -> None:
-    """The callback of a watch that was removed."""

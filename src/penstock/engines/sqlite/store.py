@@ -13,7 +13,6 @@ from penstock.engines.core.ports import CursorChange, LogState
 from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
-from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Uncancellable
 
 from . import commits, logs, metadata, readers, stages, trimming
@@ -114,6 +113,7 @@ class SqliteStore:
         lock = FolderLock.claim(self._folder)
         gil_yield = GilYield()
         writer = Writer(Disk(self._file, self._bounds, self.health), gil_yield)
+        self.health.writes = writer.writes
         try:
             await writer.start()
         except BaseException:
@@ -133,11 +133,6 @@ class SqliteStore:
             await asyncio.to_thread(started.writer.join)
         finally:
             started.lock.release()
-
-    @property
-    def writes(self) -> Writes | None:
-        """What the writer did since the start."""
-        return None if self._started is None else self._started.writer.writes
 
     # -- logs
 

@@ -142,20 +142,13 @@ class Consumer(Receiver):
         for delivery in deliveries:
             cast(Subscription, delivery.subscription).answers.give_back(self, delivery)
 
-    async def seek(self, target: MessageId) -> None:
-        """Go on after `target` in its partition; EARLIEST and LATEST count for every partition.
-
-        Raises BAD_PARAMETER for an id of another topic.
-        """
-        if target in (EARLIEST, LATEST):
+    async def seek(self, target: MessageId | int) -> None:
+        """As `broker.Consumer.seek`; raises MESSAGE_NOT_FOUND for an id of another topic."""
+        if isinstance(target, int) or target in (EARLIEST, LATEST):
             for source in self.attached:
                 await source.seek(target)
             return
         await self.source_of(target).seek(target)
-
-    async def seek_time(self, publish_time: int) -> None:
-        for source in self.attached:
-            await source.seek_time(publish_time)
 
     async def flush(self) -> None:
         for source in self.attached:

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.topics import Topics
-from penstock.broker.watches import Watch, Watches
+from penstock.broker.watches import Watch, WatchTopics
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.tasks import Tasks, chosen
 
@@ -25,12 +25,12 @@ class LaterTopics:
     def __init__(
         self,
         topics: Topics,
-        watches: Watches,
+        watch: WatchTopics,
         tasks: Tasks,
         join: Callable[[Consumer, TopicName], Coroutine[Any, Any, None]],
     ) -> None:
         self._topics = topics
-        self._watches = watches
+        self._watch = watch
         self._tasks = tasks
         self._join = join
         self._by_pattern: dict[Consumer, Watch] = {}
@@ -60,7 +60,7 @@ class LaterTopics:
         """As `Broker.subscribe_pattern`: `subscribe` makes the consumer of the topics that are there."""
         wanted = Pattern(pattern.split("://", 1)[-1])
         missed: dict[TopicName, None] = {}  # what changed before the consumer was there
-        watch = self._watches.add(namespace, wanted, lambda name: missed.update({name: None}))
+        watch = self._watch(namespace, wanted, lambda name: missed.update({name: None}))
         try:
             await learn()
             names = self._topics.names(namespace, domain)
@@ -68,7 +68,7 @@ class LaterTopics:
                 await chosen(names, lambda name: wanted.fullmatch(matched_name(name)) and allowed(name))
             )
         except BaseException:
-            self._watches.remove(watch)
+            watch.close()
             raise
         consumer.follows = True
         self._by_pattern[consumer] = watch
@@ -99,7 +99,7 @@ class LaterTopics:
         """It joins nothing more."""
         watch = self._by_pattern.pop(consumer, None)
         if watch is not None:
-            self._watches.remove(watch)
+            watch.close()
         for name in self._named.pop(consumer, ()):
             self._by_name[name].discard(consumer)
             if not self._by_name[name]:

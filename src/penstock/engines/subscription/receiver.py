@@ -22,6 +22,16 @@ from .offsets import OffsetSet
 class SubscribedLog(Log, Protocol):
     """The log that a subscription reads. What appends to it wakes the subscription."""
 
+    @property
+    def first_entry(self) -> int: ...
+    @property
+    def next_entry(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def terminated(self) -> bool: ...
     def peek(self, entry_id: int) -> Entry | None:
         """An entry that is in memory."""
 

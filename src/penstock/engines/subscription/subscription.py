@@ -9,7 +9,7 @@ from typing import Protocol
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
-from penstock.broker.subscription import DeadLetterStats
+from penstock.broker.subscription import DeadLetterStats, SubscriptionFigures
 from penstock.engines.shared.dead_letter_queue import DeadLetterQueue
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -123,6 +123,7 @@ class Subscription(StoredCursor):
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible
         self.upcoming = self._delivering.upcoming
+        self.acknowledged, self.acknowledged_ranges = cursor.mask, cursor.ranges
 
     def check_held(self) -> None:
         """Nobody else has the log."""
@@ -141,11 +142,6 @@ class Subscription(StoredCursor):
     @property
     def consumers(self) -> list[Receiver]:
         return self._out.selection.consumers
-
-    @property
-    def connected(self) -> list[str]:
-        """As `broker.Subscription.connected`."""
-        return [one.name for one in self.consumers]
 
     @property
     def active(self) -> Receiver | None:
@@ -238,13 +234,12 @@ class Subscription(StoredCursor):
 
     # -- the cursor
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """Go on after `target`, as `move` does."""
-        await self.move(await self.topic.offset_after(target, inclusive=inclusive))
-
-    async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message published at or after `publish_time` (ms), as `move` does."""
-        await self.move(await self.topic.offset_at_time(publish_time))
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
+        """As `broker.Subscription.seek`; forgets what `move` forgets."""
+        if isinstance(target, int):
+            await self.move(await self.topic.offset_at_time(target))
+        else:
+            await self.move(await self.topic.offset_after(target, inclusive=inclusive))
 
     async def move(self, offset: int) -> None:
         """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
@@ -289,10 +284,23 @@ class Subscription(StoredCursor):
 
     # -- figures
 
-    @property
-    def next_entry(self) -> int | None:
-        """The entry that is read next; None before the first was looked for."""
-        return self._delivering.reading.next_entry
+    def figures(self) -> SubscriptionFigures:
+        return SubscriptionFigures(
+            type=self.type,
+            durable=self.durable,
+            properties=self.properties,
+            mark=self.cursor.mark,
+            beyond=self.cursor.beyond,
+            next_entry=self._delivering.reading.next_entry,
+            backlog=self.backlog,
+            delayed=self._out.delayed,
+            unacked=self.unacked,
+            redelivered=self._out.redelivered,
+            rate_out=self.rate_out,
+            dead_letters=self.dead_letters,
+            connected=[one.name for one in self.consumers],
+            drained=self.drained,
+        )
 
     @property
     def backlog(self) -> int:
@@ -303,16 +311,6 @@ class Subscription(StoredCursor):
     def unacked(self) -> int:
         """Messages out and not acknowledged."""
         return self._out.pending.messages
-
-    @property
-    def redelivered(self) -> int:
-        """Messages that came back, ever."""
-        return self._out.redelivered
-
-    @property
-    def delayed(self) -> int:
-        """Messages that wait for their time."""
-        return self._out.delayed
 
     @property
     def idle(self) -> bool:

@@ -59,27 +59,30 @@ async def backlog_size(call: Call) -> int:
             offset = await log.offset_after(position.target, inclusive=True)
             size += await log.size_since(await log.entry_at(offset))
         elif position.target.ledger < log.ledger and len(logs) == 1:
-            size += log.size_bytes  # the position is of an older log of this name, which this one follows
+            size += (
+                log.bounds.size_bytes
+            )  # the position is of an older log of this name, which this one follows
     return size
 
 
 async def _stats(topic: Topic) -> dict[str, Any]:
     """One log as it is stored, and where its cursors stand."""
-    entries = topic.next_entry - topic.first_entry
-    ledger = {"ledgerId": topic.ledger, "entries": entries, "size": topic.size_bytes}
+    bounds = topic.bounds
+    entries = bounds.next_entry - bounds.first_entry
+    ledger = {"ledgerId": topic.ledger, "entries": entries, "size": bounds.size_bytes}
     return {
-        "entriesAddedCounter": topic.next_entry,
+        "entriesAddedCounter": bounds.next_entry,
         "numberOfEntries": entries,
-        "totalSize": topic.size_bytes,
+        "totalSize": bounds.size_bytes,
         "currentLedgerEntries": entries,
-        "currentLedgerSize": topic.size_bytes,
-        "waitingCursorsCount": sum(1 for s in topic.counted if s.consumers and s.drained),
+        "currentLedgerSize": bounds.size_bytes,
+        "waitingCursorsCount": sum(1 for s in topic.counted if s.consumers and s.figures().drained),
         "pendingAddEntriesCount": 0,
-        "lastConfirmedEntry": f"{topic.ledger}:{topic.next_entry - 1}",
-        "state": "Terminated" if topic.terminated else "LedgerOpened",
+        "lastConfirmedEntry": f"{topic.ledger}:{bounds.next_entry - 1}",
+        "state": "Terminated" if bounds.terminated else "LedgerOpened",
         "ledgers": [{**ledger, "offloaded": False, "underReplicated": False}],
-        "firstOffset": topic.first_offset,
-        "nextOffset": topic.next_offset,
+        "firstOffset": bounds.first_offset,
+        "nextOffset": bounds.next_offset,
         "cursors": {name: await _cursor(s) for name, s in shown_subscriptions(topic).items()},
         "schemaLedgers": [],
         "compactedLedger": _NO_LEDGER,
@@ -87,33 +90,36 @@ async def _stats(topic: Topic) -> dict[str, Any]:
 
 
 async def _cursor(subscription: Subscription) -> dict[str, Any]:
-    topic, cursor = subscription.topic, subscription.cursor
-    next_entry = await topic.entry_at(cursor.mark)
-    read = subscription.next_entry
+    topic, figures = subscription.topic, subscription.figures()
+    bounds = topic.bounds
+    next_entry = await topic.entry_at(figures.mark)
+    read = figures.next_entry
     return {
         "markDeletePosition": f"{topic.ledger}:{next_entry - 1}",
         "readPosition": f"{topic.ledger}:{next_entry if read is None else read}",
-        "waitingReadOp": bool(subscription.consumers) and subscription.drained,
+        "waitingReadOp": bool(subscription.consumers) and figures.drained,
         "pendingReadOps": 0,
-        "messagesConsumedCounter": max(0, cursor.mark - topic.first_offset) + cursor.beyond,
+        "messagesConsumedCounter": max(0, figures.mark - bounds.first_offset) + figures.beyond,
         "cursorLedger": -1,  # cursors are no ledgers here
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": await _positions(subscription),
         "state": "Open",
         "active": bool(subscription.consumers),
-        "numberOfEntriesSinceFirstNotAckedMessage": topic.next_entry - next_entry,
-        "totalNonContiguousDeletedMessagesRange": sum(1 for _ in cursor.ranges()),
+        "numberOfEntriesSinceFirstNotAckedMessage": bounds.next_entry - next_entry,
+        "totalNonContiguousDeletedMessagesRange": sum(1 for _ in subscription.acknowledged_ranges()),
         "properties": {},  # Pulsar's are numbers; the subscription's own are `subscriptionProperties`
-        "subscriptionProperties": subscription.properties,
-        "markDeleteOffset": cursor.mark,
-        "individuallyDeletedOffsets": [list(run) for run in islice(cursor.ranges(), RUNS_MAX)],
+        "subscriptionProperties": figures.properties,
+        "markDeleteOffset": figures.mark,
+        "individuallyDeletedOffsets": [
+            list(run) for run in islice(subscription.acknowledged_ranges(), RUNS_MAX)
+        ],
     }
 
 
 async def _positions(subscription: Subscription) -> str:
     """What is acknowledged beyond the mark, as Pulsar writes ranges of positions: open below, closed above."""
     topic, found = subscription.topic, []
-    for first, last in islice(subscription.cursor.ranges(), POSITIONS_MAX):
+    for first, last in islice(subscription.acknowledged_ranges(), POSITIONS_MAX):
         before, end = await topic.entry_at(first) - 1, await topic.entry_at(last)
         found.append(f"({topic.ledger}:{before}..{topic.ledger}:{end}]")
     return "[" + ",".join(found) + "]"
@@ -123,18 +129,20 @@ async def _info(topic: Topic, properties: dict[str, str]) -> dict[str, Any]:
     """The ledger of a log and the positions of its durable cursors; when each was made is not kept."""
     cursors = {}
     for name, subscription in shown_subscriptions(topic).items():
-        if subscription.durable:
-            entry = await topic.entry_at(subscription.cursor.mark) - 1
+        figures = subscription.figures()
+        if figures.durable:
+            entry = await topic.entry_at(figures.mark) - 1
             cursors[name] = {
                 "version": 0,
                 "cursorsLedgerId": -1,
                 "markDelete": {"ledgerId": topic.ledger, "entryId": entry},
             }
-    entries = topic.next_entry - topic.first_entry
-    ledger = {"ledgerId": topic.ledger, "entries": entries, "size": topic.size_bytes, "isOffloaded": False}
+    bounds = topic.bounds
+    entries = bounds.next_entry - bounds.first_entry
+    ledger = {"ledgerId": topic.ledger, "entries": entries, "size": bounds.size_bytes, "isOffloaded": False}
     info: dict[str, Any] = {"version": 0, "ledgers": [ledger], "cursors": cursors}
-    if topic.last_publish_ms:
-        info["modificationDate"] = iso_time(topic.last_publish_ms)
-    if topic.terminated:
-        info["terminatedPosition"] = {"ledgerId": topic.ledger, "entryId": topic.next_entry - 1}
+    if published_ms := topic.figures().last_publish_ms:
+        info["modificationDate"] = iso_time(published_ms)
+    if bounds.terminated:
+        info["terminatedPosition"] = {"ledgerId": topic.ledger, "entryId": bounds.next_entry - 1}
     return info | ({"properties": properties} if properties else {})

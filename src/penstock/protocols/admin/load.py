@@ -45,8 +45,8 @@ async def broker_metrics(call: Call) -> list[dict[str, Any]]:
     for topic in call.broker.topics.open_topics:
         one = sums.setdefault(str(topic.name.namespace_name), dict.fromkeys(_METRICS, 0.0))
         subscriptions = topic.counted
-        out = [s.rate_out.per_second() for s in subscriptions]
-        rates = (*topic.rate_in.per_second(), sum(m for m, _ in out), sum(b for _, b in out))
+        out = [s.figures().rate_out.per_second() for s in subscriptions]
+        rates = (*topic.figures().rate_in.per_second(), sum(m for m, _ in out), sum(b for _, b in out))
         consumers = sum(len(s.consumers) for s in subscriptions)
         values = (1, *rates, len(topic.producers), consumers, len(subscriptions))
         for name, value in zip(_METRICS, values, strict=True):
@@ -94,7 +94,9 @@ def _shown(sockets: list[ProxiedSocket]) -> dict[str, Any]:
         shown: dict[str, Any] = {"remoteConnection": socket.remote}
         if socket.role == "producer":
             producer = cast(Producer, socket.who)
-            producers.append({**shown, "numberOfMsgPublished": producer.published, **shown_owner(producer)})
+            producers.append(
+                {**shown, "numberOfMsgPublished": producer.figures().published, **shown_owner(producer)}
+            )
         else:
             consumer = cast(Consumer, socket.who)
             shown["subscriptionName"] = consumer.subscription

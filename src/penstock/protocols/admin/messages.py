@@ -61,8 +61,9 @@ async def examine(call: Call) -> Answer:
     if start not in ("earliest", "latest"):
         raise PenstockError(ErrorKind.BAD_PARAMETER, "initialPosition must be earliest or latest")
     position = max(1, call.query_number("messagePosition", 1))
-    offset = log.first_offset + position - 1 if start == "earliest" else log.next_offset - position
-    if not log.first_offset <= offset < log.next_offset:
+    bounds = log.bounds
+    offset = bounds.first_offset + position - 1 if start == "earliest" else bounds.next_offset - position
+    if not bounds.first_offset <= offset < bounds.next_offset:
         raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"the topic has no message {position}")
     return await _message(call, log, offset, f"the topic has no message {position}")
 
@@ -159,19 +160,19 @@ async def analyze(call: Call) -> dict[str, Any]:
     Of a long backlog the first entries are counted, and `aborted` says so, as in Pulsar.
     """
     found = await of_one_partition(call, "analyzing a backlog")
-    log, mark = found.topic, found.cursor.mark
+    log, mark = found.topic, found.figures().mark
     if call.content.strip() not in (b"", b"null", b"{}"):
         position = read_position(call.content)
         mark = max(mark, await log.offset_after(position.target, inclusive=True))
     ids: list[str] = []
     entries = messages = scanned = 0
-    at, end = await log.entry_at(mark), log.next_entry
+    at, end = await log.entry_at(mark), log.bounds.next_entry
     while at < end and scanned < SCANNED_MAX:
         read = await log.read(at, SCANNED_AT_ONCE)
         if not read:
             break
         for entry in read:
-            left = entry.count - found.cursor.mask(entry.offset, entry.count).bit_count()
+            left = entry.count - found.acknowledged(entry.offset, entry.count).bit_count()
             if left:
                 entries += 1
                 messages += left

@@ -66,7 +66,7 @@ async def clear_backlog(call: Call) -> None:
     for log in await _logs(call):
         for subscription in list(log.subscriptions.values()):
             if wanted in (None, subscription.name):
-                subscription.skip(log.next_offset)
+                subscription.skip(log.bounds.next_offset)
                 await subscription.flush()
 
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.namespaces import TenantInfo
+from penstock.broker.namespaces import TenantInfo, tenant_of
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import Compatibility
@@ -38,14 +38,14 @@ _DOMAINS: Final = {"PERSISTENT": "persistent", "NON_PERSISTENT": "non-persistent
 async def tenants(call: Call) -> list[str]:
     """List the tenants."""
     call.caller.may_administer()
-    return call.broker.namespaces.tenants
+    return sorted(call.broker.namespaces.tenants)
 
 
 @table.on("GET", "/admin/v2/tenants/{tenant}")
 async def tenant(call: Call) -> dict[str, Any]:
     """Describe a tenant."""
     call.caller.may_administer_tenant(call.tenant)
-    found = call.broker.namespaces.tenant(call.tenant)
+    found = tenant_of(call.broker.namespaces.tenants, call.tenant)
     return {"adminRoles": found.admin_roles, "allowedClusters": [CLUSTER]}
 
 
@@ -64,15 +64,14 @@ def _info(call: Call) -> TenantInfo:
 async def create_tenant(call: Call) -> None:
     """Create a tenant; its adminRoles may do everything in it."""
     call.caller.may_administer()
-    name = call.tenant
-    await call.broker.namespaces.create_tenant(name, _info(call))
+    await call.broker.namespaces.set_tenant(call.tenant, _info(call), new=True)
 
 
 @table.on("POST", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
 async def update_tenant(call: Call) -> None:
     """Say which roles administer a tenant."""
     call.caller.may_administer()
-    await call.broker.namespaces.update_tenant(call.tenant, _info(call))
+    await call.broker.namespaces.set_tenant(call.tenant, _info(call))
 
 
 @table.on("DELETE", "/admin/v2/tenants/{tenant}", query=("force",))
@@ -90,7 +89,7 @@ async def of_tenant(call: Call) -> list[str]:
     seen = [str(name) for name in found if call.caller.knows(name)]
     if not seen:
         call.caller.may_administer_tenant(tenant)
-        call.broker.namespaces.check_tenant(tenant)
+        tenant_of(call.broker.namespaces.tenants, tenant)
     return seen
 
 

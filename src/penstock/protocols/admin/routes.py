@@ -151,7 +151,7 @@ async def _learn(broker: Broker, names: Mapping[str, str]) -> None:
     if "topic" in names:
         domain = names.get("domain", "persistent")
         topic = TopicName.of(domain, names["tenant"], names["namespace"], names["topic"])
-        await broker.topics.learn_whole(topic)
+        await broker.topics.learn(topic, whole=True)
     else:
         await broker.topics.learn_names(NamespaceName.of(names["tenant"], names["namespace"]))
 

@@ -8,7 +8,7 @@ from penstock.broker.acting import FOR_PROCESS
 from penstock.broker.broker import Broker
 from penstock.broker.cluster import Elsewhere
 from penstock.broker.delivery import Receiver
-from penstock.broker.subscription import Subscription
+from penstock.broker.subscription import Subscription, SubscriptionFigures
 from penstock.broker.topic import Publisher, Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -91,31 +91,32 @@ async def partitions_of(call: Call) -> Sequence[Topic]:
 async def topic_stats(topic: Topic) -> dict[str, Any]:
     """One log's figures in this process. Rates are over the last minute, counters since the server started."""
     slowest = await topic.measure_backlog()
-    messages = topic.next_offset - topic.first_offset
+    bounds = topic.bounds
     counted = {one.name for one in topic.counted}
+    figures = topic.figures()
     subscriptions = {
         name: subscription_stats(one) | ({} if name in counted else {"asOfLastSave": True})
         for name, one in shown_subscriptions(topic).items()
     }
     return {
         "persistent": topic.name.persistent,
-        **_rate(topic.rate_in, "In"),
+        **_rate(figures.rate_in, "In"),
         **{key: sum(s[key] for s in subscriptions.values()) for key in _OUT},
-        "averageMsgSize": topic.size_bytes / messages if messages else 0.0,
-        "storageSize": topic.size_bytes,
-        "messages": messages,
+        "averageMsgSize": bounds.size_bytes / bounds.messages if bounds.messages else 0.0,
+        "storageSize": bounds.size_bytes,
+        "messages": bounds.messages,
         "backlogSize": slowest.bytes,
         "earliestMsgPublishTimeInBacklogs": 0 if slowest.empty else slowest.oldest_ms,
         "oldestBacklogMessageAgeSeconds": -1 if slowest.empty else _age_s(topic, slowest.oldest_ms),
-        "backlogQuotaLimitSize": topic.policies.size_quota.limit,
-        "backlogQuotaLimitTime": topic.policies.age_quota.limit,
+        "backlogQuotaLimitSize": figures.policies.size_quota.limit,
+        "backlogQuotaLimitTime": figures.policies.age_quota.limit,
         "publishers": [_publisher(p) for p in topic.producers.values()],
         "waitingPublishers": 0,
         "subscriptions": subscriptions,
         "replication": {},
-        "deduplicationStatus": "Enabled" if topic.policies.deduplication else "Disabled",
-        "terminated": topic.terminated,
-        "lastPublishTimestamp": topic.last_publish_ms,
+        "deduplicationStatus": "Enabled" if figures.policies.deduplication else "Disabled",
+        "terminated": bounds.terminated,
+        "lastPublishTimestamp": figures.last_publish_ms,
     }
 
 
@@ -135,48 +136,47 @@ _OUT = ("msgRateOut", "msgThroughputOut", "bytesOutCounter", "msgOutCounter")
 
 def subscription_stats(subscription: Subscription) -> dict[str, Any]:
     """One subscription's figures on one log."""
-    topic, active = subscription.topic, subscription.active
-    letters = subscription.dead_letters
-    messages = topic.next_offset - topic.first_offset
-    share = subscription.backlog / messages if messages else 0.0
+    bounds, figures = subscription.topic.bounds, subscription.figures()
+    letters = figures.dead_letters
+    share = figures.backlog / bounds.messages if bounds.messages else 0.0
     return {
-        **_rate(subscription.rate_out, "Out"),
-        "msgRateRedeliver": 0.0 if subscription.redelivered == 0 else _redelivery_rate(subscription),
-        "msgRedeliverCounter": subscription.redelivered,
-        "msgBacklog": subscription.backlog,
-        "backlogSize": round(topic.size_bytes * share),  # entries differ in size: an estimate
-        "msgDelayed": subscription.delayed,
-        "msgBacklogNoDelayed": max(0, subscription.backlog - subscription.delayed),
-        "unackedMessages": subscription.unacked,
-        "type": None if subscription.type is None else subscription.type.value,
-        "activeConsumerName": None if active is None else active.name,
+        **_rate(figures.rate_out, "Out"),
+        "msgRateRedeliver": 0.0 if figures.redelivered == 0 else _redelivery_rate(figures),
+        "msgRedeliverCounter": figures.redelivered,
+        "msgBacklog": figures.backlog,
+        "backlogSize": round(bounds.size_bytes * share),  # entries differ in size: an estimate
+        "msgDelayed": figures.delayed,
+        "msgBacklogNoDelayed": max(0, figures.backlog - figures.delayed),
+        "unackedMessages": figures.unacked,
+        "type": None if figures.type is None else figures.type.value,
+        "activeConsumerName": None if subscription.active is None else subscription.active.name,
         "consumers": [_consumer(c) for c in subscription.consumers],
-        "durable": subscription.durable,
-        "isDurable": subscription.durable,
+        "durable": figures.durable,
+        "isDurable": figures.durable,
         "replicated": False,
         "isReplicated": False,
         "blockedSubscriptionOnUnackedMsgs": False,
-        "nonContiguousDeletedMessagesRanges": sum(1 for _ in subscription.cursor.ranges()),
-        "subscriptionProperties": subscription.properties,
+        "nonContiguousDeletedMessagesRanges": sum(1 for _ in subscription.acknowledged_ranges()),
+        "subscriptionProperties": figures.properties,
         "deadLettersWaiting": letters.waiting,
         "deadLettersFailed": letters.failed,
         "deadLetterError": letters.error,
-        **_key_shared(subscription),
+        **_key_shared(figures.type, subscription.consumers),
     }
 
 
-def _key_shared(subscription: Subscription) -> dict[str, str]:
+def _key_shared(kind: SubscriptionType | None, consumers: Sequence[Receiver]) -> dict[str, str]:
     """How a Key_Shared subscription finds who gets a key."""
-    if subscription.type is not SubscriptionType.KEY_SHARED:
+    if kind is not SubscriptionType.KEY_SHARED:
         return {}
-    sticky = any(consumer.options.key_ranges for consumer in subscription.consumers)
+    sticky = any(consumer.options.key_ranges for consumer in consumers)
     return {"keySharedMode": "STICKY" if sticky else "AUTO_SPLIT"}
 
 
-def _redelivery_rate(subscription: Subscription) -> float:
+def _redelivery_rate(figures: SubscriptionFigures) -> float:
     """Redeliveries a second, as the same share of the deliveries a second as over all time."""
-    delivered = subscription.rate_out.messages
-    return subscription.rate_out.per_second()[0] * min(1.0, subscription.redelivered / max(1, delivered))
+    delivered = figures.rate_out.messages
+    return figures.rate_out.per_second()[0] * min(1.0, figures.redelivered / max(1, delivered))
 
 
 # What partitions do not add up to; a quota holds for each.
@@ -222,12 +222,13 @@ def _rate(rate: Rate, way: str) -> dict[str, Any]:
 
 
 def _publisher(producer: Publisher) -> dict[str, Any]:
+    figures = producer.figures()
     return {
         "producerName": producer.name,
         "accessMode": _ACCESS[producer.options.access_mode],
-        **_connected(producer),
-        "msgInCounter": producer.published,
-        "lastSequenceId": producer.last_sequence_id,
+        **_connected(producer, figures.connected_ms),
+        "msgInCounter": figures.published,
+        "lastSequenceId": figures.last_sequence_id,
         **shown_owner(producer),
     }
 
@@ -240,25 +241,25 @@ def shown_owner(one: Publisher | Receiver) -> dict[str, Any]:
 
 
 def _consumer(consumer: Receiver) -> dict[str, Any]:
-    window = consumer.options.window
-    unacked_max = consumer.unacked_max if window is None else min(window, consumer.unacked_max)
+    window, figures = consumer.options.window, consumer.figures()
+    unacked_max = figures.unacked_max if window is None else min(window, figures.unacked_max)
     return {
         "consumerName": consumer.name,
-        **_connected(consumer),
+        **_connected(consumer, figures.connected_ms),
         "msgOutCounter": consumer.delivered,
-        "unackedMessages": consumer.unacked,
-        "availablePermits": consumer.permits if consumer.options.flow else consumer.capacity(),
-        "blockedConsumerOnUnackedMsgs": consumer.unacked >= unacked_max,
+        "unackedMessages": figures.unacked,
+        "availablePermits": figures.permits if consumer.options.flow else figures.capacity,
+        "blockedConsumerOnUnackedMsgs": figures.unacked >= unacked_max,
         "priorityLevel": consumer.options.priority,
     }
 
 
-def _connected(one: Publisher | Receiver) -> dict[str, Any]:
+def _connected(one: Publisher | Receiver, connected_ms: int) -> dict[str, Any]:
     """Who is at the other end."""
     client = one.options.client
     return {
         "address": f"/{client.address}" if client.address else "",  # as Java writes it
-        "connectedSince": iso_time(one.connected_ms),
+        "connectedSince": iso_time(connected_ms),
         "clientVersion": client.version,
         "metadata": one.options.properties,
         **shown_owner(one),

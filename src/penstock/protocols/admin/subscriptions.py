@@ -80,13 +80,13 @@ def _message_position(content: bytes) -> Position:
 
 def offset_in_backlog(subscription: Subscription, count: int) -> int:
     """The offset of the message that `count` unacknowledged ones come before; the end where there are fewer."""
-    at, left = subscription.cursor.mark, count
-    for first, last in subscription.cursor.ranges():
+    at, left = subscription.figures().mark, count
+    for first, last in subscription.acknowledged_ranges():
         if first - at > left:
             break
         left -= first - at
         at = last + 1
-    return min(subscription.topic.next_offset, at + left)
+    return min(subscription.topic.bounds.next_offset, at + left)
 
 
 async def _found(call: Call) -> Sequence[Subscription]:
@@ -160,7 +160,7 @@ async def skip_all(call: Call) -> None:
     found = await _found(call)
     for one in found:
         await one.refresh()
-    await _skipped(found, [one.topic.next_offset for one in found])
+    await _skipped(found, [one.topic.bounds.next_offset for one in found])
 
 
 @table.on("POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}")
@@ -201,7 +201,7 @@ async def reset_to_time(call: Call) -> None:
     """Go on with the first message published at or after a time (ms since the epoch)."""
     timestamp = call.number("timestamp")
     for one in await _found(call):
-        await one.seek_time(timestamp)
+        await one.seek(timestamp)
         await one.flush()
 
 
@@ -221,7 +221,7 @@ async def reset(call: Call) -> None:
 @table.on("GET", f"{SUBSCRIPTION}/properties")
 async def properties(call: Call) -> dict[str, str]:
     """The properties of a subscription."""
-    return (await _found(call))[0].properties
+    return (await _found(call))[0].figures().properties
 
 
 @table.on("PUT", f"{SUBSCRIPTION}/properties", body=dict[str, str])

@@ -28,7 +28,7 @@ async def unload(call: Call) -> None:
 @table.on("DELETE", f"{TOPIC}/truncate")
 async def truncate(call: Call) -> None:
     """Delete every message of a topic, also those that are not acknowledged; its subscriptions stay."""
-    await call.administration.truncate_topic(_kept(call))
+    await call.administration.trim_topic(_kept(call), everything=True)
 
 
 @table.on("POST", f"{TOPIC}/trim")
@@ -63,7 +63,7 @@ async def forget_policies(call: Call) -> None:
 @table.on("PUT", f"{TOPIC}/compaction")
 async def compact(call: Call) -> None:
     """Begin to compact a topic: who reads it compacted sees each key's last value only."""
-    require(call.broker, Capability.COMPACTION)
+    require(call.broker.capabilities, Capability.COMPACTION)
     await call.administration.compact_topic(call.topic)
 
 
@@ -71,7 +71,7 @@ async def compact(call: Call) -> None:
 async def compaction(call: Call) -> dict[str, Any]:
     """How the last compaction went: NOT_RUN, RUNNING, SUCCESS or ERROR."""
     logs = await call.broker.topics.all_of(call.seen_topic, create=False)
-    found = min((log.compaction for log in logs), key=lambda one: _ORDER.index(one.status))
+    found = min((log.figures().compaction for log in logs), key=lambda one: _ORDER.index(one.status))
     return {"status": found.status, "lastError": found.last_error}
 
 
@@ -99,8 +99,10 @@ async def _last_ids(call: Call, name: TopicName, logs: Sequence[Topic]) -> dict[
 
 
 async def _last_id(log: Topic) -> dict[str, int]:
-    found = {"ledgerId": log.ledger, "entryId": log.next_entry - 1, "partitionIndex": log.name.partition}
-    if log.first_entry < log.next_entry and (size := batch_size((await log.entry(log.next_entry - 1)).data)):
+    bounds = log.bounds
+    last = bounds.next_entry - 1
+    found = {"ledgerId": log.ledger, "entryId": last, "partitionIndex": log.name.partition}
+    if bounds.first_entry <= last and (size := batch_size((await log.entry(last)).data)):
         return found | {"batchIndex": size - 1, "batchSize": size}
     return found
 

@@ -98,7 +98,7 @@ class Permissions:
 
     def may_in(self, role: str, action: str, namespace: NamespaceName) -> bool:
         """Whether a role may do something with every topic of a namespace."""
-        if role in self._super_users or self._namespaces.administers(role, namespace.tenant):
+        if self.administers(role, namespace.tenant):
             return True
         return _grants(self._in(role, namespace), action)
 
@@ -117,7 +117,8 @@ class Permissions:
 
     def administers(self, role: str, tenant: str) -> bool:
         """Whether a role administers a tenant: everything in it."""
-        return role in self._super_users or self._namespaces.administers(role, tenant)
+        found = self._namespaces.tenants.get(tenant)
+        return role in self._super_users or (found is not None and role in found.admin_roles)
 
     def knows(self, role: str, namespace: NamespaceName) -> bool:
         """Whether a role may do anything at all in a namespace."""
@@ -131,7 +132,7 @@ class Permissions:
     def produces(self, role: str) -> bool:
         """Whether a role may publish to anything at all."""
         namespaces = self._namespaces
-        if role in self._super_users or any(namespaces.administers(role, t) for t in namespaces.tenants):
+        if role in self._super_users or any(role in one.admin_roles for one in namespaces.tenants.values()):
             return True
         grants = [*self._of_namespaces.values(), *self._of_topics.values()]
         for namespace in namespaces.all():

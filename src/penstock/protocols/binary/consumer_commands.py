@@ -45,9 +45,9 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
         return
     topic = await broker.topics.get(name, create=None if command.force_topic_creation else False)
     if command.HasField("schema"):
-        await broker.schemas.check_consumer(name, schema_info(command.schema), used=topic.used)
+        await broker.schemas.check_consumer(name, schema_info(command.schema), used=topic.figures().used)
     if command.start_message_rollback_duration_sec:  # it counts for a new subscription alone
-        await broker.topics.learn_whole(name)
+        await broker.topics.learn(name, whole=True)
     fresh = command.subscription not in topic.subscriptions
     consumer = await broker.subscribe(
         [name], command.subscription, _options(session, command), budget=session.holding
@@ -55,7 +55,7 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     try:
         if fresh and command.start_message_rollback_duration_sec:
             back_ms = 1000 * command.start_message_rollback_duration_sec
-            await consumer.seek_time(max(0, broker.clock.now_ms() - back_ms))
+            await consumer.seek(max(0, broker.clock.now_ms() - back_ms))
         session.admitted.may_consume(name, command.subscription)  # still
         if session.closed:
             await consumer.leave()
@@ -177,7 +177,7 @@ async def close_consumer(session: Session, command: pb.CommandCloseConsumer) -> 
 async def last_message_id(session: Session, command: pb.CommandGetLastMessageId) -> None:
     """Answer the id of the last message, -1:-1 where there is none, and where the subscription stands."""
     handler = _handler_of(session, command.consumer_id)
-    mark = handler.source.cursor.mark
+    mark = handler.source.figures().mark
     marked = MessageId(handler.source.topic.ledger, await handler.source.topic.entry_at(mark) - 1)
     session.send(
         pb.CommandGetLastMessageIdResponse(
@@ -206,11 +206,12 @@ def consumer_stats(session: Session, command: pb.CommandConsumerStats, frame: Fr
     answer = pb.CommandConsumerStatsResponse(request_id=command.request_id)
     try:
         handler = _handler_of(session, command.consumer_id)
-        consumer, source = handler.consumer, handler.source
+        consumer, source = handler.consumer, handler.source.figures()
+        figures = consumer.figures()
         answer.consumerName = consumer.name
-        answer.availablePermits = max(0, consumer.permits)
-        answer.unackedMessages = max(0, consumer.unacked)
-        answer.blockedConsumerOnUnackedMsgs = consumer.capacity() <= 0 < consumer.permits
+        answer.availablePermits = max(0, figures.permits)
+        answer.unackedMessages = max(0, figures.unacked)
+        answer.blockedConsumerOnUnackedMsgs = figures.capacity <= 0 < figures.permits
         answer.type = consumer.options.type.value
         answer.msgBacklog = source.backlog
         answer.msgRateOut, answer.msgThroughputOut = source.rate_out.per_second()

@@ -107,7 +107,7 @@ class Peer:
 
     def check_served(self) -> None:
         """Raise NOT_SUPPORTED where producers and consumers of the protocol are the cluster's own."""
-        if self.broker.cluster is not None and self.broker.cluster.administered:
+        if self.broker.cluster is not None and self.broker.cluster.traits.administered:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED,
                 "this server stands before a cluster: producers and consumers of Pulsar's protocol connect to the"

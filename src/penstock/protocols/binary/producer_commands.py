@@ -55,7 +55,7 @@ async def _create(session: Session, command: pb.CommandProducer) -> None:
     if command.HasField("schema"):
         version = await broker.schemas.get_or_create(name, schema_info(command.schema))
     else:
-        broker.schemas.check_unversioned(name)
+        broker.schemas.check_next(name, None)
     made = await broker.producer(
         name,
         _options(session, command),
@@ -97,16 +97,16 @@ def _succeed(
     session: Session, command: pb.CommandProducer, made: Producer, version: int | None, *, ready: bool = True
 ) -> None:
     topic = made.topics[0]
-    last = topic.last_sequence_id(made.name) if made.deduplicate() else -1
     alone = made.options.access_mode is not AccessMode.SHARED
+    epoch = topic.figures().epoch if alone and ready else -1
     session.send(
         pb.CommandProducerSuccess(
             request_id=command.request_id,
             producer_name=made.name,
-            last_sequence_id=last,
+            last_sequence_id=made.figures().stored_sequence_id,
             schema_version=answers.schema_version(version),
             producer_ready=ready,
-            topic_epoch=topic.epoch if alone and ready and topic.epoch >= 0 else None,
+            topic_epoch=epoch if epoch >= 0 else None,
         )
     )
 

@@ -64,8 +64,8 @@ class TopicListWatch:
         self._listing = False
         self._again = False  # permissions changed while the list was made
         self._missed: dict[TopicName, None] = {}  # changed meanwhile
-        self._watches = offered(peer.broker.watches, "watches of topics")
-        self._watch = self._watches.add(namespace, pattern, self._changed)
+        watch = offered(peer.broker.watch, "watches of topics")
+        self._watch = watch(namespace, pattern, self._changed)
 
     async def begin(self) -> None:
         """List what there is."""
@@ -141,4 +141,4 @@ class TopicListWatch:
 
     def close(self) -> None:
         """Send nothing more."""
-        self._watches.remove(self._watch)
+        self._watch.close()

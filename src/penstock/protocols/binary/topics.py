@@ -73,7 +73,9 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
         answer.authoritative = True
         if broker.cluster is not None:
             owner = await broker.cluster.owner(name, session.client)
-            if broker.cluster.administered or _serves_all(owner, context.pulsar_url, context.pulsar_tls_url):
+            if broker.cluster.traits.administered or _serves_all(
+                owner, context.pulsar_url, context.pulsar_tls_url
+            ):
                 _name(answer, owner)
                 session.send(answer)
                 return

@@ -85,8 +85,8 @@ class LocalPositions(LogPositions):
     async def extend(self) -> int:
         async with self._lock:
             await self._follow_trim()
-            if self._head.entry_id < self.topic.next_entry:
-                await self._read_on(self.topic.next_entry)
+            if self._head.entry_id < self.topic.bounds.next_entry:
+                await self._read_on(self.topic.bounds.next_entry)
             return self._head.position
 
     async def place(self, ids: Sequence[MessageId], size_bytes: int) -> Stored | None:
@@ -103,14 +103,14 @@ class LocalPositions(LogPositions):
             try:
                 floor = Point(before_entry, await self.position_of(before_entry))
             except TrimmedError:
-                if before_entry > self.topic.first_entry:
+                if before_entry > self.topic.bounds.first_entry:
                     raise
                 return  # another trim went further meanwhile
             at = bisect_left(self._entries, before_entry)
             if at == len(self._entries) or self._entries[at] != before_entry:
                 self._entries.insert(at, floor.entry_id)
                 self._positions.insert(at, floor.position)
-            await self._documents.keep_floor(floor, self.topic.first_entry)
+            await self._documents.keep_floor(floor, self.topic.bounds.first_entry)
 
     async def forget(self) -> None:
         """The log was deleted."""
@@ -120,7 +120,7 @@ class LocalPositions(LogPositions):
 
     async def _load(self) -> None:
         points = await self._documents.load()
-        if not points or (self.topic.first_entry == 0 and points[0].entry_id > 0):
+        if not points or (self.topic.bounds.first_entry == 0 and points[0].entry_id > 0):
             points.insert(0, Point(0, 0))
         self._entries = array("Q", [point.entry_id for point in points])
         self._positions = array("Q", [point.position for point in points])
@@ -131,7 +131,7 @@ class LocalPositions(LogPositions):
         """Drop the points of what is gone, so that the first is the first entry's."""
         if not self._loaded:
             await self._load()
-        first = self.topic.first_entry
+        first = self.topic.bounds.first_entry
         if self._entries[0] == first:
             return
         at = bisect_left(self._entries, first)

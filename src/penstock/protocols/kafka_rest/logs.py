@@ -62,7 +62,7 @@ class Logs:
     async def get(self, name: TopicName, partition: int, *, refresh: bool = True) -> LogPositions:
         """The log of a partition, whose end is asked of a cluster with `refresh`; raises TOPIC_NOT_FOUND,
         PARTITION_NOT_FOUND."""
-        require(self._broker, Capability.BYTE_POSITIONS)
+        require(self._broker.capabilities, Capability.BYTE_POSITIONS)
         check_partition(name, partition, self.partitions(name))
         partitioned = self._broker.topics.partitions(name) > 0
         topic = await self._broker.topics.get(

@@ -100,7 +100,7 @@ class Read:
         """What there is of the ranges; the first bytes of them are waited for."""
         until = self._clock.monotonic_ms() + wait_ms
         while True:
-            seen = log.topic.next_offset
+            seen = log.topic.bounds.next_offset
             size = await log.extend()
             pieces = await find_pieces(
                 log,

@@ -66,19 +66,19 @@ class SharedPositions(LogPositions):
             raise PenstockError(
                 ErrorKind.UNAVAILABLE,
                 f"the bytes of {self.topic.name} are being counted, {self._head.entry_id} of"
-                f" {self.topic.next_entry} offsets so far: ask again, it goes on from there",
+                f" {self.topic.bounds.next_entry} offsets so far: ask again, it goes on from there",
             ) from None
 
     async def place(self, ids: Sequence[MessageId], size_bytes: int) -> Stored | None:
         async with self._lock:
             await self._extend(0)
-            if self.topic.next_entry - self._head.entry_id > PLACING_MESSAGES:
+            if self.topic.bounds.next_entry - self._head.entry_id > PLACING_MESSAGES:
                 return None
             first, last = ((one.ledger, one.entry) for one in (ids[0], ids[-1]))
             until = self._head.position + PLACING_BYTES
             while last not in self._placed and self._head.position < until:
                 reach = self._reach
-                if self.topic.next_entry <= reach and not await self.topic.grown(reach, PLACING_MS):
+                if self.topic.bounds.next_entry <= reach and not await self.topic.grown(reach, PLACING_MS):
                     break
                 await self._extend(self._head.position + 1)
             start, end = self._placed.get(first), self._placed.get(last)
@@ -107,11 +107,11 @@ class SharedPositions(LogPositions):
         while True:
             try:
                 await self._prepare()
-                while self._reach < self.topic.next_entry:
+                while self._reach < self.topic.bounds.next_entry:
                     head, reach = self._head, self._reach
                     if until is not None and head.position >= until:
                         break
-                    await self._read_on(self.topic.next_entry if until is None else reach + 1)
+                    await self._read_on(self.topic.bounds.next_entry if until is None else reach + 1)
                     if (self._head, self._reach) == (head, reach):
                         raise PenstockError(
                             ErrorKind.UNAVAILABLE,
@@ -140,12 +140,14 @@ class SharedPositions(LogPositions):
             await self._load()
         elif self.topic.clock.monotonic_ms() - self._looked_ms >= JOURNAL_MS:
             await self._learn()
-        if self._head.entry_id > self.topic.next_entry:
+        if self._head.entry_id > self.topic.bounds.next_entry:
             await self.topic.refresh()
-            if self.topic.first_entry < self.topic.next_entry < self._head.entry_id:
+            bounds = self.topic.bounds
+            if bounds.first_entry < bounds.next_entry < self._head.entry_id:
                 await self._load()  # it is another log
-        first = self.topic.first_entry
-        if first == self.topic.next_entry:
+        bounds = self.topic.bounds
+        first = bounds.first_entry
+        if first == bounds.next_entry:
             first = max(first, self._head.entry_id)  # a log that is empty may not say where it ends
         if first > self._head.entry_id:
             # Nobody knows how long it was that is gone.
@@ -179,20 +181,23 @@ class SharedPositions(LogPositions):
             log.warning(
                 "a topic was made anew: its positions begin again", extra={"topic": str(self.topic.name)}
             )
-            await self._decide(Point(self.topic.first_entry, 0), anew=True)
+            await self._decide(Point(self.topic.bounds.first_entry, 0), anew=True)
         while not self._checkpoints.number:
-            await self._decide(Point(self.topic.first_entry, 0), anew=True)
+            await self._decide(Point(self.topic.bounds.first_entry, 0), anew=True)
         self._loaded = True
 
     async def _is_same(self) -> bool:
         """Whether the log is the one that the last checkpoint is of."""
         at, topic = self._kept.entry_id, self.topic
-        await topic.read(topic.first_entry, 1, READ_BYTES)  # what was trimmed lately is noticed by reading
-        if topic.first_entry == topic.next_entry:
+        await topic.read(
+            topic.bounds.first_entry, 1, READ_BYTES
+        )  # what was trimmed lately is noticed by reading
+        bounds = topic.bounds
+        if bounds.first_entry == bounds.next_entry:
             return True  # as long as it is empty, it may be trimmed, and not say where it ends
-        if at > topic.next_entry:
+        if at > bounds.next_entry:
             return False
-        if topic.first_entry >= at:
+        if bounds.first_entry >= at:
             return True  # as far as can be known: what the checkpoint saw is gone
         if self._seen is None:
             return False  # the log began there
@@ -278,7 +283,9 @@ class SharedPositions(LogPositions):
         if self.topic.deleted:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.topic.name} was deleted")
         # An offset may be no message's: of a marker of the cluster's, or of one that was compacted away.
-        if self.topic.first_entry > entry_id or not (entries or self.topic.gap_end(entry_id) > entry_id):
+        if self.topic.bounds.first_entry > entry_id or not (
+            entries or self.topic.gap_end(entry_id) > entry_id
+        ):
             raise TrimmedError
         found: list[Entry] = []
         for entry in entries:

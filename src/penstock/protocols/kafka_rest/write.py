@@ -59,7 +59,7 @@ class Write:
             message.partition = partition
             if trace is not None:
                 message.properties = traced(message.properties, trace)
-        self._broker.schemas.check_unversioned(name)
+        self._broker.schemas.check_next(name, None)
         cached = await self._producers.get(name, "", TopicSchemas(self._broker.schemas, name))
         ids = _all(await cached.producer.publish(messages))
         if Capability.BYTE_POSITIONS not in self._broker.capabilities:

@@ -73,6 +73,7 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
     for one in found:
         await one.refresh()
+    figures = [one.figures() for one in found]
     parts = [await _partition(one, numbered=rest.decoding.numbered) for one in found]
     whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
     cursor = Cursor(
@@ -82,8 +83,8 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
         more=any(part.more for part in parts),
         backlog=sum(part.backlog for part in parts),
         unacknowledged=sum(part.unacknowledged for part in parts),
-        type=next((one.type.value for one in found if one.connected and one.type is not None), None),
-        consumers=sorted({name for one in found for name in one.connected}),
+        type=next((one.type.value for one in figures if one.connected and one.type is not None), None),
+        consumers=sorted({name for one in figures for name in one.connected}),
         partitions=[] if whole is not None else parts,
     )
     await exchange.answer(to_json(CursorAnswer(cursor=cursor)))
@@ -132,15 +133,16 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
 
 
 async def _partition(one: Subscription, *, numbered: bool) -> PartitionCursor:
-    ranges = list(islice(one.cursor.ranges(), RANGES_MAX + 1)) if numbered else []
-    last = one.cursor.mark - 1
-    position = await id_at(one.topic, last) if last >= one.topic.first_offset else None
+    figures = one.figures()
+    ranges = list(islice(one.acknowledged_ranges(), RANGES_MAX + 1)) if numbered else []
+    last = figures.mark - 1
+    position = await id_at(one.topic, last) if last >= one.topic.bounds.first_offset else None
     return PartitionCursor(
         partition=one.topic.partition,
         mark_delete_position=position,
         mark_delete_offset=last if last >= 0 and numbered else None,
         individually_acknowledged=ranges[:RANGES_MAX],
         more=len(ranges) > RANGES_MAX,
-        backlog=one.backlog,
-        unacknowledged=one.unacked,
+        backlog=figures.backlog,
+        unacknowledged=figures.unacked,
     )

@@ -96,7 +96,7 @@ class CursorChange:
         self._check()
         if wanted.publish_time is not None:
             for one in self._subscriptions:
-                await one.seek_time(wanted.publish_time)
+                await one.seek(wanted.publish_time)
             return to_json(CursorResult(message_ids=[]))
         given = wanted.message_ids
         if wanted.type == "individual" and set(map(type, given)) == {str}:
@@ -144,8 +144,8 @@ class CursorChange:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "messageIds are missing")
         if wanted.delay_ms is not None and wanted.type != "negative":
             raise PenstockError(ErrorKind.BAD_PARAMETER, "delay_ms is for type negative")
-        kind = self._subscriptions[0].type
-        if wanted.type == "cumulative" and kind is not None and kind.shared:
+        kind = self._subscriptions[0].figures().type if wanted.type == "cumulative" else None
+        if kind is not None and kind.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"cumulative acknowledgement is not for {kind.value} subscriptions"
             )

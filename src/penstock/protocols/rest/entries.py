@@ -69,7 +69,7 @@ async def sections_of(broker: Broker, caller: Caller, body: bytes) -> Sections:
             versions.add(version)
         for version in versions:
             if version is None:
-                broker.schemas.check_unversioned(name)
+                broker.schemas.check_next(name, None)
             else:
                 await broker.schemas.find_version(name, version)
         if entries:

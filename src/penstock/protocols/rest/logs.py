@@ -60,7 +60,7 @@ operations: Final = Table("read")
     errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE, ErrorKind.NOT_SUPPORTED),
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     wanted = await exchange.json(_offsets_request, rest.limits.max_request_bytes)
     if wanted.wait_ms > rest.limits.max_wait_ms:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {rest.limits.max_wait_ms}")
@@ -113,11 +113,12 @@ async def _offsets(
 
 async def _log(topic: Topic, times: Sequence[int]) -> LogOffsets:
     await topic.refresh()
+    bounds = topic.bounds
     found = LogOffsets(
         ledger=topic.ledger,
-        earliest=topic.first_offset,
-        latest=topic.next_offset,
-        bytes=topic.size_bytes,
+        earliest=bounds.first_offset,
+        latest=bounds.next_offset,
+        bytes=bounds.size_bytes,
         dense=topic.dense,
     )
     if times:
@@ -213,7 +214,7 @@ class Names:
     errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
 )
 async def sizes(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     wanted = await exchange.json(_sizes_request, rest.limits.max_request_bytes)
     names = [TopicName.parse(one.topic) for one in wanted.ranges]
     at_once = _at_once(rest.broker)
@@ -232,18 +233,18 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
     first = await topic.entry_at(wanted.offset)
     total = await topic.size_since(first)
     if wanted.bytes is None or wanted.bytes >= total:
-        return SizeResult(total=total, bytes=total, end=max(wanted.offset, topic.next_offset))
+        return SizeResult(total=total, bytes=total, end=max(wanted.offset, topic.bounds.next_offset))
     # The entry whose end goes past what is asked for is the one before the first that has so much after it.
     after = await topic.find_size(total - wanted.bytes)
-    end = topic.next_entry
+    end = topic.bounds.next_entry
     if after is not None:  # in a log of many ledgers, entries go by their offsets
         end = max(first + 1, after.entry_id if topic.ledger >= 0 else after.offset)
     left = await topic.size_since(end)
     if total - left > wanted.bytes and end - 1 > first:
         end -= 1
         left = await topic.size_since(end)
-    offset = topic.next_offset
-    if end < topic.next_entry:
+    offset = topic.bounds.next_offset
+    if end < topic.bounds.next_entry:
         entry = await topic.entry(end)
         offset = entry.offset if entry.offset > wanted.offset else entry.end  # one entry at least
     return SizeResult(total=total, bytes=total - left, end=offset)
@@ -260,7 +261,7 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
 )
 async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     wanted = await exchange.json(_marks_request, rest.limits.max_request_bytes)
     check_subscription(wanted.subscription)
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]
@@ -277,7 +278,7 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
         result = MarkResult(topic=mark.topic, partition=mark.partition, offset=None)
         try:
             subscription = await _move(rest.broker, name, mark, wanted)
-            result.offset = subscription.cursor.mark
+            result.offset = subscription.figures().mark
             moved.add(subscription)
         except PenstockError as error:
             result.error_code, result.error = error_code(error), error.message

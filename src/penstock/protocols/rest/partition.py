@@ -51,7 +51,7 @@ async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
 def check_offsets(broker: Broker, params: Params) -> None:
     """Raise NOT_SUPPORTED where a request names offsets and the log does not number messages."""
     if params.text("offset") is not None or params.text("end_offset") is not None:
-        require(broker, Capability.OFFSETS)
+        require(broker.capabilities, Capability.OFFSETS)
 
 
 async def start_of(topic: Topic, params: Params, last_event_id: str | None = None) -> int:
@@ -66,7 +66,8 @@ async def start_of(topic: Topic, params: Params, last_event_id: str | None = Non
     if publish_time is not None:
         return await topic.offset_at_time(publish_time)
     offset = params.number("offset")
-    return topic.first_offset if offset is None else max(offset, topic.first_offset)
+    first = topic.bounds.first_offset
+    return first if offset is None else max(offset, first)
 
 
 async def id_at(topic: Log, offset: int) -> str | None:

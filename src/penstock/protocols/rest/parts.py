@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.capability import Capability, Capable
+from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability
 from penstock.broker.log import Log
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
@@ -101,16 +102,16 @@ class Decoding:
     """Entries to what is in them, which must not be changed: the last few batches are cached, as the consumers of a
     subscription share them, and so do pages."""
 
-    def __init__(self, engine: Capable | None = None) -> None:
-        """`engine`: the one whose entries they are; None: it can do everything."""
-        self._engine = engine
+    def __init__(self, broker: Broker | None = None) -> None:
+        """`broker`: the one whose entries they are; None: it can do everything."""
+        self._broker = broker
         self._recent: OrderedDict[tuple[int, int], tuple[Opened, int]] = OrderedDict()
         self._bytes = 0
 
     @property
     def numbered(self) -> bool:
         """Whether messages are shown with their offsets."""
-        return self._engine is None or Capability.OFFSETS in self._engine.capabilities
+        return self._broker is None or Capability.OFFSETS in self._broker.capabilities
 
     def part(self, topic: Log, entry: Entry, mask: int, redeliveries: int | None = None) -> Part:
         """The messages of an entry whose bits are set in `mask`, as far as there are such."""

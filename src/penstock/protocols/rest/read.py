@@ -83,7 +83,7 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
     kind = negotiate(exchange.header(b"accept"))
     check_offsets(rest.broker, params)
     if kind == ENTRIES:  # whose frames have offsets
-        require(rest.broker, Capability.OFFSETS)
+        require(rest.broker.capabilities, Capability.OFFSETS)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     resumed = exchange.header(b"last-event-id") if kind == EVENTS else None
     start = await start_of(topic, params, resumed)
@@ -105,7 +105,7 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
                 exchange, poll, Stream(following, end, follow=follow, wait_ms=wait_ms), kind
             )
         return
-    if wait_ms and topic.next_offset <= start and (end is None or end > start):
+    if wait_ms and topic.bounds.next_offset <= start and (end is None or end > start):
         async with LongPoll(rest.polls, exchange) as poll:
             await poll.until(topic.grown(start, limits.max_wait_ms), wait_ms)
         allowed()  # still, after the wait
@@ -139,7 +139,8 @@ async def _collect(
     any.
     """
     topic, bounds, last_id = page.topic, page.bounds, None
-    end = topic.next_offset if end is None else min(end, topic.next_offset)
+    known_end = topic.bounds.next_offset
+    end = known_end if end is None else min(end, known_end)
     parts.append(b'{"messages":[')
     while not bounds.full and page.at < end:
         if not await answered.room(2 * topic.read_bytes_max, needed=not bounds.count):
@@ -165,9 +166,10 @@ async def _unmoved(topic: Topic, params: Params, start: int) -> str | None:
     given = params.text("message_id")
     if given not in (None, "latest"):
         return given
-    if start <= topic.first_offset:
+    bounds = topic.bounds
+    if start <= bounds.first_offset:
         return "earliest"
-    return await id_at(topic, min(start, topic.next_offset) - 1) or "earliest"
+    return await id_at(topic, min(start, bounds.next_offset) - 1) or "earliest"
 
 
 @operations.on(
@@ -180,11 +182,12 @@ async def _unmoved(topic: Topic, params: Params, start: int) -> str | None:
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic)
-    require(rest.broker, Capability.OFFSETS)
+    require(rest.broker.capabilities, Capability.OFFSETS)
     params = Params(exchange.scope["query_string"], SINCE)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     publish_time = params.number("publish_time")
-    answer = {"ledger": topic.ledger, "earliest": topic.first_offset, "latest": topic.next_offset}
+    bounds = topic.bounds
+    answer = {"ledger": topic.ledger, "earliest": bounds.first_offset, "latest": bounds.next_offset}
     if publish_time is not None:
         answer["offset"] = await topic.offset_at_time(publish_time)
     await exchange.answer(to_json(answer))

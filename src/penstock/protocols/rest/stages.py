@@ -224,7 +224,7 @@ class StagesEndpoint:
             operation, handler, names = self._find(exchange)
             caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
             if handler in (open_topics, entries.publish):
-                require(self._context.broker, Capability.ENTRIES)
+                require(self._context.broker.capabilities, Capability.ENTRIES)
             else:
                 staging_of(self._context)
             answer = await handler(self._context, caller, names, exchange)

@@ -54,10 +54,10 @@ class Stream:
     ) -> AsyncIterator[Shown | None]:
         """Messages, some at a time; None is a heartbeat. What is read counts in `answered`."""
         topic, messages, bounds = self._topic, self._messages, self._messages.bounds
-        fixed = None if self._follow else topic.next_offset
+        fixed = None if self._follow else topic.bounds.next_offset
         waited = 0
         while not poll.gone and poll.lapsed is None:
-            end = topic.next_offset if fixed is None or not bounds.count else fixed
+            end = topic.bounds.next_offset if fixed is None or not bounds.count else fixed
             end = end if self._end is None else min(end, self._end)
             if messages.at < end:
                 waited = 0
@@ -90,7 +90,7 @@ class Stream:
     @property
     def _no_more(self) -> bool:
         """Whether nothing can follow."""
-        return self._topic.deleted or self._topic.terminated
+        return self._topic.deleted or self._topic.bounds.terminated
 
     def _wait_left(self, waited: int) -> float | None:
         """How long to wait for the next message; None: for ever, 0: no longer."""
@@ -138,18 +138,19 @@ async def stream_entries(
     length u32 | entry, all big endian. In a log of many ledgers, a frame without messages and without an entry goes
     before the first entry of each ledger: its entry id is the ledger.
     """
-    end = topic.next_offset if end is None else min(end, topic.next_offset)
+    bounds = topic.bounds
+    end = bounds.next_offset if end is None else min(end, bounds.next_offset)
     await exchange.head(
         200,
         (b"content-type", ENTRIES.encode()),
         (b"x-penstock-ledger", b"%d" % topic.ledger),
         (b"x-penstock-dense", b"true" if topic.dense else b"false"),
-        (b"x-penstock-earliest", b"%d" % topic.first_offset),
-        (b"x-penstock-latest", b"%d" % topic.next_offset),
+        (b"x-penstock-earliest", b"%d" % bounds.first_offset),
+        (b"x-penstock-latest", b"%d" % bounds.next_offset),
     )
     frames = Frames(topic.ledger)
     by_offset = topic.ledger < 0  # ids of entries do not rise in a log of many ledgers
-    entry_id = topic.next_entry
+    entry_id = topic.bounds.next_entry
     if start < end:
         entry_id = start if by_offset else await topic.entry_at(start)
     answered = Answered(exchange)

@@ -179,10 +179,7 @@ class ConsumerHandler:
             case Permit(count):
                 consumer.flow(count)
             case Seek(message_id, timestamp):
-                if message_id is None:
-                    await consumer.seek_time(timestamp)
-                else:
-                    await consumer.seek(message_id)
+                await consumer.seek(timestamp if message_id is None else message_id)
                 self._deliverer.give_back()  # mostly of before: the core knows what of it still counts
             case Unsubscribe():
                 self._unsubscribed = True

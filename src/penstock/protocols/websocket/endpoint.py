@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from functools import partial
+from secrets import token_hex
 
 import msgspec
 from starlette.requests import Request
@@ -158,7 +159,7 @@ class Endpoint:
             client=client_of(scope),
         )
         consumer = await broker.subscribe(
-            [topic], broker.new_name("reader"), options, budget=budget_of(socket)
+            [topic], f"reader-{token_hex(8)}", options, budget=budget_of(socket)
         )
         caller.set_owner(consumer)
         consumer.flow(parameters.window)

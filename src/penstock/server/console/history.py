@@ -98,8 +98,8 @@ class History:
         for each in self._requests.seconds.values():
             latency.add(each)
         commits = Histogram(SECONDS)
-        if broker.writes is not None:
-            commits.add(broker.writes.commits)
+        if (writes := broker.storage.writes) is not None:
+            commits.add(writes.commits)
         websockets, binary = self._counts()
         load = self._context.load
         self._samples.append(
@@ -126,13 +126,15 @@ class History:
         totals, slices = Totals(requests=sum(self._requests.requests.values())), Slices()
         for topic in list(self._context.broker.topics.open_topics):
             await slices.step()
-            totals.messages_in += topic.rate_in.messages
-            totals.bytes_in += topic.rate_in.bytes
-            totals.size_bytes += topic.size_bytes
+            rate_in = topic.figures().rate_in
+            totals.messages_in += rate_in.messages
+            totals.bytes_in += rate_in.bytes
+            totals.size_bytes += topic.bounds.size_bytes
             for subscription in topic.counted:
-                totals.messages_out += subscription.rate_out.messages
-                totals.bytes_out += subscription.rate_out.bytes
-                totals.backlog += subscription.backlog
+                figures = subscription.figures()
+                totals.messages_out += figures.rate_out.messages
+                totals.bytes_out += figures.rate_out.bytes
+                totals.backlog += figures.backlog
         return totals
 
     def columns(self, since: int = 0) -> dict[str, list[Any]]:

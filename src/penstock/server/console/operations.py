@@ -88,7 +88,7 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
     names = _namespaces(caller)
     return ServerAnswer(
         version=__version__,
-        engine="embedded" if cluster is None else cluster.kind,
+        engine="embedded" if cluster is None else cluster.traits.kind,
         cluster=services.cluster_url if caller.is_super and services.cluster_url else None,
         capabilities=sorted(each.name.lower() for each in broker.capabilities),
         authentication=context.auth is not None,
@@ -100,7 +100,7 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
         pulsar_url=context.pulsar_url,
         storage=_storage(caller) if caller.is_super else {},
         limits=_limits(caller) if caller.is_super else {},
-        problem=None if cluster is None else cluster.problem,
+        problem=None if cluster is None else cluster.figures().problem,
         failures=_failures(caller) if caller.is_super else [],
     )
 

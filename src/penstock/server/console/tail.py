@@ -59,7 +59,7 @@ class Tail:
     async def take(self, answered: Answered) -> TailEvent:
         """What came since the last time."""
         event = TailEvent(0, [])
-        grown = [each for each in self._following if each.topic.next_offset > each.at]
+        grown = [each for each in self._following if each.topic.bounds.next_offset > each.at]
         share = max(1, SHOWN_MAX // max(1, len(grown)))
         for messages in grown:
             await answered.wait(_READ_BYTES)
@@ -71,7 +71,7 @@ class Tail:
         return event
 
     async def _newest(self, messages: Messages, share: int) -> tuple[int, list[str]]:
-        topic, end = messages.topic, messages.topic.next_offset
+        topic, end = messages.topic, messages.topic.bounds.next_offset
         count = end - messages.at
         if self._skips:
             messages.at = max(messages.at, end - share)
@@ -89,7 +89,7 @@ class Tail:
         live = [
             (number, each)
             for number, each in enumerate(self._following)
-            if not (each.topic.deleted or each.topic.terminated)
+            if not (each.topic.deleted or each.topic.bounds.terminated)
         ]
         for number, each in live:
             if number not in self._waits:
@@ -144,7 +144,7 @@ async def tail(rest: Services, caller: Caller, exchange: Exchange, params: Param
     following = Tail(
         [_from_now(rest, topic, log) for log in await _logs(rest, topic)],
         rest.polls.tasks,
-        skips=rest.broker.cluster is None or rest.broker.cluster.kind == "kafka",
+        skips=rest.broker.cluster is None or rest.broker.cluster.traits.kind == "kafka",
     )
     async with LongPoll(rest.polls, exchange) as poll:
         poll.watch(caller, allowed)
@@ -168,7 +168,7 @@ async def _logs(rest: Services, topic: TopicName) -> list[Topic]:
 
 def _from_now(rest: Services, topic: TopicName, log: Topic) -> Messages:
     values = Values(rest.broker.schemas, topic)
-    return Messages(log, rest.decoding, values, log.next_offset, Bounds(None, None), VALUE_MAX)
+    return Messages(log, rest.decoding, values, log.bounds.next_offset, Bounds(None, None), VALUE_MAX)
 
 
 (OPERATION,) = table

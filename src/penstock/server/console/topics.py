@@ -45,17 +45,20 @@ class TopicRow(msgspec.Struct):
 
     def add(self, log: Topic, subscriptions: set[str]) -> None:
         """Take in one of its logs."""
-        rate, throughput = log.rate_in.per_second()
-        self.messages = (self.messages or 0) + log.next_offset - log.first_offset
-        self.size_bytes += log.size_bytes
+        figures = log.figures()
+        rate, throughput = figures.rate_in.per_second()
+        bounds = log.bounds
+        self.messages = (self.messages or 0) + bounds.messages
+        self.size_bytes += bounds.size_bytes
         self.rate_in += rate
         self.throughput_in += throughput
         self.producers += len(log.producers)
-        self.last_publish = max(self.last_publish, log.last_publish_ms)
+        self.last_publish = max(self.last_publish, figures.last_publish_ms)
         for name, subscription in shown_subscriptions(log).items():
             subscriptions.add(name)
-            self.rate_out += subscription.rate_out.per_second()[0]
-            self.backlog += subscription.backlog
+            known = subscription.figures()
+            self.rate_out += known.rate_out.per_second()[0]
+            self.backlog += known.backlog
             self.consumers += len(subscription.consumers)
         self.subscriptions = len(subscriptions)
 
@@ -133,10 +136,10 @@ async def _row(caller: Caller, name: TopicName) -> TopicRow | None:
 
 async def _figures_of(caller: Caller, name: TopicName) -> TopicRow | None:
     broker = caller.context.broker
-    await broker.topics.learn_whole(name)
+    await broker.topics.learn(name, whole=True)
     row = TopicRow(str(name), broker.topics.partitions(name))
     cluster = broker.cluster
-    if cluster is not None and cluster.administered:
+    if cluster is not None and cluster.traits.administered:
         return row if await _ask_cluster(cluster, name, row) else None
     if cluster is not None:
         said = msgspec.convert(await service_stats(broker, name), _Stats)
@@ -217,7 +220,7 @@ async def topic(caller: Caller, services: object, params: Params) -> Any:
     name = TopicName.parse(params.text("topic") or "")
     await broker.topics.learn(name)
     caller.may_look(name)
-    await broker.topics.learn_whole(name)
+    await broker.topics.learn(name, whole=True)
     document = broker.topics.document(name)
     row = None if document is None else await _row(caller, name)
     if document is None or row is None:

@@ -78,16 +78,14 @@ class MetricsPage:
         whole.of_endpoints(families, self._endpoints)
         whole.of_connections(families, context.load, *self._counts())
         whole.of_refusals(families, context.audit)
-        writes = broker.writes
+        writes = broker.storage.writes
         if writes is not None:
             whole.of_writes(families, writes)
         whole.of_storage(families, broker.storage)
         whole.of_failures(families, broker.failures)
         whole.of_broker(families, broker)
         if broker.cluster is not None:
-            whole.of_cluster(families, broker.cluster)
-            if broker.cluster.ownership is not None:
-                whole.of_ownership(families, broker.cluster.ownership)
+            whole.of_cluster(families, broker.cluster.figures())
         if context.fleet is not None:
             whole.of_fleet(families, context.fleet)
         figures = TopicFigures(by_topic=self._by_topic)

@@ -76,8 +76,9 @@ class Pipelines:
             return  # it was deleted meanwhile
 
     async def _read(self, topic: Topic) -> None:
-        if self._next_entry < 0 or self._next_entry > topic.next_entry:
-            self._next_entry = max(topic.first_entry, topic.next_entry - BEHIND_MAX)
+        bounds = topic.bounds
+        if self._next_entry < 0 or self._next_entry > bounds.next_entry:
+            self._next_entry = max(bounds.first_entry, bounds.next_entry - BEHIND_MAX)
         while entries := await topic.read(self._next_entry, ENTRIES_PER_READ):
             for entry in entries:
                 try:

@@ -41,7 +41,8 @@ class TopicFigures:
         def together(figure: str) -> float:
             return sum([figures[figure] for figures in of_subscriptions])
 
-        rate, throughput = topic.rate_in.per_second()
+        known = topic.figures()
+        rate, throughput = known.rate_in.per_second()
         of_topic = {
             "topics_count": 1,
             "subscriptions_count": len(of_subscriptions),
@@ -51,15 +52,15 @@ class TopicFigures:
             "throughput_in": throughput,
             "rate_out": together("msg_rate_out"),
             "throughput_out": together("msg_throughput_out"),
-            "in_messages": topic.rate_in.messages,
-            "in_bytes": topic.rate_in.bytes,
+            "in_messages": known.rate_in.messages,
+            "in_bytes": known.rate_in.bytes,
             "out_messages": together("msg_out"),
             "out_bytes": together("bytes_out"),
             "msg_backlog": together("back_log"),
-            "storage_size": topic.size_bytes,
+            "storage_size": topic.bounds.size_bytes,
         }
         self._sum(labels, "pulsar_", of_topic)
-        latency = topic.write_latency
+        latency = known.write_latency
         if latency is not None:
             self._latency.setdefault(labels, Histogram(latency.bounds)).add(latency)
 
@@ -95,20 +96,21 @@ class TopicFigures:
 
 
 def _figures(subscription: Subscription) -> dict[str, float]:
-    rate, throughput = subscription.rate_out.per_second()
+    figures = subscription.figures()
+    rate, throughput = figures.rate_out.per_second()
     return {
-        "back_log": subscription.backlog,
-        "back_log_no_delayed": subscription.backlog - subscription.delayed,
-        "delayed": subscription.delayed,
-        "unacked_messages": subscription.unacked,
+        "back_log": figures.backlog,
+        "back_log_no_delayed": figures.backlog - figures.delayed,
+        "delayed": figures.delayed,
+        "unacked_messages": figures.unacked,
         "consumers_count": len(subscription.consumers),
         "msg_rate_out": rate,
         "msg_throughput_out": throughput,
-        "msg_out": subscription.rate_out.messages,
-        "bytes_out": subscription.rate_out.bytes,
-        "msg_redeliver": subscription.redelivered,
-        "dead_letters_waiting": subscription.dead_letters.waiting,
-        "dead_letters_failed": subscription.dead_letters.failed,
+        "msg_out": figures.rate_out.messages,
+        "bytes_out": figures.rate_out.bytes,
+        "msg_redeliver": figures.redelivered,
+        "dead_letters_waiting": figures.dead_letters.waiting,
+        "dead_letters_failed": figures.dead_letters.failed,
     }
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.cluster import Cluster, Ownership
+from penstock.broker.cluster import ClusterFigures, Ownership
 from penstock.broker.fleet import Fleet
 from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
@@ -127,9 +127,11 @@ def of_failures(families: Families, failures: Failures) -> None:
         )
 
 
-def of_cluster(families: Families, cluster: Cluster) -> None:
-    """Errors that the clients of a cluster reported."""
-    for (client, error), count in cluster.client_errors.items():
+def of_cluster(families: Families, figures: ClusterFigures) -> None:
+    """Errors that the clients of a cluster reported, and what this process owns before it."""
+    if figures.ownership is not None:
+        _of_ownership(families, figures.ownership)
+    for (client, error), count in figures.client_errors.items():
         families.counter(
             "penstock_kafka_client_errors",
             "Errors that clients of the Kafka cluster reported, by kind of client and librdkafka's code",
@@ -139,7 +141,7 @@ def of_cluster(families: Families, cluster: Cluster) -> None:
         )
 
 
-def of_ownership(families: Families, ownership: Ownership) -> None:
+def _of_ownership(families: Families, ownership: Ownership) -> None:
     """The partitions that this process owns before Kafka, and its cursors."""
     families.gauge(
         "penstock_kafka_slots_owned", "Slots of partitions that this process serves", ownership.slots
@@ -189,8 +191,8 @@ def of_fleet(families: Families, fleet: Fleet) -> None:
 
 def of_broker(families: Families, broker: Broker) -> None:
     """Requests that wait for replies, and what is kept in memory."""
-    requests = broker.requests
-    families.gauge("penstock_requests_waiting", "Requests that wait for their reply", len(requests))
+    requests = broker.requests.figures()
+    families.gauge("penstock_requests_waiting", "Requests that wait for their reply", requests.waiting)
     families.counter("penstock_requests", "Requests (PIP-371) since the server started", requests.opened)
     for outcome, count in (
         ("answered", requests.answered),

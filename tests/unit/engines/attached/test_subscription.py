@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.log import LogBounds
 from penstock.engines.attached.subscription import ClusterCursor, Subscription, read_ranges
 from penstock.model.entry import Entry
 from penstock.model.message_id import EARLIEST, MessageId
@@ -42,6 +43,10 @@ class Growing:
     def __init__(self, known: int, end: int) -> None:
         self.name, self.clock = TopicName.parse("t"), ManualClock()
         self.first_offset, self.next_offset, self._end = 0, known, end
+
+    @property
+    def bounds(self) -> LogBounds:
+        return LogBounds(self.first_offset, self.next_offset, self.first_offset, self.next_offset, 0, False)
 
     async def refresh(self) -> None:
         self.next_offset = self._end

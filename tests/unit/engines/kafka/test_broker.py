@@ -39,6 +39,6 @@ async def test_a_document_that_changes_during_the_start_is_learned(
     await broker.start()
     try:
         assert broker.namespaces.exists(NamespaceName("acme", "sales"))
-        assert broker.namespaces.tenant("acme") == TenantInfo(admin_roles=("boss",))
+        assert broker.namespaces.tenants["acme"] == TenantInfo(admin_roles=("boss",))
     finally:
         await broker.close()

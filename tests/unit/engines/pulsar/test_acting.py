@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.acting import ACTING, Acting
+from penstock.broker.cluster import ClusterTraits
 from penstock.client.authentication import Authentication
 from penstock.engines.pulsar import acting
 from penstock.engines.pulsar.acting import IDLE_MS, ActingClusters
@@ -35,7 +36,12 @@ class StubCluster(PulsarCluster):
     """A cluster that callers reach by their tokens, or by their roles; nothing is connected."""
 
     def __init__(self, act_for: str = "token") -> None:
-        self.act_for = act_for
+        self.traits = ClusterTraits(
+            kind="pulsar",
+            administered=True,
+            acts_for_callers=act_for != "server",
+            wants_tokens=act_for == "token",
+        )
         self.authentication = Authentication()
         self.runtime = {}
         self.admin: Any = None

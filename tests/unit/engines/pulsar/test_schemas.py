@@ -164,10 +164,10 @@ async def test_what_is_registered_is_known_at_once() -> None:
 
 async def test_messages_without_a_schema_where_the_cluster_refuses_them() -> None:
     schemas = schemas_of(Broker(STRING_SCHEMA))
-    schemas.check_unversioned(TOPIC)
+    schemas.check_next(TOPIC, None)
     schemas.require_version(TOPIC)
     with pytest.raises(PenstockError, match="takes no messages without one"):
-        schemas.check_unversioned(TOPIC)
+        schemas.check_next(TOPIC, None)
 
 
 async def test_a_cluster_that_is_away_changes_nothing() -> None:

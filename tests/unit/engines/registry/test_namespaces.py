@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.engines.core.brokers import bench
 
+from penstock.broker.namespaces import TenantInfo
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.memory import MemoryStore
 from penstock.engines.registry.namespaces import Namespaces
@@ -31,7 +32,7 @@ async def test_a_topic_needs_its_namespace(domain: str) -> None:
         assert b.broker.topics.all_names() == []
         assert b.broker.namespaces.all() == sorted([DEFAULT_NAMESPACE, SYSTEM_NAMESPACE])
 
-        await b.broker.namespaces.create_tenant("acme")
+        await b.broker.namespaces.set_tenant("acme", TenantInfo(), new=True)
         await b.broker.namespaces.create(SHOP)
         await b.publish(b"tea", topic=orders)
         await b.broker.administration.delete_namespace(SHOP, force=True)

@@ -230,7 +230,7 @@ async def test_seek_by_time_and_by_id_and_to_both_ends() -> None:
             b.clock.turn(1000)
         consumer = await b.consumer(EXCLUSIVE)
         assert len(await b.payloads(consumer)) == 5
-        await consumer.seek_time(b.clock.now_ms() - 2000)
+        await consumer.seek(b.clock.now_ms() - 2000)
         assert await b.payloads(consumer) == [b"3", b"4"]
         await consumer.seek(ids[0])
         assert await b.payloads(consumer) == [b"1", b"2", b"3", b"4"]

@@ -60,7 +60,7 @@ def test_as_a_list_of_grants_says(
                 topic_permissions={str(name.base): by for name, by in on_topic.items()},
             ),
         )
-        await namespaces.update_tenant("acme", TenantInfo(("bob",) if boss else ()))
+        await namespaces.set_tenant("acme", TenantInfo(("bob",) if boss else ()))
         assert permissions.may(role, action, topic) == permissions.may(role, action, topic)
         return permissions.may(role, action, topic)
 
@@ -88,7 +88,7 @@ async def test_a_change_counts_at_once() -> None:
 
 async def test_changes_that_come_together_are_all_kept() -> None:
     namespaces = Namespaces(MemoryStore())
-    await namespaces.create_tenant(SHOP.tenant)
+    await namespaces.set_tenant(SHOP.tenant, TenantInfo(), new=True)
     await namespaces.create(SHOP)
 
     async def grant(role: str) -> None:
@@ -138,7 +138,7 @@ async def test_a_subscription_may_be_left_to_a_few_roles_or_to_those_whose_name_
     """The rules are those of Pulsar's brokers."""
     namespaces = Namespaces(MemoryStore())
     permissions = Permissions(namespaces, ["root"])
-    await namespaces.create_tenant("acme", TenantInfo(("boss",)))
+    await namespaces.set_tenant("acme", TenantInfo(("boss",)), new=True)
 
     async def users(subscription: str, **policies: Any) -> set[str]:
         await namespaces.update(SHOP, NamespacePolicies(**policies))

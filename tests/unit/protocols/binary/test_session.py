@@ -6,7 +6,7 @@ import pytest
 from tests.unit.engines.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.handlers import TOPIC, ClientSession, entry, sessions
 
-from penstock.broker.cluster import Owner
+from penstock.broker.cluster import ClusterTraits, Owner
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import sticky_hash
 from penstock.model.names import TopicName
@@ -99,7 +99,7 @@ async def test_lookup_leads_here_the_way_the_client_came() -> None:
 class Cluster:
     """Owners of topics are other processes."""
 
-    administered = False
+    traits = ClusterTraits(kind="kafka", administered=False)
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

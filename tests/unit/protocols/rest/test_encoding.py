@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.messages import PAYLOAD, SEQUENCE, TEXT, out_messages
 
+from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability
 from penstock.broker.log import Log
 from penstock.broker.schemas import Schemas
@@ -152,7 +153,7 @@ def test_columns_write_what_each_message_is(
     log = FakeLog(1, partition)
     numbered = data.draw(st.booleans())
     engine = Engine(frozenset(Capability) if numbered else frozenset())
-    decoding = Decoding(engine)
+    decoding = Decoding(cast(Broker, engine))
     values = Values(cast(Schemas, Known()), log.name, form=form)
     expected: list[ReadMessage] = []
     parts: list[Part] = []

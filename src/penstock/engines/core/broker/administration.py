@@ -52,7 +52,7 @@ class Administration:
             for producer in list(topic.producers.values()):
                 producer.close(why)
 
-    async def truncate_topic(self, name: TopicName) -> None:
+    async def _truncate(self, name: TopicName) -> None:
         for topic in await self._topics.all_of(name, create=False):
             end = topic.next_offset
             for subscription in list(topic.subscriptions.values()):
@@ -76,7 +76,9 @@ class Administration:
             await self.delete_topic(topic, force=True, schema=True)
         await self._namespaces.delete(name)
 
-    async def trim_topic(self, name: TopicName) -> None:
+    async def trim_topic(self, name: TopicName, *, everything: bool = False) -> None:
+        if everything:
+            return await self._truncate(name)
         for topic in await self._topics.all_of(name, create=False):
             await self._retention.look_now(topic)
 

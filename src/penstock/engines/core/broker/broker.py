@@ -30,7 +30,6 @@ from penstock.model.partitioning import Partitioner
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
-from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
 from .administration import Administration
@@ -95,8 +94,9 @@ class Broker:
             clock,
             reader,
         )
-        self.watches = Watches(tasks)
-        topics.listeners.add(self.watches.changed)
+        watches = Watches(tasks)
+        self.watch = watches.add
+        topics.listeners.add(watches.changed)
         self.retention = RetentionTask(self.policies, topics, self.compactions, settings, clock, tasks)
 
         self._producers = Producers(
@@ -116,7 +116,7 @@ class Broker:
         hosting = Hosting(batches.keys, flusher, self.retention, letters, replies, self.failures, tasks)
         self.subscriptions = Subscriptions(topics, hosting.build)
         self._consumers = Consumers(
-            topics, self.subscriptions, clock, tasks, self.watches, new_name=self.new_name
+            topics, self.subscriptions, clock, tasks, self.watch, new_name=self.new_name
         )
 
         self.administration = Administration(
@@ -169,11 +169,6 @@ class Broker:
         await self.tasks.close()
         await self.store.close()
         await self._transient.close()
-
-    @property
-    def writes(self) -> Writes | None:
-        """What the store's writer did; None before its start, and of a store without one."""
-        return getattr(self.store, "writes", None)
 
     # -- clients
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from penstock.broker.delivery import Budget
+from penstock.broker.watches import WatchTopics
 from penstock.engines.core.topic.topic import Topic
-from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
@@ -26,7 +26,7 @@ class Consumers:
         subscriptions: Subscriptions,
         clock: Clock,
         tasks: Tasks,
-        watches: Watches,
+        watch: WatchTopics,
         *,
         new_name: Callable[[str], str],
     ) -> None:
@@ -34,7 +34,7 @@ class Consumers:
         self._subscriptions = subscriptions
         self._clock = clock
         self._new_name = new_name
-        self._later = LaterTopics(topics, watches, tasks, self._join)
+        self._later = LaterTopics(topics, watch, tasks, self._join)
         topics.listeners.add(self._topic_changed)
 
     async def subscribe(

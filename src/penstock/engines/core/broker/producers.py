@@ -140,11 +140,12 @@ class Producers:
         self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool
     ) -> Published:
         """As `Broker.append_entries`."""
-        placed, repeats = await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
+        log = cast(Topic, topic)
+        placed, repeats = await publish_bulk(log, entries, deduplicate=deduplicate)
         done = Published(repeats=repeats)
         if placed is not None:
             done.first = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
             done.offset = placed.offset
         if deduplicate and entries:
-            done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
+            done.last_sequence_id = log.last_sequence_id(entries[-1].producer)
         return done

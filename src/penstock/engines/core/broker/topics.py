@@ -87,13 +87,10 @@ class Topics:
         self._put(name, msgspec.json.decode(document or b"", type=TopicDocument))
         self._unread.remove(name)
 
-    async def learn(self, name: TopicName) -> None:
+    async def learn(self, name: TopicName, *, whole: bool = False) -> None:
         """Nothing to do: what is asked of topics is known."""
 
     async def learn_names(self, namespace: NamespaceName) -> None:
-        """Nothing to do, likewise."""
-
-    async def learn_whole(self, name: TopicName) -> None:
         """Nothing to do, likewise."""
 
     # -- which there are

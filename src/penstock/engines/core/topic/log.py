@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.broker.log import LogBounds
 from penstock.engines.core.ports import LogState, Store
 from penstock.engines.shared.tail import Tail, TailCache
 from penstock.engines.subscription.store import READ_BYTES
@@ -47,6 +48,17 @@ class TopicLog:
         self.followers: set[Callable[[], None]] = set()  # called when the log grew, ended or was deleted
         self._tails = tails
         self._tail = Tail()
+
+    @property
+    def bounds(self) -> LogBounds:
+        return LogBounds(
+            self.first_entry,
+            self.next_entry,
+            self.first_offset,
+            self.next_offset,
+            self.size_bytes,
+            self.terminated,
+        )
 
     async def refresh(self) -> None:
         """Nothing to do: the log knows where it begins and ends."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
+from penstock.broker.topic import ProducerFigures
 from penstock.engines.core.ports import Batches
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
 from penstock.engines.shared.requests import Requests
@@ -70,6 +71,14 @@ class Producer:
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
         self._numbers = numbers
+
+    def figures(self) -> ProducerFigures:
+        return ProducerFigures(
+            connected_ms=self.connected_ms,
+            published=self.published,
+            last_sequence_id=self.last_sequence_id,
+            stored_sequence_id=self.topics[0].last_sequence_id(self.name) if self.deduplicate() else -1,
+        )
 
     # -- publishing
 

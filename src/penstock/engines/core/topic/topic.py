@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.broker.topic import BacklogFigures, Publisher, producer_key
+from penstock.broker.topic import BacklogFigures, Publisher, TopicFigures, producer_key
 from penstock.engines.core.log.sequences import Sequences
 from penstock.engines.core.log.transient import Kept
 from penstock.engines.core.ports import LogState, Store
@@ -98,9 +98,16 @@ class Topic(TopicLog):
         if access.alone is not None or access.waiting:
             access.check_shared()
 
-    @property
-    def epoch(self) -> int:
-        return self.access.epoch
+    def figures(self) -> TopicFigures:
+        return TopicFigures(
+            policies=self.policies,
+            rate_in=self.rate_in,
+            last_publish_ms=self.last_publish_ms,
+            write_latency=self.write_latency,
+            compaction=self.compaction,
+            epoch=self.access.epoch,
+            used=bool(self.next_offset or self.producers or self.consumer_count),
+        )
 
     @property
     def consumer_count(self) -> int:
@@ -110,10 +117,6 @@ class Topic(TopicLog):
     @property
     def counted(self) -> Sequence[Subscription]:
         return list(self.subscriptions.values())
-
-    @property
-    def used(self) -> bool:
-        return bool(self.next_offset or self.producers or self.consumer_count)
 
     # -- writing
 

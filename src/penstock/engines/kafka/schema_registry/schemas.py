@@ -108,8 +108,8 @@ class RegistrySchemas(Schemas):
         held = self._learning.topic(topic)
         return held.strategy if held.newest is not None else super().strategy(topic)
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False) -> None:
-        if not self._in_registry(schema):
+    def check_next(self, topic: TopicName, schema: SchemaInfo | None, *, forced: bool = False) -> None:
+        if schema is None or not self._in_registry(schema):
             super().check_next(topic, schema, forced=forced)
 
     def _in_registry(self, schema: SchemaInfo) -> bool:

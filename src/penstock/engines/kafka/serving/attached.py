@@ -75,10 +75,11 @@ class OwnedSubscription(Subscription):
 
     def _learn_here(self, found: ServedSubscription) -> None:
         self._show_cursor(found.cursor)
-        self.backlog, self.delayed, self.unacked = found.backlog, found.delayed, found.unacked
-        self.redelivered, self.connected = found.redelivered, found.connected
-        self.durable, self.properties = found.durable, dict(found.properties)
-        self.type = found.type or self.type
+        figures = found.figures()
+        self.backlog, self.delayed, self.unacked = figures.backlog, figures.delayed, figures.unacked
+        self.redelivered, self.connected = figures.redelivered, figures.connected
+        self.durable, self.properties = figures.durable, dict(figures.properties)
+        self.type = figures.type or self.type
 
     def show(self, stored: StoredCursor) -> None:
         """Have the figures be those of the journal: at other processes than the owner they are as of the last saves."""
@@ -146,19 +147,12 @@ class OwnedSubscription(Subscription):
             return False
         return True
 
-    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
         found = None if self.consumers else await self.here()
         if found is None:
             await super().seek(target, inclusive=inclusive)
         else:
             await found.seek(target, inclusive=inclusive)
-
-    async def seek_time(self, publish_time: int) -> None:
-        found = None if self.consumers else await self.here()
-        if found is None:
-            await super().seek_time(publish_time)
-        else:
-            await found.seek_time(publish_time)
 
     def _moved(self) -> None:
         if self.name not in self.topic.served:  # else it has told them, before it delivered anything

@@ -139,7 +139,7 @@ class Serving:
         try:
             name = self._topics.naming.topic_name(topic)
             if name is not None:
-                await self._topics.learn_whole(name)
+                await self._topics.learn(name, whole=True)
         except PenstockError as error:
             log.debug("the backlogs of %s are not known: %s", topic, error.message)
 
