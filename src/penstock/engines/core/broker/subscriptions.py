@@ -47,6 +47,10 @@ class RunningSubscriptions(Generic[T, S]):
     async def find(self, topic: T, name: str) -> S | None:
         """A durable subscription, if it exists. Raises SUBSCRIPTION_BUSY if readers have a subscription of this name, and as the ports
         do."""
+        running = topic.served.get(name)
+        if running is not None and running.durable:
+            self._lease.hold(topic)
+            return cast(S, running)
         async with self.alone(topic, name):
             return await self._find(topic, name)
 
