@@ -2,27 +2,31 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
+from msgspec import structs
+
+from penstock.engines.core.broker.hosting import Means
+from penstock.engines.core.topic.served import ServedTopic
 from penstock.engines.kafka.driver.groups import Committed, Member
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.ownership.owner import SlotOwner
 from penstock.engines.kafka.ownership.records import slot_of
+from penstock.engines.kafka.replies import SentReplies
 from penstock.engines.kafka.serving.consumers import ServedConsumer, ServedConsumers
-from penstock.engines.kafka.serving.host import Means
 from penstock.engines.kafka.serving.shown_marks import ShownMarks
 from penstock.engines.kafka.serving.subscriptions import ServedSubscriptions
 from penstock.engines.shared.new_names import NewNames
-from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.policy import ConsumerOptions, InForce, Quota, Retention, SubscriptionType
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock, settle
+from penstock.wire import entry as wire
 
 from .cursor_journal import SLOTS, Log, Process
 from .skipping_log import LEDGER, Host, SkippingLog
@@ -35,24 +39,23 @@ READ_ALL = 10_000
 WAIT_S = 30.0
 
 
-class LogTopic(SkippingLog):
+class LogTopic(SkippingLog, ServedTopic):
     """`KafkaTopic` of a process, over the entries of a log that all processes share."""
+
+    compaction = Compaction()
+
+    def policy(self, **changed: Any) -> None:
+        """Have these policies bound the topic, besides those of before."""
+        self.apply(structs.replace(self.policies, **changed))
 
     def __init__(self, log: SkippingLog, place: Place) -> None:
         super().__init__(log.clock)
         self.log = log
         self.name = TopicName.parse(place.topic)
         self.place = place
-        self.served: dict[str, Subscription] = {}
         self.subscriptions: dict[str, Any] = {}
         self.followers: set[Callable[[], None]] = set()
-        self.policies = SimpleNamespace(
-            max_subscriptions=0,
-            max_consumers=0,
-            max_consumers_per_subscription=0,
-            auto_subscriptions=True,
-            subscription_types=(),
-        )
+        ServedTopic.__init__(self, log.clock, InForce(Retention(), 0, Quota(), Quota(), False, 0, 0, 0, 0), 0)
         self.refreshes = 0
         self.cut_at: int | None = None
 
@@ -67,17 +70,9 @@ class LogTopic(SkippingLog):
             return self.first_offset if message_id == EARLIEST else self.next_offset
         return min(message_id.entry + (not inclusive), self.next_offset)
 
-    def bound(self, subscription: Subscription) -> None:
-        """Policies bound nothing."""
-
-    def check_open(self) -> None:
+    def check_there(self) -> None:
         if self.deleted:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, "deleted")
-
-    def check_type(self, wanted: SubscriptionType) -> None:
-        enabled = self.policies.subscription_types
-        if enabled and wanted not in enabled:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, "not enabled")
 
 
 class Lease:
@@ -138,9 +133,10 @@ class Server:
         self.lease = Lease()
         self.flusher = CursorFlusher(self.clock, FLUSH_MS, self.tasks.spawn)
         nothing: Any = None
-        means = Means(self.flusher, nothing, Host.failures, Host().bury)
+        host = Host()
+        means = Means(wire.keys, self.flusher, host.bury, SentReplies(nothing), host.failures, self.tasks)
         self.refusal: PenstockError | None = None  # of the cluster
-        self.served = ServedSubscriptions(means, self.tasks, lambda: self.refusal)
+        self.served = ServedSubscriptions(means, lambda: self.refusal)
         self.owner = SlotOwner(self.served, self.tasks)
         self.process = Process(journal, name, listener=self.owner)
         self.cursors = self.process.cursors

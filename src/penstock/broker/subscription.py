@@ -163,5 +163,5 @@ class Subscription(DeliverySource, Protocol):
     async def set_properties(self, properties: dict[str, str]) -> None:
         """Replace the properties, durably."""
 
-    async def delete(self) -> None:
-        """Delete the subscription with its cursor, closing its consumers."""
+    async def delete(self, *, force: bool = True) -> None:
+        """Delete the subscription with its cursor, closing its consumers; without `force` raises SUBSCRIPTION_BUSY if it has some."""

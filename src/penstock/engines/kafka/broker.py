@@ -10,6 +10,7 @@ from penstock.broker.cluster import Elsewhere, Owner
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
 from penstock.broker.namespaces import TenantInfo
+from penstock.broker.producer import Item
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Published
@@ -17,6 +18,8 @@ from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topic import Topic
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
+from penstock.engines.core.broker.hosting import Means
+from penstock.engines.core.broker.topic_subscriptions import TopicSubscriptions
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
@@ -31,6 +34,7 @@ from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
 from penstock.model.policy import (
@@ -51,7 +55,6 @@ from .cluster import KafkaCluster
 from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
-from .entries import EntryPublishing
 from .group_positions import KafkaGroupPositions
 from .internal import internal_topics
 from .journals import KafkaJournals
@@ -61,11 +64,10 @@ from .process_documents import KafkaProcessDocuments
 from .producer import Producer
 from .publishing import Publishing
 from .record_formats import KafkaRecordFormats
-from .replies import PartitionAddresses, ReplyPartitions
+from .replies import PartitionAddresses, ReplyPartitions, SentReplies
 from .retention_times import RetentionTimes
 from .schema_registry.opening import open_registry
 from .serving.administration import OwnedSubscriptions
-from .serving.host import Means
 from .serving.schemas import DeliveredSchemas
 from .serving.serving import Serving
 from .staging.opening import open_staging
@@ -74,6 +76,9 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
+PRODUCERS_MAX: Final = (
+    1024  # of dead letters and entries of other processes: here one more costs no connection
+)
 LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
@@ -176,12 +181,12 @@ class KafkaBroker:
         self.staging = open_staging(
             self.cluster, own, self._publishing, self._fetcher, self.topics, clock, self.tasks
         )
-        self._entries = EntryPublishing(self.producer)
         self.new_name = NewNames()
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
-        self._letter_producers = KeptProducers(self.producer)
-        letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
-        means = Means(self._flusher, self._replies, self.failures, letters.bury)
+        self._kept_producers = KeptProducers(self.producer, PRODUCERS_MAX)
+        letters = DeadLetters(wire.decode, self._kept_producers.lend, self.schemas)
+        replies = SentReplies(self._replies)
+        means = Means(wire.keys, self._flusher, letters.bury, replies, self.failures, self.tasks)
         self._serving = Serving(
             self.cluster,
             self.topics,
@@ -192,11 +197,12 @@ class KafkaBroker:
             fleet=fleet,
             new_name=self.new_name,
         )
-        self.subscriptions = OwnedSubscriptions(self.topics, self._serving)
+        owned = OwnedSubscriptions(self.topics, self._serving)
+        self.subscriptions = TopicSubscriptions(self.topics, owned)
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas, self._serving
         )
-        self.topics.learners.append(self.subscriptions.learn)
+        self.topics.learners.append(owned.learn)
         self.group_positions = KafkaGroupPositions(self.topics, self.cluster.groups).of
         self._attached = AttachedConsumers(
             self.topics,
@@ -265,7 +271,7 @@ class KafkaBroker:
         self._flusher.close()
         await self._soon(self._serving.close(), self._replies.close(), self._records.close())
         self.topics.close()
-        self._letter_producers.close()
+        self._kept_producers.close()
         await self.tasks.close(AGAIN_S)
         await self._disconnect()
 
@@ -359,7 +365,17 @@ class KafkaBroker:
     async def append_entries(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
     ) -> Published:
-        return await self._entries.append(topic, entries, deduplicate=deduplicate)
+        """As `Broker.append_entries`, but not all or none: entries stored before an error stay."""
+        if deduplicate:
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED, "Kafka does not tell repeats: it has no deduplication"
+            )
+        async with self._kept_producers.lend(topic.name) as producer:
+            results = await producer.publish_entries([Item(entry) for entry in entries])
+        for result in results:
+            if isinstance(result, PenstockError):
+                raise result
+        return Published(first=next((one for one in results if isinstance(one, MessageId)), None))
 
     # -- what the parts tell one another
 

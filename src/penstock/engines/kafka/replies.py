@@ -10,8 +10,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.engines.shared.replies import CORRELATION_ID, receive
+from penstock.broker.delivery import Outcome
+from penstock.broker.producer import Reply
+from penstock.engines.shared.replies import CORRELATION_ID, Replies, receive
 from penstock.engines.shared.requests import REPLY_BYTES_MAX, Requests
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName
@@ -178,3 +182,21 @@ class ReplyPartitions:
 def _place(reply_to: str) -> At:
     topic, _, partition = reply_to.rpartition(":")
     return topic, int(partition)
+
+
+class SentReplies:
+    """`core.broker.hosting.Replies`: those of consumers whose subscriptions run in this process."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
+        source.answers.check_out(reply.request_id, consumer)
+        entry = await source.topic.entry(reply.request_id.entry)
+        return await self._replies.reply(entry, source.topic.name, reply)
+
+    def reply_all(
+        self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
+    ) -> Sequence[Reply]:
+        """Each reply is looked at by `reply`: it may be for another process."""
+        return replies

@@ -12,6 +12,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.subscription import subscriptions_of
 from penstock.engines.shared.catalog import NO_TOPICS, Catalog, Described
+from penstock.engines.shared.name_list import check_growth, check_new, check_partitions
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
@@ -194,11 +195,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        self._check_partitions(partitions)
-        if name.partition >= 0:
-            raise PenstockError(
-                ErrorKind.INVALID_NAME, "a topic's name can't contain '-partition-' and a number at its end"
-            )
+        check_new(name, partitions, self._settings.max_partitions)
         kafka = self.naming.kafka_name(name)
         self._spaces.check(name.namespace_name)
         await self._check_room(name.namespace_name, max(1, partitions))
@@ -208,17 +205,14 @@ class KafkaTopics(Catalog[KafkaTopic]):
         await self._await(name, lambda found: found is not None)
         await self.properties.save(name, properties or {})
 
-    async def grow(self, name: TopicName, partitions: int) -> None:
+    async def set_partitions(self, name: TopicName, partitions: int) -> None:
         """Let a topic have more partitions; raises FEWER_PARTITIONS, BAD_PARAMETER, TOPIC_NOT_FOUND."""
-        self._check_partitions(partitions)
+        check_partitions(partitions, self._settings.max_partitions)
         await self.ask(name)
         if self.found(name) is None:
             raise self.missing(name)
         have = len(self.logs(name))
-        if partitions < have:
-            raise PenstockError(
-                ErrorKind.FEWER_PARTITIONS, f"{name} has {have} partitions: they cannot be fewer"
-            )
+        check_growth(name, have, partitions)
         if partitions > have:
             await self._check_room(name.namespace_name, partitions - have)
             await self._cluster.admin.grow(self.naming.kafka_name(name), partitions)
@@ -258,24 +252,10 @@ class KafkaTopics(Catalog[KafkaTopic]):
             await asyncio.sleep(CREATED_S)
 
     async def _check_room(self, namespace: NamespaceName, logs: int) -> None:
-        """Raise TOO_MANY_TOPICS unless the namespace may have so many logs more."""
         most = self._logs_max(namespace)
-        if most <= 0:
-            return
-        await self.learn_names(namespace)
-        have = self.count_logs(namespace)
-        if most < have + logs:
-            raise PenstockError(
-                ErrorKind.TOO_MANY_TOPICS,
-                f"namespace {namespace} may have {most} topics, partitions counted each, and has {have}",
-            )
-
-    def _check_partitions(self, partitions: int) -> None:
-        if not 0 <= partitions <= self._settings.max_partitions:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"the number of partitions must be within 0 and {self._settings.max_partitions}",
-            )
+        if most > 0:
+            await self.learn_names(namespace)
+            self._names.check_room(namespace, logs, most)
 
     async def set_properties(
         self, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]]

@@ -313,10 +313,6 @@ class Catalog(ABC, Generic[T]):
         count = self.partitions(name)
         return [name.of_partition(number) for number in range(count)] if count else [self.own(name)]
 
-    def count_logs(self, namespace: NamespaceName) -> int:
-        """How many topics a listed namespace has, partitions counted each."""
-        return self._names.logs(namespace)
-
     # -- those in use
 
     @property

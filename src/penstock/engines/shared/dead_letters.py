@@ -82,15 +82,20 @@ class DeadLetters:
 
 
 class KeptProducers:
-    """Producers of dead-letter topics, each kept for the next letter: of a cluster, they cost a lookup to open."""
+    """Producers of topics to which the server itself publishes, each kept for the next time: of a cluster, they cost a lookup to open."""
 
-    def __init__(self, open_producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]]) -> None:
+    def __init__(
+        self,
+        open_producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]],
+        most: int = PRODUCERS_MAX,
+    ) -> None:
         self._open = open_producer
+        self._most = most
         self._producers: dict[tuple[TopicName, bool], Producer] = {}
         self._opening: Locks[tuple[TopicName, bool]] = Locks()
 
     @asynccontextmanager
-    async def lend(self, target: TopicName, encrypted: bool) -> AsyncIterator[Producer]:
+    async def lend(self, target: TopicName, encrypted: bool = False) -> AsyncIterator[Producer]:
         """The producer of a topic; raises why it cannot be opened."""
         key = target, encrypted
         async with self._opening.hold(key):
@@ -98,7 +103,7 @@ class KeptProducers:
             if found is None or found.closed:
                 found = await self._open(target, ProducerOptions(encrypted=encrypted))
             self._producers[key] = found  # the last one used is the last to go
-            if len(self._producers) > PRODUCERS_MAX:
+            if len(self._producers) > self._most:
                 self._producers.pop(next(iter(self._producers))).close()
         yield found
 

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import Final
 
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
 # Within a namespace this is the order of the names themselves, and ten times as fast.
@@ -64,6 +65,15 @@ class NameLists:
         of = self._lists.get(namespace)
         return 0 if of is None else of.total
 
+    def check_room(self, namespace: NamespaceName, logs: int, most: int) -> None:
+        """Raise TOO_MANY_TOPICS unless the namespace may have so many logs more; `most` 0: any number."""
+        have = self.logs(namespace)
+        if 0 < most < have + logs:
+            raise PenstockError(
+                ErrorKind.TOO_MANY_TOPICS,
+                f"namespace {namespace} may have {most} topics, partitions counted each, and has {have}",
+            )
+
     @property
     def namespaces(self) -> list[NamespaceName]:
         return list(self._lists)
@@ -71,3 +81,26 @@ class NameLists:
     def __contains__(self, name: TopicName) -> bool:
         of = self._lists.get(name.namespace_name)
         return of is not None and name in of.logs
+
+
+def check_new(name: TopicName, partitions: int, partitions_max: int) -> None:
+    """Raise BAD_PARAMETER, INVALID_NAME for a topic that cannot be created."""
+    check_partitions(partitions, partitions_max)
+    if name.partition >= 0:
+        raise PenstockError(
+            ErrorKind.INVALID_NAME, "a topic's name can't contain '-partition-' and a number at its end"
+        )
+
+
+def check_partitions(partitions: int, partitions_max: int) -> None:
+    """Raise BAD_PARAMETER for more partitions than a topic may have."""
+    if not 0 <= partitions <= partitions_max:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, f"the number of partitions must be within 0 and {partitions_max}"
+        )
+
+
+def check_growth(name: TopicName, have: int, partitions: int) -> None:
+    """Raise FEWER_PARTITIONS for a topic that has more."""
+    if partitions < have:
+        raise PenstockError(ErrorKind.FEWER_PARTITIONS, f"{name} has {have} partitions: they cannot be fewer")

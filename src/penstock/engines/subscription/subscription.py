@@ -200,8 +200,13 @@ class Subscription(StoredCursor):
         """A connected consumer is not the active one any more: the next one gets its messages."""
         self._out.take_all_back(before, self)
 
-    async def delete(self) -> None:
-        """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
+    async def delete(self, *, force: bool = True) -> None:
+        """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND. Without `force` raises
+        SUBSCRIPTION_BUSY if it has consumers."""
+        if self.consumers and not force:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {self.name} has active connected consumers"
+            )
         self.deleted = True
         self.dissolve(
             PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")

@@ -166,7 +166,7 @@ async def test_a_listing_tells_of_topics_that_came_grew_and_went(topics: Topics)
     assert sorted(topics.changed) == [NEW, ORDERS, OTHER]
     assert topics.names(DEFAULT_NAMESPACE) == [NEW, ORDERS]
     assert (topics.partitions(ORDERS), topics.exists(OTHER)) == (3, False)
-    assert topics.count_logs(DEFAULT_NAMESPACE) == 4
+    assert sum(len(topics.logs(name)) for name in topics.names(DEFAULT_NAMESPACE)) == 4
 
 
 async def test_an_open_topic_that_is_not_listed_is_asked_for_before_it_is_gone(topics: Topics) -> None:

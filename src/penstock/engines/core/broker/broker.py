@@ -1,16 +1,13 @@
 """The broker: what the endpoints see. Everything runs on one event loop."""
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 from penstock.broker.capability import Capability
-from penstock.broker.delivery import Budget
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.staging import Published
 from penstock.broker.storage_health import StorageHealth
-from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.core.ports import Batches, Store
+from penstock.engines.core.ports.cursors import Held
 from penstock.engines.core.topic.access import Epochs
-from penstock.engines.core.topic.producer import Producer
 from penstock.engines.core.topic.replies import Replies
 from penstock.engines.core.topic.topic import Topic
 from penstock.engines.registry.namespaces import Namespaces
@@ -21,27 +18,30 @@ from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.watches import Watches
-from penstock.engines.subscription import Consumer
+from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher
-from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
-from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
 from .administration import Administration
 from .compactions import Compactions
-from .consumers import Consumers
 from .events import TopicEvents
-from .hosting import Hosting
+from .following import FollowingConsumers
+from .hosting import Means
 from .producers import Producers
 from .retention_task import RetentionTask
 from .staging import open_staging
-from .subscriptions import Subscriptions
+from .stored_cursors import StoredCursors
+from .subscriptions import RunningSubscriptions
+from .topic_subscriptions import OwnSubscriptions, TopicSubscriptions
 from .topics import Topics
+
+
+def _subscription(topic: Topic, name: str, held: Held | None, **parts: Any) -> Subscription:
+    return Subscription(topic, name, durable=held is not None, **parts)
 
 
 class Broker:
@@ -99,7 +99,7 @@ class Broker:
         topics.listeners.add(watches.changed)
         self.retention = RetentionTask(self.policies, topics, self.compactions, settings, clock, tasks)
 
-        self._producers = Producers(
+        producers = Producers(
             topics,
             self.schemas,
             self.requests,
@@ -110,21 +110,24 @@ class Broker:
             message_bytes_max=settings.max_message_bytes,
             new_name=self.new_name,
         )
-        letters = DeadLetters(batches.decode, self._producers.lend, self.schemas)
+        letters = DeadLetters(batches.decode, producers.lend, self.schemas)
         replies = Replies(self.requests, batches.decode)
         self._flusher = flusher = CursorFlusher(clock, settings.cursor_flush_ms, tasks.spawn)
-        hosting = Hosting(batches.keys, flusher, self.retention, letters, replies, self.failures, tasks)
-        self.subscriptions = Subscriptions(topics, hosting.build)
-        self._consumers = Consumers(
-            topics, self.subscriptions, clock, tasks, self.watch, new_name=self.new_name
-        )
+        self.producer, self.append_entries = producers.open, producers.append_entries
+        means = Means(batches.keys, flusher, letters.bury, replies, self.failures, tasks)
+        cursors, moved = StoredCursors(), self.retention.moved
+        running = RunningSubscriptions(cursors, cursors, means, _subscription, moved=moved, removed=moved)
+        self.subscriptions = TopicSubscriptions(topics, OwnSubscriptions(running))
+        consumers = FollowingConsumers(topics, running, clock, tasks, self.watch, self.new_name)
+        self.subscribe, self.subscribe_pattern = consumers.subscribe, consumers.subscribe_pattern
 
         self.administration = Administration(
             topics, self.namespaces, self.schemas, self.retention, self.compactions, clock
         )
         self.staging = open_staging(store, topics, clock, settings, tasks)
 
-        events.add(opened=self.subscriptions.restore)
+        events.add(opened=cursors.load)
+        events.add(opened=running.open_all)
         events.add(
             opened=self.retention.opened,
             appended=self.retention.appended,
@@ -169,56 +172,6 @@ class Broker:
         await self.tasks.close()
         await self.store.close()
         await self._transient.close()
-
-    # -- clients
-
-    async def producer(
-        self,
-        name: TopicName,
-        options: ProducerOptions | None = None,
-        *,
-        queued: Callable[[Producer], None] | None = None,
-    ) -> Producer:
-        return await self._producers.open(name, options, queued=queued)
-
-    async def append_entries(
-        self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool
-    ) -> Published:
-        return await self._producers.append_entries(topic, entries, deduplicate=deduplicate)
-
-    async def subscribe(
-        self,
-        names: Sequence[TopicName],
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        unique_name: bool = False,
-        budget: Budget | None = None,
-    ) -> Consumer:
-        return await self._consumers.subscribe(
-            names, subscription, options, unique_name=unique_name, budget=budget
-        )
-
-    async def subscribe_pattern(
-        self,
-        pattern: str,
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        namespace: NamespaceName,
-        domain: str = "persistent",
-        allowed: Callable[[TopicName], bool] = lambda name: True,
-        budget: Budget | None = None,
-    ) -> Consumer:
-        return await self._consumers.subscribe_pattern(
-            pattern,
-            subscription,
-            options,
-            namespace=namespace,
-            domain=domain,
-            allowed=allowed,
-            budget=budget,
-        )
 
     async def _forget(self, topic: Topic) -> None:
         """Remove the data kept for a deleted topic in addition to its log."""

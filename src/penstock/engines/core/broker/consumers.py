@@ -1,41 +1,36 @@
-"""The consumers of a broker: attached to the topics they name, also to those that come later."""
+"""The consumers of the subscriptions that run in this process."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic
 
 from penstock.broker.delivery import Budget
-from penstock.broker.watches import WatchTopics
-from penstock.engines.core.topic.topic import Topic
 from penstock.engines.subscription import Consumer, Subscription
-from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
+from penstock.engines.subscription.later_topics import drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName, check_subscription
+from penstock.model.names import TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Tasks
 
-from .subscriptions import Subscriptions
-from .topics import Topics
+from .hosting import S, T
+from .subscriptions import RunningSubscriptions
 
 
-class Consumers:
-    """Attaches consumers and lets them go. `new_name` makes a name for those that bring none."""
+class Consumers(Generic[T, S]):
+    """Attaches consumers. `logs_of` opens the logs of a topic, and `new_name` makes a name for consumers that bring none."""
+
+    kind: type[Consumer] = Consumer
 
     def __init__(
         self,
-        topics: Topics,
-        subscriptions: Subscriptions,
+        logs_of: Callable[[TopicName], Awaitable[Sequence[T]]],
+        subscriptions: RunningSubscriptions[T, S],
         clock: Clock,
-        tasks: Tasks,
-        watch: WatchTopics,
-        *,
         new_name: Callable[[str], str],
     ) -> None:
-        self._topics = topics
+        self._logs_of = logs_of
         self._subscriptions = subscriptions
         self._clock = clock
         self._new_name = new_name
-        self._later = LaterTopics(topics, watch, tasks, self._join)
-        topics.listeners.add(self._topic_changed)
 
     async def subscribe(
         self,
@@ -46,98 +41,78 @@ class Consumers:
         unique_name: bool = False,
         budget: Budget | None = None,
     ) -> Consumer:
-        """As `Broker.subscribe`."""
+        """As `Broker.subscribe`. Raises why this process does not run the subscription of one of the topics."""
         check_subscription(subscription)
-        self._check_letters(options)
+        self._check(options)
         called = options.name or self._new_name("consumer")
-        consumer = Consumer(called, subscription, options, budget, self._clock.now_ms(), left=self._left)
+        consumer = self.kind(called, subscription, options, budget, self._clock.now_ms(), left=self._left)
         try:
             for name in names:
-                topics = await self._topics.all_of(name)
-                # A partition without a subscription that the others have came later: none of it was seen.
-                known = any(subscription in topic.subscriptions for topic in topics)
-                if options.durable and not known and not topics[0].policies.auto_subscriptions:
-                    raise PenstockError(
-                        ErrorKind.SUBSCRIPTION_NOT_FOUND,
-                        f"{topics[0].name} has no subscription {subscription}, "
-                        "and autoSubscriptionCreation is off",
-                    )
-                # An id says nothing of the other partitions: they begin with what there is.
-                named = {topic.ledger for topic in topics} & {options.start.ledger}
-                for topic in topics:
-                    from_start = known or (bool(named) and topic.ledger not in named)
-                    await self._attach(consumer, topic, unique_name=unique_name, from_start=from_start)
+                await self._attach_all(consumer, await self._logs_of(name), unique_name=unique_name)
         except BaseException:
             await consumer.leave()
             raise
-        if any(self._topics.exists(name) and self._topics.partitions(name) for name in names):
-            self._later.add(consumer, names)  # partitions may be added
+        self._subscribed(consumer, names)
         return consumer
 
-    def _check_letters(self, options: ConsumerOptions) -> None:
-        """Raise TOPIC_NOT_FOUND for dead letters that would find no namespace."""
-        if options.dead_letter is not None and options.dead_letter.topic:
-            target = TopicName.parse(options.dead_letter.topic)
-            if not self._topics.has_namespace(target):
-                raise self._topics.missing(target)
+    def _check(self, options: ConsumerOptions) -> None:
+        """Raise why there can be no such consumer."""
 
-    async def subscribe_pattern(
-        self,
-        pattern: str,
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        namespace: NamespaceName,
-        domain: str = "persistent",
-        allowed: Callable[[TopicName], bool] = lambda name: True,
-        budget: Budget | None = None,
-    ) -> Consumer:
-        """As `Broker.subscribe_pattern`."""
-        return await self._later.subscribe(
-            pattern,
-            namespace,
-            domain,
-            lambda names: self.subscribe(names, subscription, options, budget=budget),
-            allowed=lambda name: allowed(name) and self._topics.exists(name),
-        )
+    def _subscribed(self, consumer: Consumer, names: Sequence[TopicName]) -> None:
+        """A consumer is attached to all that there is of these topics."""
 
-    def _topic_changed(self, name: TopicName) -> None:
-        if self._topics.exists(name):
-            self._later.appeared(name)
-
-    async def _attach(
-        self, consumer: Consumer, topic: Topic, *, unique_name: bool = False, from_start: bool = False
-    ) -> None:
-        options = consumer.options
-        subscription = topic.subscriptions.get(consumer.subscription)
-        if subscription is None:
-            topic.check_type(options.type)
-            if from_start:
-                mark = topic.first_offset
-            else:
-                mark = await topic.offset_after(options.start, inclusive=options.start_inclusive)
-            subscription = await self._subscriptions.make(
-                topic,
-                consumer.subscription,
-                mark,
-                durable=options.durable and topic.name.persistent,
-                properties=options.subscription_properties,
+    async def _attach_all(self, consumer: Consumer, topics: Sequence[T], *, unique_name: bool) -> None:
+        options, name = consumer.options, consumer.subscription
+        found = [await self._find(topic, consumer) for topic in topics]
+        # A partition without a subscription that the others have came later: none of it was seen.
+        known = any(one is not None for one in found)
+        if options.durable and not known and not topics[0].policies.auto_subscriptions:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_NOT_FOUND,
+                f"{topics[0].name} has no subscription {name}, and autoSubscriptionCreation is off",
             )
-        # While it was made the consumer may have gone, the topic too, or another may have attached the consumer.
+        # An id says nothing of the other partitions: they begin with what there is.
+        named = {topic.ledger for topic in topics} & {options.start.ledger}
+        for topic, source in zip(topics, found, strict=True):
+            from_start = known or (bool(named) and topic.ledger not in named)
+            if source is None or source.deleted:  # meanwhile
+                source = await self._make(topic, consumer, from_start=from_start)
+            self._attach(consumer, topic, source, unique_name=unique_name)
+
+    async def join(self, consumer: Consumer, topic: T) -> None:
+        """Attach a consumer to a log that came later: from its beginning, so that no message is missed."""
+        source = await self._find(topic, consumer) or await self._make(topic, consumer, from_start=True)
+        self._attach(consumer, topic, source)
+
+    def _is_durable(self, topic: T, consumer: Consumer) -> bool:
+        return consumer.options.durable and topic.name.persistent
+
+    async def _find(self, topic: T, consumer: Consumer) -> Subscription | None:
+        if self._is_durable(topic, consumer):
+            return await self._subscriptions.find(topic, consumer.subscription)
+        found = topic.served.get(consumer.subscription)
+        return None if found is None or found.durable else found
+
+    async def _make(self, topic: T, consumer: Consumer, *, from_start: bool) -> Subscription:
+        options, name = consumer.options, consumer.subscription
+        topic.check_type(options.type)
+        await topic.refresh()
+        mark = topic.first_offset
+        if not from_start:
+            mark = await topic.offset_after(options.start, inclusive=options.start_inclusive)
+        given = options.subscription_properties
+        if not self._is_durable(topic, consumer):
+            return self._subscriptions.transient(topic, name, mark, given)
+        made, _ = await self._subscriptions.create(topic, name, mark, given)
+        return made
+
+    def _attach(
+        self, consumer: Consumer, topic: T, source: Subscription, *, unique_name: bool = False
+    ) -> None:
+        # While the subscription was made the consumer may have gone, the topic too, or another call may have attached the consumer.
         topic.check_there()
-        if consumer.closed or consumer in subscription.consumers:
-            return
-        subscription.add(consumer, unique_name=unique_name)
-
-    async def _join(self, consumer: Consumer, name: TopicName) -> None:
-        """Attach a consumer to a topic that appeared or grew: from its beginning, lest messages be missed."""
-        ledgers = {s.topic.ledger for s in consumer.attached}
-        for topic in await self._topics.all_of(name, create=False):
-            if topic.ledger not in ledgers and not consumer.closed:
-                await self._attach(consumer, topic, from_start=True)
-
-    # -- going
+        if not consumer.closed and consumer not in source.consumers:
+            source.add(consumer, unique_name=unique_name)
 
     def _left(self, consumer: Consumer, attached: Sequence[Subscription], keep_ms: int) -> None:
-        self._later.forget(consumer)
         drop_unused(attached, keep_ms, self._clock.call_later)

@@ -6,7 +6,7 @@ from penstock.broker.topics import TopicObserver
 from penstock.engines.core.topic.topic import Topic
 
 Act = Callable[[Topic], None]
-Work = Callable[[Topic], Awaitable[None]]
+Work = Callable[[Topic], Awaitable[object]]
 
 
 class TopicEvents:

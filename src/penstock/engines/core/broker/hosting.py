@@ -1,86 +1,70 @@
-"""Creates the subscriptions of topics, with what they need of the broker."""
+"""What the subscriptions that run in this process ask of the broker."""
 
-from penstock.engines.core.topic.replies import Replies
-from penstock.engines.core.topic.topic import Topic
-from penstock.engines.shared.dead_letters import DeadLetters
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from penstock.broker.delivery import Outcome
+from penstock.broker.producer import Reply
+from penstock.engines.core.topic.served import ServedTopic
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher
-from penstock.engines.subscription.offsets import OffsetSet
+from penstock.engines.subscription.receiver import Receiver
 from penstock.engines.subscription.selection import Keys
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
-from .retention_task import RetentionTask
+T = TypeVar("T", bound=ServedTopic)
+S = TypeVar("S", bound=Subscription)
 
 
-class Hosting:
-    """Builds subscriptions, which all ask the same parts of the broker."""
+class Replies(Protocol):
+    """Where replies to requests go (PIP-371)."""
 
-    def __init__(
-        self,
-        keys: Keys,
-        flusher: CursorFlusher,
-        retention: RetentionTask,
-        dead_letters: DeadLetters,
-        replies: Replies,
-        failures: Failures,
-        tasks: Tasks,
-    ) -> None:
-        self._keys = keys
-        self._tasks = tasks
-        self._parts = flusher, retention, dead_letters, replies, failures
+    async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
+        """As `subscription.Host.reply`."""
 
-    def build(
-        self, topic: Topic, name: str, cursor: OffsetSet, durable: bool, properties: dict[str, str] | None
-    ) -> Subscription:
-        """A subscription of a topic, within the bounds of the topic's policies."""
-        made = Subscription(
-            topic,
-            name,
-            cursor=cursor,
-            durable=durable,
-            keys=self._keys,
-            tasks=self._tasks,
-            cursors=topic.store,
-            compaction=topic.compaction,
-            host=_Host(topic, *self._parts),
-            properties=properties,
-        )
-        topic.bound(made)
-        return made
+    def reply_all(
+        self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
+    ) -> Sequence[Reply]:
+        """As `subscription.Host.reply_all`."""
 
 
-class _Host:
-    """What the subscriptions of one topic ask of it and of its broker."""
+class Means(NamedTuple):
+    """What all subscriptions use."""
+
+    keys: Keys
+    flusher: CursorFlusher
+    bury: Callable[..., Coroutine[Any, Any, None]]  # publishes a dead letter
+    replies: Replies
+    failures: Failures
+    tasks: Tasks
+
+
+class Host(Generic[T, S]):
+    """`subscription.Host`: what the subscriptions of one topic ask of it and of its broker."""
 
     def __init__(
-        self,
-        topic: Topic,
-        flusher: CursorFlusher,
-        retention: RetentionTask,
-        dead_letters: DeadLetters,
-        replies: Replies,
-        failures: Failures,
+        self, topic: T, means: Means, moved: Callable[[T, S], None], removed: Callable[[T, S], None]
     ) -> None:
         self._topic = topic
-        self._flusher = flusher
-        self._retention = retention
-        self.failures = failures
-        self.bury = dead_letters.bury
-        self.reply = replies.reply
-        self.reply_all = replies.reply_all
+        self._dirty = means.flusher.dirty
+        self._moved = moved
+        self._removed = removed
+        self.failures = means.failures
+        self.bury = means.bury
+        self.reply = means.replies.reply
+        self.reply_all = means.replies.reply_all
 
     def check(self, subscription: Subscription, wanted: SubscriptionType) -> None:
         self._topic.check_consumer(subscription, wanted)
 
-    def moved(self, subscription: Subscription) -> None:
-        self._flusher.dirty(subscription)
-        self._retention.moved(self._topic, subscription)
+    def moved(self, subscription: S) -> None:
+        self._dirty(subscription)
+        self._moved(self._topic, subscription)
 
     def rewound(self) -> None:
-        self._topic.backlog.forget()
+        self._topic.rewound()
 
-    def removed(self, subscription: Subscription) -> None:
-        self._topic.subscriptions.pop(subscription.name, None)
-        self._retention.moved(self._topic, subscription)
+    def removed(self, subscription: S) -> None:
+        self._removed(self._topic, subscription)

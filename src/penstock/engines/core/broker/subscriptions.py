@@ -1,148 +1,137 @@
-"""The subscriptions of a broker's topics: made, read back, moved and deleted. Who takes part is `consumers`'."""
+"""The subscriptions that run in this process: opened, created and ended. Who takes part is `consumers`'."""
 
 import logging
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, cast
 
-import msgspec
-
-from penstock.broker.topic import Topic as AnyTopic
-from penstock.engines.core.ports import CursorChange
-from penstock.engines.core.topic.topic import Topic
-from penstock.engines.subscription import Subscription
+from penstock.engines.core.ports.cursors import Cursors, Held, Lease
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import MessageId
-from penstock.model.names import TopicName, check_subscription
+from penstock.runtime.tasks import Locks
 
-from .topics import Topics
+from .hosting import Host, Means, S, T
 
 log = logging.getLogger(__name__)
 
-Build = Callable[[Topic, str, OffsetSet, bool, dict[str, str] | None], Subscription]
 
+class RunningSubscriptions(Generic[T, S]):
+    """A durable subscription is opened when it is first used, and runs until this process loses its log, or the log is deleted.
 
-class Subscriptions:
-    """`broker.Subscriptions`: every subscription there is. `build` makes one of a topic: name, cursor, whether durable, properties."""
+    `kind` makes one, given whether its topic is held; None: it is not durable. `moved` is called when a cursor moved, `removed` when a
+    subscription was deleted.
+    """
 
-    def __init__(self, topics: Topics, build: Build) -> None:
-        self._topics = topics
-        self._build = build
-
-    # -- being there
-
-    async def restore(self, topic: Topic) -> None:
-        """Read the durable subscriptions of a topic that is being opened."""
-        for saved in await topic.store.load_cursors(topic.ledger):
-            try:
-                check_subscription(saved.subscription)
-            except PenstockError as error:
-                log.warning(
-                    "a subscription of %s stays in the store and is not served: %s", topic.name, error
-                )
-                continue
-            cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
-            properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
-            self._add(topic, saved.subscription, cursor, True, properties)
-
-    async def make(
+    def __init__(
         self,
-        topic: Topic,
-        name: str,
-        mark: int,
+        lease: Lease[T],
+        cursors: Cursors[T],
+        means: Means,
+        kind: Callable[..., S],
         *,
-        durable: bool,
-        properties: dict[str, str] | None = None,
-    ) -> Subscription:
-        """A subscription of one topic or partition, everything below `mark` acknowledged; raises
-        TOO_MANY_SUBSCRIPTIONS. One of that name that was made meanwhile is returned."""
-        topic.check_subscriptions()
-        if durable:
-            kept = msgspec.json.encode(properties or {})
-            await topic.store.save_cursors([CursorChange(topic.ledger, name, mark, {}, kept)])
-        made = topic.subscriptions.get(name)  # another call may have made it while this one was stored
-        if made is None:
-            made = self._add(topic, name, OffsetSet(mark), durable, properties)
-            topic.backlog.forget()
-        return made
+        moved: Callable[[T, S], None],
+        removed: Callable[[T, S], None],
+    ) -> None:
+        self._lease = lease
+        self._cursors = cursors
+        self._means = means
+        self._kind = kind
+        self._moved = moved
+        self._removed = removed
+        self._locks: Locks[tuple[int, str]] = Locks()
 
-    def _add(
-        self, topic: Topic, name: str, cursor: OffsetSet, durable: bool, properties: dict[str, str] | None
-    ) -> Subscription:
-        made = topic.subscriptions[name] = self._build(topic, name, cursor, durable, properties)
-        return made
+    def alone(self, topic: T, name: str) -> AbstractAsyncContextManager[None]:
+        """While this is held, no subscription of that name is opened or created."""
+        return self._locks.hold((topic.ledger, name))
 
-    async def grow(self, name: TopicName, partitions: int) -> None:
-        await self._topics.set_partitions(name, partitions)
-        topics = await self._topics.all_of(name, create=False)
-        kept = {s.name: s for topic in topics for s in topic.subscriptions.values() if s.durable}
-        for topic in topics:
-            for one in kept.values():
-                if one.name not in topic.subscriptions:
-                    await self.make(
-                        topic, one.name, topic.first_offset, durable=True, properties=one.properties
-                    )
+    async def find(self, topic: T, name: str) -> S | None:
+        """A durable subscription, if it exists. Raises SUBSCRIPTION_BUSY if readers have a subscription of this name, and as the ports
+        do."""
+        running = topic.served.get(name)
+        if running is not None and running.durable:
+            self._lease.hold(topic)
+            return cast(S, running)
+        async with self.alone(topic, name):
+            return await self._find(topic, name)
 
-    # -- as an administrator sees them
-
-    async def of(self, name: TopicName, subscription: str) -> list[Subscription]:
-        topics = await self._topics.all_of(name, create=False)
-        found = [t.subscriptions[subscription] for t in topics if subscription in t.subscriptions]
-        if not found:
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{name} has no subscription {subscription}"
-            )
-        return found
+    async def open_all(self, topic: T) -> None:
+        """Open the durable subscriptions of a topic that has been refreshed; one that cannot be opened is logged."""
+        for name in sorted({*self._cursors.names(topic)} - topic.served.keys()):
+            try:
+                async with self.alone(topic, name):
+                    await self._find(topic, name, refreshed=True)
+            except PenstockError as error:
+                log.debug("subscription %s of %s is not opened: %s", name, topic.name, error.message)
 
     async def create(
-        self,
-        name: TopicName,
-        subscription: str,
-        start: MessageId,
-        *,
-        inclusive: bool = False,
-        properties: dict[str, str] | None = None,
-    ) -> None:
-        check_subscription(subscription)
-        topics = await self._topics.all_of(name)
-        if any(subscription in topic.subscriptions for topic in topics):
-            raise PenstockError(
-                ErrorKind.ALREADY_EXISTS, f"subscription {subscription} already exists on {name}"
-            )
-        marks = [await topic.offset_after(start, inclusive=inclusive) for topic in topics]
-        for topic, mark in zip(topics, marks, strict=True):
-            await self.make(topic, subscription, mark, durable=True, properties=properties)
+        self, topic: T, name: str, mark: int, properties: Mapping[str, str] | None = None
+    ) -> tuple[S, bool]:
+        """A durable subscription, and whether it is new: then everything below `mark` counts as acknowledged, durably. Raises as
+        `find`, and TOO_MANY_SUBSCRIPTIONS."""
+        async with self.alone(topic, name):
+            found = await self._find(topic, name)
+            if found is not None:
+                return found, False
+            self._check_room(topic)
+            held, given = self._lease.hold(topic), dict(properties or {})
+            await self._cursors.create(topic, name, mark, given)
+            made = self._run(topic, name, OffsetSet(mark), held, given)
+            topic.rewound()
+            return made, True
 
-    async def set_mark(
-        self, topic: AnyTopic, subscription: str, offset: int, *, exact: bool = False
-    ) -> Subscription:
-        topic = cast(Topic, topic)
-        if offset > topic.next_offset:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER, f"{topic.name} ends at {topic.next_offset}, before {offset}"
-            )
-        offset = max(offset, topic.first_offset)
-        found = topic.subscriptions.get(subscription)
+    def transient(self, topic: T, name: str, mark: int, properties: Mapping[str, str] | None = None) -> S:
+        """A subscription in memory, which ends with its consumers, and which any process may run. Raises SUBSCRIPTION_BUSY if a durable
+        one has this name, and TOO_MANY_SUBSCRIPTIONS."""
+        found = topic.served.get(name)
+        if found is None and not self._cursors.has(topic, name):
+            self._check_room(topic)
+            return self._run(topic, name, OffsetSet(mark), None, dict(properties or {}))
+        if found is None or found.durable:
+            raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"subscription {name} is durable")
+        return cast(S, found)
+
+    def _check_room(self, topic: T) -> None:
+        if topic.policies.max_subscriptions:
+            topic.check_subscriptions(len({*topic.served, *self._cursors.names(topic)}))
+
+    async def _find(self, topic: T, name: str, *, refreshed: bool = False) -> S | None:
+        held = self._lease.hold(topic)
+        found = topic.served.get(name)
         if found is None:
-            return await self.make(topic, subscription, offset, durable=True)
-        if found.consumers and found.type is not None and found.type.shared:
+            opened = await self._cursors.open(topic, name, refreshed=refreshed)
+            return None if opened is None else self._run(topic, name, opened.cursor, held, opened.properties)
+        if not found.durable:
             raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"{subscription} is shared by consumers: none may acknowledge for all",
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {name} has consumers that are not durable"
             )
-        if exact and offset < found.cursor.mark:
-            await found.move(offset)
-        else:
-            found.skip(offset)
-        return found
+        return cast(S, found)
 
-    # -- going
+    def _run(
+        self, topic: T, name: str, cursor: OffsetSet, held: Held | None, properties: dict[str, str]
+    ) -> S:
+        """Raises `Lease.lost` if the topic was lost since it was held, and TOPIC_NOT_FOUND if it was deleted: the subscription would
+        never be ended."""
+        if held is not None and not held():
+            raise self._lease.lost(topic)
+        topic.check_there()
+        made = self._kind(
+            topic,
+            name,
+            held,
+            cursor=cursor,
+            keys=self._means.keys,
+            tasks=self._means.tasks,
+            cursors=self._cursors.writer(topic),
+            compaction=topic.compaction,
+            host=Host(topic, self._means, self._moved, self.removed),
+            properties=properties,
+        )
+        topic.served[name] = made
+        topic.bound(made)
+        return made
 
-    async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
-        found = await self.of(name, subscription)
-        if not force and any(s.consumers for s in found):
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
-            )
-        for one in found:
-            await one.delete()
+    def removed(self, topic: T, subscription: S) -> None:
+        """A subscription was deleted, or does not run here any more."""
+        if topic.served.get(subscription.name) is subscription:
+            del topic.served[subscription.name]
+        self._removed(topic, subscription)

@@ -16,7 +16,7 @@ from penstock.engines.core.topic.topic import Topic, TopicParts
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.engines.shared.documents import DocumentReader
-from penstock.engines.shared.name_list import NameLists
+from penstock.engines.shared.name_list import NameLists, check_growth, check_new, check_partitions
 from penstock.engines.shared.tail import TailCache
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -233,23 +233,14 @@ class Topics:
         """Raise unless the namespace may have so many logs more (TOO_MANY_TOPICS) and the storage takes them."""
         self._storage.check(name)
         namespace = name.namespace_name
-        most, have = self._policies.max_topics(namespace), self._names.logs(namespace)
-        if 0 < most < have + logs:
-            raise PenstockError(
-                ErrorKind.TOO_MANY_TOPICS,
-                f"namespace {namespace} may have {most} topics, partitions counted each, and has {have}",
-            )
+        self._names.check_room(namespace, logs, self._policies.max_topics(namespace))
 
     # -- changing
 
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        self._check_partitions(partitions)
-        if name.partition >= 0:
-            raise PenstockError(
-                ErrorKind.INVALID_NAME, "a topic's name can't contain '-partition-' and a number at its end"
-            )
+        check_new(name, partitions, self._settings.max_partitions)
         async with self._locks.hold(name.base):
             if name in self._documents:
                 raise PenstockError(ErrorKind.ALREADY_EXISTS, f"topic {name} already exists")
@@ -263,26 +254,16 @@ class Topics:
 
     async def set_partitions(self, name: TopicName, partitions: int) -> None:
         """Let a partitioned topic grow; raises FEWER_PARTITIONS, and BAD_PARAMETER for a topic without partitions."""
-        self._check_partitions(partitions)
+        check_partitions(partitions, self._settings.max_partitions)
         async with self._locks.hold(name.base):
             have = self.partitions(name)
             if not have or name not in self._documents:
                 raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is not a partitioned topic")
-            if partitions < have:
-                raise PenstockError(
-                    ErrorKind.FEWER_PARTITIONS, f"{name} has {have} partitions: they cannot be fewer"
-                )
+            check_growth(name, have, partitions)
             self._check_room(name, partitions - have)
             document = msgspec.structs.replace(self._documents[name], partitions=partitions)
             await self._keep(name, document)
         self.listeners.tell(name)
-
-    def _check_partitions(self, partitions: int) -> None:
-        if not 0 <= partitions <= self._settings.max_partitions:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"the number of partitions must be within 0 and {self._settings.max_partitions}",
-            )
 
     async def set_properties(
         self, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]]

@@ -12,13 +12,11 @@ from penstock.engines.core.log.sequences import Sequences
 from penstock.engines.core.log.transient import Kept
 from penstock.engines.core.ports import LogState, Store
 from penstock.engines.shared.tail import TailCache, stored
-from penstock.engines.shared.topic_rates import TopicRates
-from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.compaction import Compaction
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import InForce, SubscriptionType
+from penstock.model.policy import InForce
 from penstock.model.stage import Span
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
@@ -27,6 +25,7 @@ from penstock.runtime.tasks import finished
 from .access import Access
 from .backlog import Backlog
 from .log import TopicLog
+from .served import ServedTopic, check_room
 
 
 class TopicListener(Protocol):
@@ -60,7 +59,7 @@ class TopicParts(msgspec.Struct, frozen=True):
     bytes_max: int | None = None  # of a non-persistent topic; None: policies alone bound it
 
 
-class Topic(TopicLog):
+class Topic(TopicLog, ServedTopic):
     """`broker.Topic`: one log with its subscriptions and producers. All methods run on the loop's thread."""
 
     def __init__(
@@ -73,11 +72,12 @@ class Topic(TopicLog):
         parts: TopicParts,
     ) -> None:
         super().__init__(name, state, store, tails, clock, terminated=parts.terminated)
+        ServedTopic.__init__(self, clock, parts.policies, parts.hold_ms)
         self.access = parts.access
         self.producers = parts.access.producers
         self.compaction = parts.compaction
         self.listener = parts.listener
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions = self.served
         self.sequences = Sequences(state.producers, clock.monotonic_ms)
         self.last_sequence_id = self.sequences.last
         self.rate_in = Rate(clock)
@@ -86,7 +86,6 @@ class Topic(TopicLog):
         self.last_publish_ms = 0
         self.write_latency: Histogram | None = None  # ms until durable, once something was appended
         self._kept = None if parts.bytes_max is None else Kept(parts.bytes_max)
-        self._rates = TopicRates(clock, parts.hold_ms)
         self.apply(parts.policies)
 
     async def measure_backlog(self) -> BacklogFigures:
@@ -109,15 +108,6 @@ class Topic(TopicLog):
             used=bool(self.next_offset or self.producers or self.consumer_count),
         )
 
-    @property
-    def consumer_count(self) -> int:
-        """Of all subscriptions together."""
-        return sum(len(one.consumers) for one in self.subscriptions.values())
-
-    @property
-    def counted(self) -> Sequence[Subscription]:
-        return list(self.subscriptions.values())
-
     # -- writing
 
     async def append(self, entries: Sequence[NewEntry]) -> AppendResult:
@@ -131,8 +121,8 @@ class Topic(TopicLog):
         if self._quotas and not self.backlog.surely_room:
             await self.backlog.admit()
             self.check_open()
-        if self._rates.publish is not None:
-            await self._rates.publish.admit(
+        if self.rates.publish is not None:
+            await self.rates.publish.admit(
                 sum(new.count for new in entries), sum(len(new.data) for new in entries)
             )
             self.check_open()
@@ -209,7 +199,7 @@ class Topic(TopicLog):
         self.sequences.forget(names)
         await self.store.forget_producers(self.ledger, names)
 
-    # -- how many may use it: 0 bounds nothing, as in Pulsar
+    # -- its producers
 
     async def admit(self, producer: Publisher, queued: Callable[[], None] | None = None) -> None:
         """Let a producer in, as `Access.enter` does; one that comes back takes its own place.
@@ -218,58 +208,28 @@ class Topic(TopicLog):
         """
         most = self.policies.max_producers
         if not producer.options.stateless and producer_key(producer) not in self.producers:
-            _check_room(
+            check_room(
                 ErrorKind.PRODUCER_BUSY, most, len(self.producers), f"topic {self.name} has {most} producers"
             )
         await self.access.enter(producer, queued)
         self.check_open()
 
-    def check_consumer(self, subscription: Subscription, wanted: SubscriptionType) -> None:
-        """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
-        self.check_type(wanted)
-        kind, count = ErrorKind.CONSUMER_BUSY, len(subscription.consumers)
-        most = self.policies.max_consumers_per_subscription
-        _check_room(kind, most, count, f"subscription {subscription.name} has {count} consumers")
-        most, count = self.policies.max_consumers, self.consumer_count
-        _check_room(kind, most, count, f"topic {self.name} has {count} consumers")
-
-    def check_type(self, wanted: SubscriptionType) -> None:
-        """Raise BAD_PARAMETER where policies do not enable a type of subscription."""
-        enabled = self.policies.subscription_types
-        if enabled and wanted not in enabled:
-            names = ", ".join(one.value for one in enabled)
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"topic {self.name} enables subscriptions of the types {names}, not {wanted.value}",
-            )
-
-    def check_subscriptions(self) -> None:
-        """Raise TOO_MANY_SUBSCRIPTIONS where the topic has as many as it may."""
-        most, kind = self.policies.max_subscriptions, ErrorKind.TOO_MANY_SUBSCRIPTIONS
-        _check_room(kind, most, len(self.subscriptions), f"topic {self.name} has {most} subscriptions")
-
     # -- its policies, and its end
 
     def apply(self, policies: InForce) -> None:
         """Have these policies bound the topic from now on."""
-        self.policies = self.backlog.policies = policies
+        self.backlog.policies = policies
         self.bounded = self.name.persistent and not policies.keeps_all
         self._quotas = policies.size_quota.limit >= 0 or policies.age_quota.limit >= 0
-        self._rates.apply(policies)
-        for subscription in self.subscriptions.values():
-            self.bound(subscription)
+        super().apply(policies)
 
-    def bound(self, subscription: Subscription) -> None:
-        """Have the topic's policies bound a subscription."""
-        subscription.unacked_max = self.policies.max_unacked_per_consumer
-        self._rates.bound(self.policies, subscription)
-        for consumer in subscription.consumers:
-            consumer.bound_unacked()
+    def rewound(self) -> None:
+        self.backlog.forget()
 
     def refuse_waiting(self, why: PenstockError) -> None:
         """Publishes that wait for a quota or a rate fail with `why`, now and later."""
         self.backlog.end(why)
-        self._rates.end(why)
+        self.rates.end(why)
 
     def terminate(self) -> None:
         """Take no more messages."""
@@ -285,8 +245,3 @@ class Topic(TopicLog):
             subscription.deleted = True
             subscription.dissolve(why, with_topic=True)
         self.wake()
-
-
-def _check_room(kind: ErrorKind, most: int, count: int, what: str) -> None:
-    if 0 < most <= count:
-        raise PenstockError(kind, f"{what}: no more are allowed")

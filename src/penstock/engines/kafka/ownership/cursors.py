@@ -7,20 +7,18 @@ record is written at a time; saves that arrive meanwhile go together in the next
 import asyncio
 import logging
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
 from penstock.engines.kafka.driver.journal import JournalReader, JournalRecord
-from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import CURSORS
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.statistics import SECONDS, Histogram
 from penstock.runtime.tasks import Tasks
 
-from .fitting import Misfit, fitted, log_misfit
 from .ports import CursorsListener, JournalPort, Waiting, foreign, replaced
 from .records import (
     CLAIM,
@@ -67,7 +65,6 @@ class Cursors(JournalReader):
         self.group = group
         self.slots = slots
         self.process = process
-        self.misfits: Counter[Misfit] = Counter()  # cursors that did not fit their logs, since the start
         self.saves = Histogram(SECONDS)  # until changes were durable
         self._listener = listener
         self._tasks = tasks
@@ -187,27 +184,6 @@ class Cursors(JournalReader):
     def known(self, topic: str, partition: int) -> Mapping[str, StoredCursor]:
         """The cursors of any partition by subscription, as far as the journal was read."""
         return self.state.cursors_of(topic, partition)
-
-    async def open(
-        self, key: CursorKey, topic_id: str, begin: int, end: int
-    ) -> tuple[OffsetSet, bytes | None] | None:
-        """A cursor and its properties, for a log with the offsets `begin` up to, not with, `end`; None if there is none.
-
-        A cursor that does not fit the log begins at the earliest place at which no message is missed, which is saved, logged
-        and counted. Raises as `load` and `save`.
-        """
-        stored = self.load(self.slot(key.topic, key.partition)).get(key)
-        if stored is None:
-            return None
-        cursor, misfit = fitted(stored, topic_id, begin, end)
-        if misfit is not None:
-            self.misfits[misfit] += 1
-            log_misfit(key, misfit, stored.mark, cursor.mark)
-            # Now: once the log has grown, the stored cursor would seem to fit. What it has beyond the mark goes, too.
-            cursor.touch({**stored.chunks})
-            names = key.topic, key.partition, key.subscription
-            await self.save((CursorRecord(*names, topic_id, cursor.mark, cursor.take_changes()),))
-        return cursor, stored.properties
 
     async def save(self, changes: Sequence[CursorRecord]) -> None:
         """Save changes; completes when they are durable and every later owner of their slots will know them.

@@ -1,8 +1,9 @@
-"""Subscriptions over all partitions of their topics: the owners of the partitions have them."""
+"""The subscriptions of the service: the owners of the partitions have them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.engines.attached.link import Attachment, Link, LinkSink
 from penstock.engines.attached.subscription import Admin, attached_subscription, subscriptions_of
@@ -10,10 +11,10 @@ from penstock.engines.kafka.ownership.state import StoredCursor
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import EARLIEST, MessageId
-from penstock.model.names import TopicName, check_subscription
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
 
-from .attached import OwnedSubscription
+from .attached import OwnedSubscription, shown_properties
 from .links import OwnerLinks, Owners
 from .others import OtherProcesses
 from .subscriptions import ServedSubscriptions
@@ -82,7 +83,7 @@ class Process(Protocol):
 
 
 class OwnedSubscriptions:
-    """`broker.Subscriptions`; used once `process` has been started."""
+    """`LogSubscriptions`: the owner of each partition is asked. Used once `process` has been started."""
 
     def __init__(self, topics: KafkaTopics, process: Process) -> None:
         self._topics = topics
@@ -92,15 +93,21 @@ class OwnedSubscriptions:
     def _service(self) -> Service:
         return self._process.service
 
-    async def of(self, name: TopicName, subscription: str) -> Sequence[OwnedSubscription]:
-        """The subscription on every partition. One without consumers here is asked for."""
-        found: list[OwnedSubscription] = []
-        for topic in await self._topics.all_of(name, create=False):
-            one = self._service.find(topic, subscription)
-            if not one.consumers:
-                await one.refresh()  # raises SUBSCRIPTION_NOT_FOUND
-            found.append(one)
-        return found
+    def find(self, topic: KafkaTopic, name: str) -> OwnedSubscription:
+        return self._service.find(topic, name)
+
+    async def create(self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str]) -> bool:
+        start = MessageId(topic.ledger, mark, topic.name.partition)
+        return await self._service.find(topic, name).create(start, inclusive=True, properties=properties)
+
+    async def skip(self, subscription: Subscription, offset: int) -> None:
+        """Durable when it returns: another call may have begun a `flush` that does not know of it."""
+        assert isinstance(subscription, OwnedSubscription)
+        await subscription.skip_to(offset)
+
+    def durable(self, topic: KafkaTopic) -> Mapping[str, Mapping[str, str]]:
+        stored = self._service.stored(topic)
+        return {name: shown_properties(cursor.properties) for name, cursor in stored.items()}
 
     async def learn(self, name: TopicName) -> None:
         """Enter the subscriptions of a topic, which has been refreshed, among those that the process knows, as far as the journal was
@@ -113,79 +120,3 @@ class OwnedSubscriptions:
             for gone in [one for one in subscriptions_of(topic).values() if one.name not in stored]:
                 if not gone.consumers:
                     del topic.subscriptions[gone.name]
-
-    async def create(
-        self,
-        name: TopicName,
-        subscription: str,
-        start: MessageId,
-        *,
-        inclusive: bool = False,
-        properties: dict[str, str] | None = None,
-    ) -> None:
-        """As `broker.Subscriptions.create`. A call that failed may have created it on some partitions: then another one creates it
-        on the others."""
-        check_subscription(subscription)
-        topics = await self._topics.all_of(name)
-        made = [
-            await self._service.find(topic, subscription).create(start, inclusive, properties or {})
-            for topic in topics
-        ]
-        if not any(made):
-            raise PenstockError(
-                ErrorKind.ALREADY_EXISTS, f"subscription {subscription} already exists on {name}"
-            )
-
-    async def set_mark(
-        self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
-    ) -> OwnedSubscription:
-        assert isinstance(topic, KafkaTopic)
-        check_subscription(subscription)
-        await topic.refresh()
-        if offset > topic.next_offset:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER, f"{topic.name} ends at {topic.next_offset}, before {offset}"
-            )
-        offset = max(offset, topic.first_offset)
-        one = self._service.find(topic, subscription)
-        if await one.create(MessageId(topic.ledger, offset, topic.name.partition), inclusive=True):
-            one.cursor.learn(offset, [])
-            return one
-        await one.refresh()
-        if one.connected and one.type is not None and one.type.shared:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"{subscription} is shared by consumers: none may acknowledge for all",
-            )
-        before = one.cursor.mark
-        if exact and offset < before:
-            await one.move(offset)
-        elif offset > before:
-            await one.skip_to(offset)
-        if exact or offset > before:
-            one.cursor.learn(offset, [])
-        return one
-
-    async def grow(self, name: TopicName, partitions: int) -> None:
-        """As `broker.Subscriptions.grow`. Subscriptions begin on new partitions with their first messages."""
-        before = await self._topics.all_of(name, create=False)
-        names = {subscription for topic in before for subscription in self._service.stored(topic)}
-        await self._topics.grow(name, partitions)
-        known = {topic.ledger for topic in before}
-        for topic in await self._topics.all_of(name, create=False):
-            if topic.ledger not in known:
-                for subscription in sorted(names):
-                    await self._service.find(topic, subscription).create(EARLIEST)
-
-    async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
-        found = await self.of(name, subscription)
-        if not force:
-            for one in found:
-                await one.refresh()
-            if any(one.connected for one in found):
-                raise PenstockError(
-                    ErrorKind.SUBSCRIPTION_BUSY,
-                    f"subscription {subscription} has active connected consumers",
-                )
-        for one in found:
-            await one.delete(force=force)

@@ -161,6 +161,7 @@ class OwnedSubscription(Subscription):
     async def move(self, offset: int) -> None:
         """As `Subscription.move`, up to the end of the log: the ids of messages are their offsets."""
         await self.seek(self._id(offset), inclusive=True)
+        self.cursor.learn(offset, [])
 
     def skip(self, offset: int) -> None:
         """As `Subscription.skip`; `flush` does it."""
@@ -184,6 +185,8 @@ class OwnedSubscription(Subscription):
         elif offset > 0:
             last = self._id(min(offset, self.topic.next_offset) - 1)
             await self._admin.call("POST", self._target("expireMessages"), body=_position(last))
+        if offset > self.cursor.mark:
+            self.cursor.learn(offset, [])
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         found = await self.here()

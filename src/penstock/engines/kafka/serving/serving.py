@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.broker.cluster import Ownership
 from penstock.broker.fleet import ProcessGoneError
+from penstock.engines.core.broker.hosting import Means
 from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.proof import new_process_id
@@ -30,7 +31,6 @@ from .administration import Service
 from .cleaning import LOOK_S, CursorCleaning
 from .consumers import ServedConsumers
 from .earlier_cursors import EarlierCursors
-from .host import Means
 from .links import OwnerLinks, Owners
 from .others import OtherProcesses
 from .shown_marks import ShownMarks
@@ -65,7 +65,7 @@ class Serving:
         self._means = means
         self._documents = documents
         self._fleet = fleet
-        self.served = ServedSubscriptions(means, tasks, cluster.clients.refused)
+        self.served = ServedSubscriptions(means, cluster.clients.refused)
         self.consumers = ServedConsumers(topics, self.served, clock, new_name)
         self._owner = SlotOwner(self.served, tasks)
         self._cursors: Cursors | None = None
@@ -152,7 +152,7 @@ class Serving:
             slots=len(self._owner.open),
             doubts=lease.doubts,
             saves=cursors.saves,
-            misfits={reason.value: cursors.misfits[reason] for reason in Misfit},
+            misfits={reason.value: self.served.stored.misfits[reason] for reason in Misfit},
             removed=0 if self._cleaning is None else self._cleaning.removed,
             refusal="" if refusal is None else refusal.message,
         )

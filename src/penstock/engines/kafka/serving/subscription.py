@@ -3,20 +3,15 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Any, Final
 
 from penstock.engines.attached.link import Moved
+from penstock.engines.core.ports.cursors import Held
 from penstock.engines.kafka.ownership.records import check_properties
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.subscription import Subscription
-from penstock.engines.subscription.compaction import Compaction
-from penstock.engines.subscription.offsets import OffsetSet
 from penstock.engines.subscription.receiver import Receiver
-from penstock.engines.subscription.store import CursorWriter
-from penstock.engines.subscription.subscription import Host
 from penstock.runtime.clock import Timer
-from penstock.runtime.tasks import Tasks
-from penstock.wire import entry as wire
 
 HAND_OVER_MS: Final = 1000  # as Pulsar's activeConsumerFailoverDelayTimeMillis
 
@@ -24,8 +19,8 @@ HAND_OVER_MS: Final = 1000  # as Pulsar's activeConsumerFailoverDelayTimeMillis
 class ServedSubscription(Subscription):
     """`broker.Subscription`. The log is followed while it has consumers.
 
-    Nothing is delivered unless `owns` is true; while `alone` is held, no subscription of this name is opened. After `end` nothing is delivered, and answers are refused; after `drop` another
-    process may serve the subscription, and nothing is saved here either.
+    Nothing is delivered unless it is `held`; while `alone` is held, no subscription of this name is opened. After `end` nothing is
+    delivered, and answers are refused; after `drop` another process may serve the subscription, and nothing is saved here either.
 
     If another consumer becomes the active one (Failover), nothing is delivered until the one before has answered what it has, for
     HAND_OVER_MS at most: its acknowledgements may be on their way, and what it acknowledges is not to be delivered again.
@@ -37,37 +32,22 @@ class ServedSubscription(Subscription):
         self,
         topic: KafkaTopic,
         name: str,
-        *,
-        cursor: OffsetSet,
-        durable: bool,
-        tasks: Tasks,
-        cursors: CursorWriter,
-        host: Host,
-        owns: Callable[[], bool],
+        held: Held | None,
         alone: Callable[[], AbstractAsyncContextManager[None]],
-        properties: dict[str, str] | None = None,
+        **parts: Any,
     ) -> None:
-        super().__init__(
-            topic,
-            name,
-            cursor=cursor,
-            durable=durable,
-            keys=wire.keys,
-            tasks=tasks,
-            cursors=cursors,
-            compaction=Compaction(),
-            host=host,
-            properties=properties,
-        )
+        """`held`: whether this process may serve it; None: any process may, and it is not durable. `parts` are those of any
+        subscription."""
+        super().__init__(topic, name, durable=held is not None, **parts)
         self.ended = False
-        self._owns = owns
+        self._held = held
         self._alone = alone
         self._previous: Receiver | None = None  # the active consumer before, which still has messages
         self._until: Timer | None = None
 
     @property
     def halted(self) -> bool:
-        return self.ended or self._previous is not None or not self._owns()
+        return self.ended or self._previous is not None or (self._held is not None and not self._held())
 
     def check_held(self) -> None:
         """Raise `Moved` after the end."""
@@ -132,13 +112,13 @@ class ServedSubscription(Subscription):
                 consumer.moved()
         await super().move(offset)
 
-    async def delete(self) -> None:
+    async def delete(self, *, force: bool = True) -> None:
         """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription. Raises `Moved` if another
         call deleted it, or after the end: the cursor may be that of the next subscription of this name."""
         async with self._alone():
             if self.ended or self.deleted:
                 raise Moved(self.topic.name)
-            await super().delete()
+            await super().delete(force=force)
 
     def end(self) -> None:
         """Disconnect the consumers, which connect to the next owner. The flusher saves what they acknowledged before."""

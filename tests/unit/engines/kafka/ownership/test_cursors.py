@@ -276,16 +276,18 @@ async def test_another_service_on_the_same_topics_is_refused(caplog: pytest.LogC
 async def test_a_cursor_that_does_not_fit_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     a = await begin(Log(), "a")
     await a.cursors.claim([SLOT])
+    writer = JournalWriter()
+    writer.cursors = a.cursors
     await a.cursors.save([CursorRecord("t", 0, "s", "id", 9, {0: b"\x00\x08", 1: b"\x01"}, b"{}")])
-    assert await a.cursors.open(CursorKey("t", 0, "other"), "id", 0, 9) is None
-    found = await a.cursors.open(KEY, "id", 0, 9999)
+    assert await writer.load(CursorKey("t", 0, "other"), "id", 0, 9) is None
+    found = await writer.load(KEY, "id", 0, 9999)
     assert found is not None
     assert (found[0].mark, list(found[0].ranges()), found[1]) == (9, [(11, 11), (4096, 4096)], b"{}")
-    assert not a.cursors.misfits
-    found = await a.cursors.open(KEY, "id", 2, 8)
+    assert not writer.misfits
+    found = await writer.load(KEY, "id", 2, 8)
     assert found is not None
     assert (found[0].mark, found[1]) == (2, b"{}")
-    assert a.cursors.misfits == {Misfit.BEYOND_END: 1}
+    assert writer.misfits == {Misfit.BEYOND_END: 1}
     (line,) = [one for one in caplog.records if one.message == "a cursor does not fit its log"]
     assert (line.__dict__["why"], line.__dict__["begins_at"]) == ("beyond_end", 2)
     assert a.cursors.load(SLOT)[KEY] == StoredCursor("id", 2, {}, b"{}"), "also when the log has grown"
@@ -330,7 +332,8 @@ async def test_the_store_of_subscriptions() -> None:
     log = Log()
     a = await begin(log, "a")
     await a.cursors.claim([SLOT])
-    writer = JournalWriter(a.cursors)
+    writer = JournalWriter()
+    writer.cursors = a.cursors
     changes: Sequence[CursorChange] = [CursorChange(7, "s", 4, {0: b"\x80"}, b"{}")]
     with pytest.raises(PenstockError) as caught:
         await writer.save_cursors(changes)
@@ -338,11 +341,11 @@ async def test_the_store_of_subscriptions() -> None:
     writer.bind(7, "t", 0, "id")
     await writer.save_cursors(changes)
     await writer.save_cursors([CursorChange(7, "s", 5, {})])
-    found = await a.cursors.open(KEY, "id", 0, 9)
+    found = await writer.load(KEY, "id", 0, 9)
     assert found is not None
     assert (found[0].mark, list(found[0].ranges()), found[1]) == (5, [(7, 7)], b"{}")
     await writer.delete_cursor(7, "s")
-    assert await a.cursors.open(KEY, "id", 0, 9) is None
+    assert await writer.load(KEY, "id", 0, 9) is None
     writer.unbind(7)
     with pytest.raises(PenstockError):
         await writer.delete_cursor(7, "s")

@@ -27,14 +27,15 @@ class Owner:
     def __init__(self, journal: Log, name: str, log: SkippingLog) -> None:
         self.process = Process(journal, name)
         self.log = log
-        self.writer = JournalWriter(self.process.cursors)
+        self.writer = JournalWriter()
+        self.writer.cursors = self.process.cursors
         self.writer.bind(LEDGER, "t", 0, "id")
 
     async def serve(self) -> set[int]:
         """Own the slot, and return the offsets that a consumer gets."""
         self.process.journal.read_on(999)
         await self.process.cursors.claim([SLOT])
-        found = await self.process.cursors.open(KEY, "id", self.log.first_offset, self.log.next_offset)
+        found = await self.writer.load(KEY, "id", self.log.first_offset, self.log.next_offset)
         cursor = OffsetSet() if found is None else found[0]
         log: Any = self.log
         host: Any = Host()
@@ -77,7 +78,7 @@ async def test_a_subscription_moves_between_processes() -> None:
     await b.acknowledge(2, 3, 9)
     a.subscription.close()
     assert await a.serve() == {4, 6, 7, 8}
-    found = await a.process.cursors.open(KEY, "id", 0, 10)
+    found = await a.writer.load(KEY, "id", 0, 10)
     assert found is not None
     assert found[1] == b'{"team":"x"}'
     await a.subscription.move(1)
@@ -86,6 +87,6 @@ async def test_a_subscription_moves_between_processes() -> None:
     b.subscription.close()
     assert await b.serve() == set(range(1, 10)), "the position was moved back"
     await b.subscription.delete()
-    assert await b.process.cursors.open(KEY, "id", 0, 10) is None
+    assert await b.writer.load(KEY, "id", 0, 10) is None
     await a.close()
     await b.close()

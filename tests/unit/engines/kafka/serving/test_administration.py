@@ -10,6 +10,7 @@ from tests.support.kafka_serving import TOPIC, LogTopic, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
 from tests.unit.engines.kafka.serving.test_attached import Admin
 
+from penstock.engines.core.broker.topic_subscriptions import TopicSubscriptions
 from penstock.engines.kafka.serving import administration as module
 from penstock.engines.kafka.serving.administration import OwnedSubscriptions, Service
 from penstock.engines.kafka.serving.links import Owners
@@ -39,14 +40,16 @@ class Case:
         log.grow(0, 10)
         self.a, self.b = Server(journal, "a", log), Server(journal, "b", log)
         self.admin = Admin()
+        self.owned: dict[Server, OwnedSubscriptions] = {}
         self.at_a, self.at_b = self.made(self.a), self.made(self.b)
 
-    def made(self, server: Server) -> OwnedSubscriptions:
+    def made(self, server: Server) -> TopicSubscriptions[Any]:
         links: Any = None  # no consumer is attached
         topics: Any = Topics(server)
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         service = Service(links, server.served, owners, self.admin, OtherProcesses(None, server.clock, 1.0))
-        return OwnedSubscriptions(topics, SimpleNamespace(service=service))
+        self.owned[server] = OwnedSubscriptions(topics, SimpleNamespace(service=service))
+        return TopicSubscriptions(topics, self.owned[server])
 
 
 @pytest.fixture
@@ -65,8 +68,8 @@ async def test_a_subscription_is_created_once_and_seen_by_every_process(case: Ca
         await case.at_a.create(NAME, "s", EARLIEST)
     assert exists.value.kind is ErrorKind.ALREADY_EXISTS
     case.b.read()
-    for at, server in ((case.at_a, case.a), (case.at_b, case.b)):
-        await at.learn(NAME)
+    for server in (case.a, case.b):
+        await case.owned[server].learn(NAME)
         shown = server.topic.subscriptions
         assert {name: (one.cursor.mark, one.backlog) for name, one in shown.items()} == {
             "s": (4, 6),
@@ -75,8 +78,8 @@ async def test_a_subscription_is_created_once_and_seen_by_every_process(case: Ca
         assert shown["s"].properties == {"team": "x"}
     await case.at_a.delete(NAME, "latest")
     case.b.read()
-    for at, server in ((case.at_a, case.a), (case.at_b, case.b)):
-        await at.learn(NAME)
+    for server in (case.a, case.b):
+        await case.owned[server].learn(NAME)
         assert set(server.topic.subscriptions) == {"s"}
     with pytest.raises(PenstockError) as missing:
         await case.at_a.of(NAME, "latest")

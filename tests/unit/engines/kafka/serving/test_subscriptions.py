@@ -167,11 +167,11 @@ async def test_a_subscription_begins_once(servers: tuple[Server, Server]) -> Non
     second = await a.subscribe("second")
     assert await offsets(first) | await offsets(second) == set()
     assert len(a.topic.served) == 1
-    a.topic.policies.max_subscriptions = 1
+    a.topic.policy(max_subscriptions=1)
     with pytest.raises(PenstockError) as full:
         await a.subscribe(subscription="other")
     assert full.value.kind is ErrorKind.TOO_MANY_SUBSCRIPTIONS
-    a.topic.policies.max_subscriptions, a.topic.policies.auto_subscriptions = 0, False
+    a.topic.policy(max_subscriptions=0, auto_subscriptions=False)
     with pytest.raises(PenstockError) as missing:
         await a.subscribe(subscription="other")
     assert missing.value.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
