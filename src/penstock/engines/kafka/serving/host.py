@@ -47,7 +47,6 @@ class TopicHost:
 
     def moved(self, subscription: Subscription) -> None:
         assert isinstance(subscription, ServedSubscription)
-        subscription.answered()
         if not subscription.ended:
             self._means.flusher.dirty(subscription)
 
