@@ -1,6 +1,7 @@
 """Subscriptions beside a plain model: nothing lost, nothing twice without cause, order where it is promised."""
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from penstock.broker.delivery import Delivery
 from penstock.engines.core.broker import Broker
 from penstock.engines.memory import MemoryStore
 from penstock.engines.subscription import Consumer, Subscription, delayed
+from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
@@ -55,6 +57,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.times: dict[int, int] = {}  # offset: deliveries so far that ended without acknowledgement
         self.asleep: dict[int, int] = {}  # offset: nacked, not before
         self.highest: dict[str | None, int] = {}  # by key (None: all), the last first delivery
+        self.over = sys.maxsize  # when the time of a consumer ends that is no longer active
 
     def run(self, work: Any) -> Any:
         async def whole() -> Any:
@@ -119,12 +122,25 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
         async def work() -> None:
             self.consumers[name] = await self.broker.subscribe([TOPIC], "s", options)
-            self.rebalanced()
+            await settle()
+            if not self.handing_over():
+                self.rebalanced()
 
         self.run(work())
+        if self.handing_over():
+            self.over = self.clock.now_ms() + HAND_OVER_MS
+            self.time_passes(HAND_OVER_MS)
+
+    def handing_over(self) -> bool:
+        """Failover: whether one that is no longer active may still answer what it has."""
+        active = self.subscription.active
+        return self.type is SubscriptionType.FAILOVER and any(
+            name != active.name for name, *_ in self.out.values()
+        )
 
     def rebalanced(self) -> None:
-        """Failover: who is no longer active has nothing."""
+        """Failover: who is no longer active has nothing, once it had its time."""
+        self.over = sys.maxsize
         active = self.subscription.active
         if self.type is SubscriptionType.FAILOVER:
             for offset, (name, _, _) in list(self.out.items()):
@@ -240,6 +256,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 for offset, (_, until, _) in list(self.out.items()):
                     if until <= self.clock.now_ms():
                         self.came_back(offset)
+                if self.over <= self.clock.now_ms():
+                    self.rebalanced()
                 await settle()
                 self.collect()
 

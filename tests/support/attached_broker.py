@@ -9,7 +9,7 @@ from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
 from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
-from penstock.engines.attached.link import Attachment, Link, LinkSink, Moved
+from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink
 from penstock.engines.attached.local_link import LocalLink
 from penstock.engines.attached.subscription import Subscription, attached_subscription
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
@@ -50,7 +50,7 @@ class Owner:
     def flag(self, name: str, default: bool = False) -> bool:
         return name == "acknowledgmentAtBatchIndexLevelEnabled"
 
-    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
         self.asked += 1
         if self.broker is None:
             raise Moved(wanted.topic)

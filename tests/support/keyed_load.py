@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 from websockets.asyncio.client import connect
 
-from .cluster_load import ANSWER_S, BOUND_S, BROKEN, PAUSE_S, SOCKET
+from .cluster_load import ANSWER_S, BOUND_S, BROKEN, PAUSE_S, SOCKET, now
 from .waiting import until_async
 
 KEYS: Final = 32
@@ -18,6 +18,9 @@ PARTITIONS: Final = 4
 TOGETHER: Final = 8  # messages of one publish
 FURTHER: Final = 20  # messages that every consumer of a server gets until it has taken part
 WINDOW: Final = 20  # messages that a consumer has without an answer
+OWNER_S: Final = 20.0  # an acknowledgement waits longer for the next owner of a partition
+ROUND_TRIPS: Final = 20  # to a server, within which comes what was sent to it before
+TRIP_PAUSE_S: Final = 0.02
 
 
 class Book:
@@ -29,26 +32,65 @@ class Book:
         self.values: set[str] = set()
         self.wrong: list[str] = []
         self.answers: Counter[str] = Counter()
-        self._acknowledged: dict[str, str] = {}  # where, by message id
+        self.late = 0  # messages that were on their way to another consumer as they were acknowledged
+        self._acknowledged: dict[str, Answered] = {}  # by message id
+        self._given: set[tuple[str, Consuming]] = set()
         self._next: Counter[str] = Counter()  # by key: the number that has not come
+        self._consuming: list[Consuming] = []
+        self._gave_up: dict[Consuming, float] = {}  # when it last had waited for an owner in vain
 
-    def came(self, value: str, message_id: str, server: str) -> None:
-        """A consumer at a server was given a message: `key:number`."""
+    def joins(self, one: "Consuming") -> None:
+        """A consumer of another server takes part."""
+        self._consuming.append(one)
+
+    def came(self, value: str, message_id: str, to: "Consuming") -> None:
+        """A consumer was given a message: `key:number`."""
         key, _, number = value.partition(":")
-        if message_id in self._acknowledged:
+        answered, first = self._acknowledged.get(message_id), (message_id, to) not in self._given
+        if answered is not None and not (first and answered.may_still_come(to)):
             self.wrong.append(
-                f"{value} ({message_id}) came again at {server}, acknowledged at {self._acknowledged[message_id]}"
+                f"{value} ({message_id}) came again at {to.url}, acknowledged at {answered.at.url}"
             )
+        elif answered is not None:
+            self.late += 1
+            answered.came(to)
         if self.kind != "Shared" and int(number) > self._next[key]:
-            self.wrong.append(f"{value} came before {key}:{self._next[key]} at {server}")
+            self.wrong.append(f"{value} came before {key}:{self._next[key]} at {to.url}")
         self._next[key] = max(self._next[key], int(number) + 1)
         self.values.add(value)
+        self._given.add((message_id, to))
 
-    def answered(self, message_id: str, result: str, server: str) -> None:
-        """An acknowledgement was answered by a server."""
+    def answered(self, message_id: str, result: str, by: "Consuming", after_s: float) -> None:
+        """An acknowledgement was answered; with an error only if no owner of a partition came in time."""
         self.answers[result] += 1
-        if result == "ok":
-            self._acknowledged[message_id] = server
+        if result != "ok" and after_s >= OWNER_S:
+            self._gave_up[by] = now()
+        elif result != "ok" and now() - self._gave_up.get(by, -OWNER_S) > OWNER_S:  # else others went with it
+            self.wrong.append(
+                f"{message_id} was answered with an error at {by.url} after {after_s:.1f} s: {result}"
+            )
+        if result == "ok" and message_id not in self._acknowledged:
+            self._acknowledged[message_id] = Answered(by, self._consuming)
+
+
+class Answered:
+    """An acknowledgement with success, and which consumers may still be given the message.
+
+    As a partition moves, the next owner gives messages to other consumers that it has not heard of. One that it sent before the
+    acknowledgement arrived is with its consumer within a few round trips of the answer: it is in the memory of the consumer's server,
+    or on a connection to it; a server that is stopped meanwhile has it when it continues. It comes once, and at no consumer that had it.
+    """
+
+    def __init__(self, at: "Consuming", others: list["Consuming"]) -> None:
+        self.at = at
+        self._until = {one: one.round_trips + ROUND_TRIPS for one in others if one is not at}
+
+    def may_still_come(self, to: "Consuming") -> bool:
+        return to.round_trips <= self._until.get(to, -1)
+
+    def came(self, to: "Consuming") -> None:
+        """No other copy may come."""
+        self._until.pop(to, None)
 
 
 class Consuming:
@@ -56,26 +98,44 @@ class Consuming:
 
     def __init__(self, url: str, path: str, books: list[Book]) -> None:
         self.counts: Counter[str] = Counter()  # messages that came, by subscription
-        self._url = url.replace("http", "ws", 1)
+        self.round_trips = 0  # to the server and back, one after the other
+        self.url = url.replace("http", "ws", 1)
         self._path = path
-        self._tasks = [asyncio.get_running_loop().create_task(self._consume(book)) for book in books]
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._consume(book)) for book in books]
+        self._tasks.append(loop.create_task(self._go_there()))
+        for book in books:
+            book.joins(self)
+
+    async def _go_there(self) -> None:
+        async with httpx.AsyncClient(base_url=self.url.replace("ws", "http", 1), timeout=None) as http:
+            while True:
+                try:
+                    await http.get("/ping")
+                    self.round_trips += 1
+                except BROKEN:
+                    pass
+                await asyncio.sleep(TRIP_PAUSE_S)
 
     async def _consume(self, book: Book) -> None:
         query = (
             f"subscriptionType={book.kind}&subscriptionInitialPosition=Earliest&receiverQueueSize={WINDOW}"
         )
-        url = f"{self._url}/ws/v2/consumer/persistent/{self._path}/{book.subscription}?{query}"
+        url = f"{self.url}/ws/v2/consumer/persistent/{self._path}/{book.subscription}?{query}"
         while True:
             try:
                 async with connect(url, **SOCKET) as socket:
+                    sent: dict[str, float] = {}
                     async for text in socket:
                         frame = json.loads(text)
                         if "payload" not in frame:
-                            book.answered(frame["context"], frame["result"], self._url)
+                            after_s = now() - sent[frame["context"]]
+                            book.answered(frame["context"], frame["result"], self, after_s)
                             continue
                         message_id = frame["messageId"]
-                        book.came(b64decode(frame["payload"]).decode(), message_id, self._url)
+                        book.came(b64decode(frame["payload"]).decode(), message_id, self)
                         self.counts[book.subscription] += 1
+                        sent[message_id] = now()
                         await socket.send(json.dumps({"messageId": message_id, "context": message_id}))
             except BROKEN:
                 pass  # its server is gone, or not there yet
@@ -172,11 +232,11 @@ class KeyedLoad:
             raise AssertionError(f"it does not go on: {self}") from None
 
     def check(self) -> None:
-        """What came again, or out of order, by subscription: nothing."""
+        """What came again, or out of order, and which acknowledgements were refused, by subscription: nothing."""
         wrong = {book.kind: book.wrong[:10] for book in self.books if book.wrong}
         assert not wrong, f"{wrong} in {self}"
 
     def __str__(self) -> str:
-        came = {book.kind: (len(book.values), dict(book.answers)) for book in self.books}
+        came = {book.kind: (len(book.values), dict(book.answers), f"{book.late} late") for book in self.books}
         at = [dict(one.counts) for one in self._consuming]
         return f"{self.path}: {len(self.stored)} stored, came {came}, at {at}"

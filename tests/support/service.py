@@ -25,6 +25,7 @@ from .pulsar_broker import PulsarCluster
 from .waiting import until
 
 WAIT_S: Final = 60.0
+OWNER_S: Final = 20.0  # an acknowledgement waits longer for the next owner of a partition
 SECRET: Final = {"PENSTOCK_FLEET__SECRET": "a secret of these processes"}
 
 

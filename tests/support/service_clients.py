@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 
 from penstock.testing.server import Launched
 
-from .service import WAIT_S
+from .service import OWNER_S, WAIT_S
 from .waiting import until
 
 Id = tuple[int, int, int, int]  # ledger, entry, partition, index in a batch
@@ -32,7 +32,8 @@ def _id(of: Any) -> Id:
     return of.ledger_id(), of.entry_id(), of.partition(), of.batch_index()
 
 
-MOVED_MAX = 10  # messages of a run that were on their way to another consumer as they were acknowledged
+WINDOW: Final = 20  # messages that a consumer has without an answer
+MOVED_MAX: Final = 2 * WINDOW  # messages of a run that were on their way to another consumer
 
 
 class Delivery:
@@ -75,11 +76,14 @@ class Deliveries:
         """What a process had received before it was stopped may reach its clients after it continues."""
         return any(one.node is node and begin < one.at_s < end for node, begin, end in self.stops)
 
-    def _is_first_of(self, one: Delivery) -> bool:
-        """Whether the consumer got the message for the first time. The next owner gave it to this consumer, and it was on its way
-        while the acknowledgement of the consumer before was answered."""
-        return all(
-            other is one or other.consumer is not one.consumer for other in self.all if other.id == one.id
+    def _was_on_its_way(self, one: Delivery) -> bool:
+        """The next owner gave the message to this consumer, which did not have it before, and it was on its way while the
+        acknowledgement of the consumer before was answered: it is among the next that came of its partition."""
+        before = [other for other in self.all if other.consumer is one.consumer and other.at_s < one.at_s]
+        since_s = self._answered_at[one.id]
+        return (
+            all(other.id != one.id for other in before)
+            and sum(other.id[2] == one.id[2] and other.at_s > since_s for other in before) < WINDOW
         )
 
     def _history(self, id: Id) -> list[str]:
@@ -120,11 +124,13 @@ class Deliveries:
         """No message came after its acknowledgement was answered. `ordered`: none of a key came for the first time before its
         predecessors."""
         again = [one for one in self.all if one.answered and not self._was_stopped(one)]
-        moved = [one for one in again if self._is_first_of(one)]
+        moved = [one for one in again if self._was_on_its_way(one)]
         late = [one for one in again if one not in moved] or moved[MOVED_MAX:]
         assert not late, (
             f"{len(again)} messages came after their acknowledgements were answered: {self._history(late[0].id)}"
         )
+        if moved:
+            print(f"{len(moved)} messages were on their way to another consumer as they were acknowledged")
         if not ordered:
             return
         seen: Counter[str] = Counter()
@@ -165,6 +171,9 @@ class Consumer(threading.Thread):
         self._ending = threading.Event()
         self.ready = threading.Event()
         self.refusals: list[tuple[int, str]] = []
+        self.early: list[
+            str
+        ] = []  # errors of acknowledgements that could have waited for the next owner of the partition
         self.failure: BaseException | None = None
         self.node: Launched | None = None  # where it is now
 
@@ -205,9 +214,9 @@ class SocketConsumer(Consumer):
     def _consume(self, node: Launched) -> None:
         url = (
             f"{node.ws}/ws/v2/consumer/persistent/public/default/{self._topic}/{self._subscription}"
-            f"?subscriptionType={self._type}&subscriptionInitialPosition=Earliest&receiverQueueSize=20"
+            f"?subscriptionType={self._type}&subscriptionInitialPosition=Earliest&receiverQueueSize={WINDOW}"
         )
-        waiting: dict[str, Id] = {}
+        waiting: dict[str, tuple[Id, float]] = {}
         try:
             with connect(url, compression=None, open_timeout=10, close_timeout=2, proxy=None) as socket:
                 self.ready.set()
@@ -217,15 +226,18 @@ class SocketConsumer(Consumer):
                     except TimeoutError:
                         continue
                     if "context" in frame:
-                        answered = waiting.pop(frame["context"])
+                        answered, sent_s = waiting.pop(frame["context"])
                         if frame["result"] != "ok":  # it may not be stored: all that is out comes again
                             self._refused(0, frame["result"])
+                            if time.monotonic() - sent_s < OWNER_S:
+                                self.early.append(frame["result"])
                             return
                         self._deliveries.acknowledged(answered)
                         continue
                     text = frame["messageId"]
-                    waiting[text] = id_of(text)
-                    self._deliveries.arrived(self, waiting[text], base64.b64decode(frame["payload"]).decode())
+                    arrived = id_of(text)
+                    waiting[text] = arrived, time.monotonic()
+                    self._deliveries.arrived(self, arrived, base64.b64decode(frame["payload"]).decode())
                     socket.send(json.dumps({"messageId": text, "context": text}))
         except ConnectionClosed as closed:
             if closed.rcvd is not None and closed.rcvd.code != 1001:
@@ -246,7 +258,7 @@ class InstanceConsumer(Consumer):
         with httpx.Client(timeout=10, trust_env=False) as http:
             try:
                 wanted = {"subscription_type": self._type, "initial_position": "earliest"}
-                options = {"receiver_queue_size": 20, "consumer_timeout_ms": 5000}
+                options = {"receiver_queue_size": WINDOW, "consumer_timeout_ms": 5000}
                 made = http.post(base, json={**wanted, **options})
                 if made.status_code != 200:
                     self._refused(made.status_code, made.text)
@@ -312,7 +324,7 @@ class BinaryConsumer(Consumer):
                 self._subscription,
                 consumer_type=self.TYPES[self._type],
                 initial_position=pulsar.InitialPosition.Earliest,
-                receiver_queue_size=20,
+                receiver_queue_size=WINDOW,
             )
             self.ready.set()
             while not self._ending.is_set() and node.process.poll() is None:

@@ -20,6 +20,8 @@ from .service_clients import (
 )
 from .waiting import until
 
+# Of a process that stops: what its consumers were about to send goes with them.
+STOPS: Final = ("the server is shutting down", "the consumer is closed")
 STOPPED_S: Final = 8.0  # longer than the session of a process in the group of owners
 # A consumer of each kind at each process, or at one.
 MIXES: Final = {
@@ -117,6 +119,8 @@ class Load:
         ended(self.consumers)
         print("refused:", Counter((one.kind, *each) for one in self.consumers for each in one.refusals))
         if failure[0] is None:
+            early = {text for one in self.consumers for text in one.early if not text.endswith(STOPS)}
+            assert not early, early
             for name, deliveries in self.deliveries.items():
                 assert deliveries.answered > 0, name
                 deliveries.check(ordered=name != "Shared")

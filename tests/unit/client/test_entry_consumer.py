@@ -17,8 +17,8 @@ from penstock.client.enums import ConsumerType
 from penstock.client.options import ClientOptions, complete
 from penstock.client.session.commands import Subscription
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.wire.frames import Frame, broker_part, decode, encode_with_entry
-from penstock.wire.pulsar_pb2 import BaseCommand
+from penstock.wire.frames import Frame, broker_part, decode, encode, encode_with_entry
+from penstock.wire.pulsar_pb2 import BaseCommand, ServerError
 
 from .broker import delivery
 from .fake import FakeBroker, error, fake
@@ -325,3 +325,23 @@ async def test_permits_are_taken_back_by_a_new_consumer_of_the_broker() -> None:
         await until_async(lambda: len(stage.taking.entries) == 1)
         assert stage.taking.entries[0].entry_id == 2
         assert stage.flows == [100]
+
+
+async def test_a_late_refusal_of_a_broker_that_was_left_does_not_count() -> None:
+    async with staged() as stage:
+        stage.broker.script[BaseCommand.ACK] = lambda frame: []
+        stage.consumer.acknowledge([(3, 1)])
+        flushing = stage.consumer._context.tasks.spawn(stage.consumer.flush(), "flush")
+        await until_async(lambda: len(stage.acks) == 1)
+        stage.consumer.reconnect()
+        await until_async(lambda: len(stage.acks) == 2)  # over the same connection
+        assert stage.taking.resets == 1
+        first, second = stage.heard(BaseCommand.ACK)
+        (refusal,), (answer,) = answering(first), answering(second)
+        refusal.ack_response.error = ServerError.ServiceNotReady
+        refusal.ack_response.message = "another process owns it"
+        write = stage.broker._protocols[-1].transport.write
+        write(encode(refusal))
+        await asyncio.sleep(0)
+        write(encode(answer))
+        await flushing

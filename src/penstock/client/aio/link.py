@@ -313,6 +313,10 @@ class Pool:
             raise
         return link
 
+    def __contains__(self, link: object) -> bool:
+        """Whether it has opened this connection."""
+        return any(one is link for one in self._links.values())
+
     @property
     def idle(self) -> bool:
         """Whether no producer or consumer uses any of them."""

@@ -12,7 +12,7 @@ from penstock.client.aio.tasks import log
 from penstock.client.errors import PulsarException, Timeout
 from penstock.client.session import commands
 
-from .acks import GROUP_MAX, AckGroup, EntryAcks
+from .acks import GROUP_MAX, AckGroup, AckSink, EntryAcks
 from .arrived import Place
 
 GROUP_S: Final = 0.01  # how long an acknowledgement may wait for others to go with
@@ -28,12 +28,14 @@ class Acknowledging:
         self._timeout_s = timeout_s
         self._acks = EntryAcks()
         self._link: Link | None = None
+        self._attached = 0  # how often it was attached: two times may be over one connection
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def attach(self, link: Link) -> None:
         """There is a connection: what has no answer goes again, then what waits."""
         self._link = link
+        self._attached += 1
         for group in self._acks.unsettled:
             self._send(link, group)
         self.send()
@@ -79,13 +81,13 @@ class Acknowledging:
             self._acks.settle(group)
         else:
             # Written here and now: what follows it on this connection is to come after it.
-            link.request(command).add_done_callback(partial(self._answered, link, group))
+            link.request(command).add_done_callback(partial(self._answered, link, self._attached, group))
 
-    def _answered(self, link: Link, group: AckGroup, answer: asyncio.Future[Any]) -> None:
+    def _answered(self, link: Link, attached: int, group: AckGroup, answer: asyncio.Future[Any]) -> None:
         error = None if answer.cancelled() else answer.exception()
         if error is not None:
-            if link is not self._link or link.closed:
-                return  # it goes again on the next connection
+            if self._link is None or attached != self._attached or link.closed:
+                return  # it went again for the broker's next consumer, or goes
             log.warning("acknowledgements on %s failed: %s", self._topic, error)
         self._acks.settle(group, error if isinstance(error, PulsarException) else None)
 
@@ -106,6 +108,10 @@ class Acknowledging:
             if isinstance(error, PulsarException):
                 raise
             raise Timeout("the broker did not answer acknowledgements in time") from None
+
+    def give_to(self, to: AckSink) -> None:
+        """Acknowledge over another connection what has no answer."""
+        self._acks.give_to(to)
 
     def forget(self, error: PulsarException) -> None:
         """None of them means anything any more."""

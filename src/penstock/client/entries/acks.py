@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.client.errors import PulsarException
 from penstock.client.session.acks import wire_place
@@ -17,6 +17,19 @@ from penstock.wire.pulsar_pb2 import CommandAck
 from .arrived import Place
 
 GROUP_MAX: Final = 1000  # in one command, as in Pulsar's clients
+
+
+class AckSink(Protocol):
+    """What takes acknowledgements."""
+
+    def acknowledge(self, places: Iterable[Place]) -> None:
+        """Whole entries are done."""
+
+    def acknowledge_part(self, place: Place, open_bits: int) -> None:
+        """All messages of an entry but those of `open_bits` are done."""
+
+    def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
+        """All entries before `place` are done, and that one but for the messages of `open_bits`."""
 
 
 class AckGroup:
@@ -97,6 +110,17 @@ class EntryAcks:
         if group in self._unsettled:
             del self._unsettled[group]
             group.settle(error)
+
+    def give_to(self, to: AckSink) -> None:
+        """Acknowledge over another connection what is to be sent, and what has no answer."""
+        for group in [*self._unsettled, *self.take()]:
+            for place, open_bits in group.places.items():
+                if group.cumulative:
+                    to.acknowledge_up_to(place, open_bits)
+                elif open_bits:
+                    to.acknowledge_part(place, open_bits)
+            if not group.cumulative:
+                to.acknowledge([place for place, open_bits in group.places.items() if not open_bits])
 
     def forget(self, error: PulsarException) -> None:
         """None of them means anything any more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -35,9 +35,12 @@ from penstock.wire.pulsar_pb2 import (
 )
 
 from .acknowledging import Acknowledging
+from .acks import AckSink
 from .arrived import Arrived, Place, read_arrived, read_id
 from .sink import Sink
 from .start import Start
+
+MOVED: Final = "the topic has another broker"
 
 
 class EntryContext(Protocol):
@@ -92,6 +95,7 @@ class EntryConsumer:
         self._due = False
         self._loop = asyncio.get_running_loop()
         self._keeping: asyncio.Task[Any] | None = None
+        self._asking: asyncio.Task[Any] | None = None  # to subscribe
         self._reconnecting = Reconnecting(f"the consumer of {how.topic}", self._connect, self._end)
 
     # -- coming and going
@@ -107,18 +111,28 @@ class EntryConsumer:
     def connected(self) -> bool:
         return self._link is not None
 
+    @property
+    def connection(self) -> Link | None:
+        return self._link
+
     async def _connect(self) -> None:
         link = await self._context.lookup.link(self.topic)
         link.consumers[self._id] = self
         epoch = None if self._how.type in SHARED_TYPES else self._epoch
         try:
             command = commands.subscribe(self._id, self._how, self._start.wire_id, epoch)
-            await link.ask(command, self._context.timeout_s)
+            self._asking = self._loop.create_task(link.ask(command, self._context.timeout_s))
+            await self._asking
         except BaseException as error:
+            given_up, self._asking = self._asking is None, None
             link.consumers.pop(self._id, None)
             if isinstance(error, asyncio.CancelledError | Timeout):  # the broker may have it all the same
                 link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
+            task = asyncio.current_task()
+            if given_up and isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
+                raise NotConnected(MOVED) from None
             raise
+        self._asking = None
         if link.consumers.get(self._id) is not self:
             raise NotConnected("the connection broke")
         self._link = link
@@ -146,22 +160,31 @@ class EntryConsumer:
 
     def restart(self) -> None:
         """Take the permits back, which only a new consumer of the broker's can: `reset` follows, unless it is not durable."""
+        if self._link is not None:
+            self._acks.send()
+            self.permits = 0
+            self._come_again("its permits were taken back")
+
+    def reconnect(self) -> None:
+        """Leave the connection, also one on which the broker has not answered yet, and look the broker up again."""
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+        self._come_again(MOVED)
+
+    def _come_again(self, why: str) -> None:
         link = self._link
         if link is None:
             return
-        self._acks.send()
         link.consumers.pop(self._id, None)  # what is on its way to it is nobody's
         link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
         self._id = self._acks.consumer_id = next(self._context.numbers)
-        self._link = None
-        self._acks.detach()
-        self.permits = 0
-        self.lost(link, NotConnected("its permits were taken back"))
+        self.lost(link, NotConnected(why))
 
     def _end(self, error: PulsarException) -> None:
         self.error = error
+        self._sink.ended(error)  # it may take the acknowledgements
         self._acks.forget(error)
-        self._sink.ended(error)
 
     async def close(self) -> None:
         """Send the acknowledgements, then leave."""
@@ -299,6 +322,11 @@ class EntryConsumer:
         if self.error is not None:
             raise self.error
         await self._acks.flush()
+
+    def give_unstored_to(self, to: AckSink) -> bool:
+        """Acknowledge over another connection, in place of this one, what has no answer; returns True."""
+        self._acks.give_to(to)
+        return True
 
     def redeliver(self, places: Iterable[Place]) -> None:
         """Ask for entries again (Shared and Key_Shared); they come with permits of their own."""

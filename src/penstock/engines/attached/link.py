@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.client.entries.acks import AckSink
 from penstock.client.entries.arrived import Place
 from penstock.client.entries.consumer import EntryConsumer, EntryContext
 from penstock.client.entries.sink import Sink
@@ -79,6 +80,14 @@ class Link(Protocol):
         """Leave; unacknowledged messages go to other consumers."""
 
 
+class OwnerLink(Link, Protocol):
+    """A link to one owner."""
+
+    def give_unstored_to(self, to: AckSink) -> bool:
+        """Once it has ended: give acknowledgements that may not be durable to another link, before that one has permits. False if
+        they are no longer known."""
+
+
 class LinkSink(Sink, Protocol):
     """A `Sink` of any link."""
 
@@ -99,7 +108,7 @@ class Attachment(msgspec.Struct, frozen=True):
     start: MessageId
 
 
-LinkTo = Callable[[Attachment, LinkSink], Awaitable[Link]]
+LinkTo = Callable[[Attachment, LinkSink], Awaitable[OwnerLink]]
 
 
 class Moved(PulsarException, kind=ErrorKind.UNAVAILABLE):

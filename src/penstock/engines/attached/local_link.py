@@ -1,6 +1,7 @@
 """A link to a subscription that runs in this process: entries, permits and answers without sockets or encoding."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol
@@ -10,6 +11,7 @@ import msgspec
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
 from penstock.broker.subscription import Answers, Subscription
+from penstock.client.entries.acks import AckSink
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -19,8 +21,12 @@ from penstock.runtime.tasks import Tasks
 
 from .link import Attachment, LinkSink, Moved
 from .unconfirmed import Unconfirmed
+from .unstored import Unstored
+
+log = logging.getLogger(__name__)
 
 TAKEN_AT_ONCE: Final = 64  # deliveries
+STORED_AT: Final = 500  # entries that were acknowledged, if nobody waits until that is durable
 LATE_MAX: Final = 10_000  # acknowledgements that wait to be looked up in the log
 
 
@@ -57,6 +63,8 @@ class LocalLink:
         self._working: asyncio.Task[None] | None = None
         self._failed: PenstockError  # the last error of one of them
         self._unconfirmed = Unconfirmed()
+        self._unstored = Unstored()
+        self._storing: asyncio.Task[None] | None = None
 
     # -- start and end
 
@@ -79,7 +87,7 @@ class LocalLink:
         assert self._source.answers is not None  # the log has one ledger
         self._answers = self._source.answers
         consumer.end_reached = self._end_reached
-        consumer.moved = self._sink.moved
+        consumer.moved = self._moved
         if options.type is SubscriptionType.FAILOVER:
             consumer.active_changed = self._active_changed
             self._sink.active(self._source.active is consumer)
@@ -135,6 +143,10 @@ class LocalLink:
     def _active_changed(self, subscription: object, active: bool) -> None:
         self._sink.active(active)
 
+    def _moved(self) -> None:
+        self._unstored.clear()
+        self._sink.moved()
+
     def _end_reached(self) -> None:
         self._end_due = True
         self._send_end()
@@ -167,6 +179,9 @@ class LocalLink:
         consumer = self._acknowledging()
         if consumer is None or place[0] != self._source.topic.ledger:
             return
+        self._unstored.acknowledge_part(place, open_bits)
+        if len(self._unstored) >= STORED_AT and self._storing is None:  # nobody waits until they are stored
+            self._storing = self._tasks.spawn(self._store_some(consumer), f"store for {self._wanted.topic}")
         answers = self._answers
         if not answers.acknowledge_but(place[1], open_bits, consumer):
             self._later(lambda: answers.acknowledge_but_late(place[1], open_bits, consumer))
@@ -174,6 +189,7 @@ class LocalLink:
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
         if self._acknowledging() is None:
             return
+        self._unstored.acknowledge_up_to(place, open_bits)
         ledger, entry = place
         index = (open_bits & -open_bits).bit_length() - 2  # the message before the first open one
         if open_bits and index < 0:
@@ -249,13 +265,39 @@ class LocalLink:
         return outcome.value
 
     async def flush(self) -> None:
+        """As `Link.flush`. Raises `Moved` if the consumer was closed meanwhile."""
         consumer = self._open_consumer()
+        number = self._unstored.number
 
         async def store() -> None:
             await self._worked()
             await consumer.flush()
 
-        await self._unconfirmed.flush(store, lambda: PenstockError(self._failed.kind, self._failed.message))
+        try:
+            await self._unconfirmed.flush(
+                store, lambda: PenstockError(self._failed.kind, self._failed.message)
+            )
+        except PenstockError:
+            self._open_consumer()
+            raise
+        self._unstored.stored(number)
+
+    async def _store_some(self, consumer: Consumer) -> None:
+        number = self._unstored.number
+        try:
+            await self._worked()
+            await consumer.flush()
+            self._unstored.stored(number)
+        except PenstockError as error:  # the next `flush` may say so
+            log.debug("acknowledgements on %s are not stored yet: %s", self._wanted.topic, error)
+        finally:
+            self._storing = None
+
+    def give_unstored_to(self, to: AckSink) -> bool:
+        if self._unstored.overrun:
+            return False
+        self._unstored.give_to(to)
+        return True
 
     # -- the subscription
 
@@ -268,6 +310,7 @@ class LocalLink:
         else:
             offset = await topic.offset_at_time(to)
         self._open_consumer()
+        self._unstored.clear()
         self._sink.reset()  # in one step with the move, which drops the outbox
         await self._source.move(offset)
 

@@ -9,19 +9,24 @@ from typing import Final
 import msgspec
 
 from penstock.client.aio.tasks import STABLE_S, Backoff
+from penstock.client.entries.acks import AckSink
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.client.errors import PulsarException
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.runtime.tasks import Tasks
 
-from .link import Attachment, Link, LinkSink, LinkTo, Moved
+from .link import Attachment, Link, LinkSink, LinkTo, Moved, OwnerLink
 from .unconfirmed import Unconfirmed
+from .unstored import Unstored
 
 log = logging.getLogger(__name__)
 
 MOVED_MAX_S: Final = 5.0  # the longest pause between two attempts to reach the owner of a partition
 START_S: Final = 20.0  # for a partition that moves while a consumer subscribes
+STORE_S: Final = 30.0  # likewise while its acknowledgements are on their way
+STEP_S: Final = 0.5
+ROUNDS_MAX: Final = 100  # of acknowledgements that are made while a link opens
 
 # The old owner may still have the consumer that left it.
 _PASSING: Final = (ErrorKind.SUBSCRIPTION_BUSY, ErrorKind.CONSUMER_BUSY)
@@ -34,8 +39,10 @@ class MovingLink:
     trying again cannot help. The permits carry over. The sink is reset, except for a consumer that is not durable: that one continues
     after the last entry that arrived, or at the position of its last seek.
 
-    Acknowledgements are lost that the old link may not have stored, or that are made while there is no link: their messages may be
-    delivered again, and a `flush` fails (`Unconfirmed`).
+    Acknowledgements that the old link may not have stored, or that are made while there is no link, are given to the next link
+    before it has permits, so that their messages do not come again; a `flush` waits until they are durable there, for STORE_S at most.
+    Then they are lost, or if they are too many (`Unstored`): their messages may be delivered again, and a `flush` fails
+    (`Unconfirmed`). Those of a consumer that is not durable are lost at once.
     """
 
     def __init__(self, link_to: LinkTo, wanted: Attachment, sink: LinkSink, tasks: Tasks) -> None:
@@ -43,9 +50,13 @@ class MovingLink:
         self._wanted = wanted
         self._sink = sink
         self._tasks = tasks
-        self._link: Link | None = None
+        self._link: OwnerLink | None = None  # also while it opens
+        self._open_link: OwnerLink | None = None
         self._permits = 0  # not yet given to a link
         self._unconfirmed = Unconfirmed()
+        self._unstored = Unstored()  # acknowledgements for the next link
+        self._turned = asyncio.Event()  # a link has opened, or none will
+        self._end: PenstockError | None = None
         self._lost = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         # Entries of a non-persistent topic all have the same place.
@@ -78,21 +89,63 @@ class MovingLink:
             if self._sought is not None:
                 target, inclusive = self._sought
                 await link.seek(target, inclusive=inclusive)
+            await self._acknowledge_again(link)
         except BaseException:
             self._drop(link)
             if started:
                 with suppress(PulsarException):  # there is no connection: the owner has noticed, or will
                     await link.close()
             raise
-        if self._link is link and self._permits > 0:  # else the link has ended again, or has the permits
+        if self._link is not link:  # it has ended again
+            return
+        self._give(link)
+        self._unstored.clear()
+        self._open_link = link
+        self._turn()
+        if self._permits > 0:
             permits, self._permits = self._permits, 0
             link.flow(permits)
 
-    def _drop(self, link: Link | None) -> None:
-        """A link has ended; its open permits are for the next one."""
+    async def _acknowledge_again(self, link: OwnerLink) -> None:
+        """Have the owner store what the ones before may not have stored, and what is acknowledged meanwhile. Raises an error that
+        is retriable if it does not."""
+        for _ in range(ROUNDS_MAX):
+            if not self._unstored or self._link is not link:
+                return
+            self._give(link)
+            number = self._unstored.number
+            try:
+                await link.flush()
+            except PenstockError as error:
+                if error.retriable:
+                    raise
+                log.info("acknowledgements on %s are lost: %s", self._wanted.topic, error)
+                self._lose()
+            self._unstored.stored(number)
+
+    def _give(self, link: OwnerLink) -> None:
+        if self._unstored.overrun:
+            self._lose()
+        else:
+            self._unstored.give_to(link)
+
+    def _turn(self) -> None:
+        """Those who wait for a link look again."""
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+    def _drop(self, link: OwnerLink | None) -> None:
+        """A link has ended; its open permits, and what it may not have stored, are for the next one."""
         if link is not None and self._link is link:
-            self._link = None
+            self._link = self._open_link = None
             self._permits += max(0, link.permits)
+            if not self._wanted.options.durable or not link.give_unstored_to(self._unstored):
+                self._lose()
+
+    def _lose(self) -> None:
+        """Acknowledgements that may not be stored are lost."""
+        self._unstored.clear()
+        self._unconfirmed.lose()
 
     async def _keep(self) -> None:
         backoff, loop = Backoff(max_s=MOVED_MAX_S), asyncio.get_running_loop()
@@ -109,20 +162,28 @@ class MovingLink:
                 except PenstockError as error:
                     passing = isinstance(error, PulsarException) and error.passing
                     if not (error.retriable or passing or error.kind in _PASSING):
+                        self._finish(error)
                         self._sink.ended(error)
                         return
                     log.info("%s has no owner that can be reached now: %s", self._wanted.topic, error)
                     self._lost.set()
 
     def _current(self) -> Link:
-        if self._link is None:
+        if self._open_link is None:
             raise Moved(self._wanted.topic)
-        return self._link
+        return self._open_link
+
+    def _finish(self, error: PenstockError) -> None:
+        """There will be no other link."""
+        self._end = error
+        self._unstored.clear()
+        self._turn()
 
     async def close(self) -> None:
         if self._keeping is not None:
             self._keeping.cancel()
-        link, self._link = self._link, None
+        link, self._link, self._open_link = self._link, None, None
+        self._finish(Moved(self._wanted.topic))
         if link is not None:
             await link.close()
 
@@ -141,6 +202,7 @@ class MovingLink:
         self._sink.reset()
 
     def moved(self) -> None:
+        self._unstored.clear()
         self._sink.moved()
 
     def active(self, active: bool) -> None:
@@ -151,10 +213,10 @@ class MovingLink:
 
     def ended(self, error: PenstockError) -> None:
         if not isinstance(error, Moved):
+            self._finish(error)
             self._sink.ended(error)
             return
         self._drop(self._link)
-        self._unconfirmed.lose()
         if self._wanted.options.durable:
             self._sink.reset()
         self._lost.set()
@@ -170,39 +232,42 @@ class MovingLink:
         return self._permits + (0 if self._link is None else self._link.due)
 
     def flow(self, permits: int) -> None:
-        if self._link is None:
+        if self._open_link is None:
             self._permits += permits
         else:
-            self._link.flow(permits)
+            self._open_link.flow(permits)
 
     def restart(self) -> None:
         self._permits = 0
-        if self._link is not None:
-            self._link.restart()
+        if self._open_link is not None:
+            self._open_link.restart()
 
     # -- answers
 
-    def _acknowledging(self) -> Link | None:
-        """The link that an acknowledgement goes to; without one it is lost."""
+    def _acknowledging(self) -> AckSink | None:
+        """What an acknowledgement goes to; None if it is lost."""
         self._unconfirmed.give()
-        if self._link is None:
-            self._unconfirmed.lose()
-        return self._link
+        if self._open_link is not None:
+            return self._open_link
+        if self._unstored.overrun or not self._wanted.options.durable:
+            self._lose()
+            return None
+        return self._unstored
 
     def acknowledge(self, places: Iterable[Place]) -> None:
-        link = self._acknowledging()
-        if link is not None:
-            link.acknowledge(places)
+        to = self._acknowledging()
+        if to is not None:
+            to.acknowledge(places)
 
     def acknowledge_part(self, place: Place, open_bits: int) -> None:
-        link = self._acknowledging()
-        if link is not None:
-            link.acknowledge_part(place, open_bits)
+        to = self._acknowledging()
+        if to is not None:
+            to.acknowledge_part(place, open_bits)
 
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
-        link = self._acknowledging()
-        if link is not None:
-            link.acknowledge_up_to(place, open_bits)
+        to = self._acknowledging()
+        if to is not None:
+            to.acknowledge_up_to(place, open_bits)
 
     async def reply(
         self, message_id: MessageId, content: bytes, *, is_error: bool, schema_version: int | None
@@ -212,16 +277,40 @@ class MovingLink:
         )
 
     async def flush(self) -> None:
-        store = None if self._link is None else self._link.flush
-        await self._unconfirmed.flush(store, lambda: Moved(self._wanted.topic))
+        await self._unconfirmed.flush(self._store, lambda: Moved(self._wanted.topic))
+
+    async def _store(self) -> None:
+        """Have what was acknowledged be stored by the present or the next owner. Raises `Moved` if no link to it opens in time: then
+        acknowledgements are lost."""
+        # Not by the clock: if the whole process was stopped, owners have their time afterwards.
+        left_s = STORE_S
+        while self._end is None:
+            link, turned = self._open_link, self._turned
+            if link is not None:
+                try:
+                    await link.flush()
+                    return
+                except Moved:
+                    if self._open_link is not link:
+                        continue
+            elif not self._unconfirmed.any:
+                return
+            if left_s <= 0:
+                self._lose()
+                raise Moved(self._wanted.topic)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STEP_S):
+                    await turned.wait()
+            left_s -= STEP_S
+        raise self._end
 
     def redeliver(self, places: Iterable[Place]) -> None:
-        if self._link is not None:  # else all of them are redelivered
-            self._link.redeliver(places)
+        if self._open_link is not None:  # else all of them are redelivered
+            self._open_link.redeliver(places)
 
     def redeliver_all(self) -> None:
-        if self._link is not None:
-            self._link.redeliver_all()
+        if self._open_link is not None:
+            self._open_link.redeliver_all()
 
     async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
         await self._current().seek(to, inclusive=inclusive)

@@ -22,7 +22,7 @@ from penstock.runtime.tasks import Tasks
 
 from .burying import Bury
 from .errors import engine_error
-from .link import Attachment, Link, LinkSink
+from .link import Attachment, LinkSink, OwnerLink
 from .moving_link import MovingLink
 from .receiver import Receiver
 from .subscription import Subscription, subscription_deleted
@@ -39,7 +39,7 @@ Names = Callable[[], Awaitable[Sequence[TopicName]]]
 class Cluster(Protocol):
     """The connection to the cluster, as far as consumers use it."""
 
-    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
         """A link to the present owner of a partition, which the caller starts. Raises `Moved` while it has none."""
 
     def subscription(self, topic: Topic, name: str) -> Subscription:

@@ -18,6 +18,11 @@ class Unconfirmed:
         self._lost_up_to = 0  # the last one that is lost
         self._refusals = 0  # how many flushes those that are lost still fail
 
+    @property
+    def any(self) -> bool:
+        """Whether there are some."""
+        return self._given > self._confirmed
+
     def give(self) -> None:
         """An acknowledgement is about to be given."""
         self._given += 1

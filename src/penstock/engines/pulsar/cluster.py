@@ -25,7 +25,7 @@ from penstock.client.aio.lookup import BinaryLookup
 from penstock.client.authentication import Authentication
 from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
-from penstock.engines.attached.link import Attachment, Link, LinkSink, network_link
+from penstock.engines.attached.link import Attachment, LinkSink, OwnerLink, network_link
 from penstock.engines.attached.subscription import Subscription, attached_subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -186,7 +186,7 @@ class PulsarCluster:
 
     # -- for consumers
 
-    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
         """A link over the network, which follows the partition from broker to broker itself."""
         return network_link(self.context, wanted, sink)
 

@@ -318,6 +318,8 @@ class Delivering:
         times = self._out.by_times(entry, mask)
         if len(times) > 1 and consumer.options.whole_entries:  # one frame, which has one number, as in Pulsar
             times = [(max(count for count, _ in times), mask)]
+        if len(times) > 1 or times[0][0]:
+            consumer.repeats()
         deliveries = [Delivery(self._subscription, entry, bits, again) for again, bits in times]
         consumer.deliver(deliveries, count, size * len(deliveries))
         if consumer.options.auto_ack:

@@ -6,7 +6,9 @@ window and permits are shared among them, so that what is out is bounded as a wh
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
+
+import msgspec
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.broker.log import Log
@@ -71,6 +73,9 @@ class Source(Protocol):
     def wake(self) -> None:
         """Something changed: deliver soon."""
 
+    def out_with(self, consumer: "Receiver", entry_id: int) -> int:
+        """Which messages of an entry a consumer has not answered, as bits."""
+
     def remove(self, consumer: "Receiver") -> None:
         """Let a consumer go; what it had goes to the others."""
 
@@ -92,6 +97,7 @@ class Receiver(Outbox):
         self._attached: dict[int, Source] = {}
         self._turn = 0
         self._starved = False
+        self._repeats = False  # redeliveries are in the outbox
         self._count_at = PERMITS_MAX if budget is None else COUNT_BYTES
         self._outbox_max = options.outbox_bytes_max  # less while the budget is exceeded
 
@@ -155,6 +161,10 @@ class Receiver(Outbox):
             self._count()
         self._ready.set()
 
+    def repeats(self) -> None:
+        """Called by a subscription: what it is about to deliver was with a consumer before, which may acknowledge it meanwhile."""
+        self._repeats = True
+
     def take(self, count_max: int = 1 << 30, bytes_max: int = 1 << 60) -> list[Delivery]:
         """What waits in the outbox, oldest first, up to `count_max` deliveries: one, and more within `bytes_max`.
 
@@ -163,11 +173,32 @@ class Receiver(Outbox):
         taken = self._pop(count_max, bytes_max)
         if self._counted or self._outbox_max == 1 or self.outbox_bytes + self._taken_bytes > self._count_at:
             self._count()
+        if self._repeats:
+            taken = self._still_out(taken)
+            self._repeats = bool(self.outbox)
         if not self.outbox and not self.closed:
             self._ready.clear()
         if self._starved:
             self.wake_sources()
         return taken
+
+    def _still_out(self, taken: Sequence[Delivery]) -> list[Delivery]:
+        """Without redeliveries that were acknowledged as they waited."""
+        kept: list[Delivery] = []
+        dropped = 0
+        for delivery in taken:
+            if delivery.redeliveries and not self.options.auto_ack:
+                source = cast(Source, delivery.subscription)
+                mask = delivery.mask & source.out_with(self, delivery.entry.entry_id)
+                dropped += delivery.count - mask.bit_count()
+                if not mask:
+                    continue
+                delivery = msgspec.structs.replace(delivery, mask=mask)
+            kept.append(delivery)
+        if dropped and self.options.flow:
+            self.permits = min(PERMITS_MAX, self.permits + dropped)
+            self._starved = True
+        return kept
 
     def _count(self) -> None:
         """Count in the budget what it has now; while that is exceeded nothing is added to what waits."""

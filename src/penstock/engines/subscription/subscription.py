@@ -3,9 +3,10 @@
 An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
@@ -15,6 +16,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
+from penstock.runtime.clock import Timer
 from penstock.runtime.failures import Failures
 from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
@@ -31,6 +33,8 @@ from .receiver import Receiver, SubscribedLog
 from .rules import RULES
 from .selection import Keys, Selection
 from .store import CursorWriter
+
+HAND_OVER_MS: Final = 1000  # as Pulsar's activeConsumerFailoverDelayTimeMillis
 
 
 class Host(Protocol):
@@ -68,6 +72,9 @@ class Subscription(StoredCursor):
     """`broker.Subscription`: one subscription of one log. `compaction` says what was compacted.
 
     `answers` is for what consumers say of the messages they were given.
+
+    If another consumer becomes the active one (Failover), nothing is delivered until the one before has answered what it has, for
+    HAND_OVER_MS at most: its acknowledgements may be on their way, and what it acknowledges is not to be delivered again.
     """
 
     def __init__(
@@ -91,7 +98,7 @@ class Subscription(StoredCursor):
             cursors if durable else None,
             properties or {},
             tasks=tasks,
-            moved=partial(host.moved, self),
+            moved=self._cursor_moved,
         )
         self.topic = topic
         self.type: SubscriptionType | None = None
@@ -100,6 +107,8 @@ class Subscription(StoredCursor):
         self.host = host
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
+        self._previous: Receiver | None = None  # the active consumer before, which still has messages
+        self._until: Timer | None = None
         self.compacted = False  # whether its consumers see of what was compacted only the last values
         self.partial_batches = PartialBatches(cursor, self.clients_by_index, self.learn_client)
         self.dead_letters = DeadLetterStats()
@@ -130,8 +139,8 @@ class Subscription(StoredCursor):
 
     @property
     def halted(self) -> bool:
-        """Nobody else has the log."""
-        return False
+        """Whether nothing is delivered now: the active consumer before may still answer what it has."""
+        return self._previous is not None
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
@@ -173,6 +182,10 @@ class Subscription(StoredCursor):
         consumer.bound_unacked()
         self._consumers_changed(before, consumer)
 
+    def out_with(self, consumer: Receiver, entry_id: int) -> int:
+        """Which messages of an entry a consumer has not answered, as bits."""
+        return self._out.pending.mask_with(consumer, entry_id)
+
     def remove(self, consumer: Receiver) -> None:
         """Let a consumer go; what it had goes to the others."""
         if consumer not in self.consumers:
@@ -184,7 +197,7 @@ class Subscription(StoredCursor):
         self._consumers_changed(before, None)
 
     def _consumers_changed(self, before: Receiver | None, joined: Receiver | None) -> None:
-        """Deal again what waits for its key. Failover: what the active consumer before has goes to the next, and those
+        """Deal again what waits for its key. Failover: what the active consumer before does not answer goes to the next, and those
         concerned are notified."""
         self._out.again(self._out.selection.release_all())
         after = self.active
@@ -194,11 +207,35 @@ class Subscription(StoredCursor):
             concerned = consumer is joined or (before is not after and consumer in (before, after))
             if concerned and consumer.active_changed is not None:
                 consumer.active_changed(self, consumer is after)
+        if self._previous is after or self._previous not in self.consumers:
+            self._hand_over()
         self.wake()
 
     def _replaced(self, before: Receiver) -> None:
-        """A connected consumer is not the active one any more: the next one gets its messages."""
-        self._out.take_all_back(before, self)
+        """A connected consumer is not the active one any more: the next one gets what it does not answer."""
+        if self._previous is None and self._out.pending.has(before):
+            self._previous = before
+            self._until = self.topic.clock.call_later(HAND_OVER_MS, self._hand_over)
+
+    def _cursor_moved(self) -> None:
+        self.host.moved(self)
+        if self._previous is not None:  # it may have nothing left, which is known in a moment
+            asyncio.get_running_loop().call_soon(self._hand_over_answered)
+
+    def _hand_over_answered(self) -> None:
+        if self._previous is not None and not self._out.pending.has(self._previous):
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The active consumer gets what the one before has not acknowledged."""
+        previous, self._previous = self._previous, None
+        if previous is None:
+            return
+        if self._until is not None:
+            self._until.cancel()
+        if previous is not self.active and previous in self.consumers:
+            self._out.take_all_back(previous, self)
+        self.wake()
 
     async def delete(self, *, force: bool = True) -> None:
         """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND. Without `force` raises

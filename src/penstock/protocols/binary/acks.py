@@ -74,7 +74,7 @@ async def _ack_late(
     if refused is None:
         handler.answer_ack(command.request_id, outcome)
     else:
-        session.send(answers.ack_response(command.consumer_id, command.request_id, refused))
+        handler.send_ack_response(command.request_id, refused)
 
 
 async def _cumulative(handler: ConsumerHandler, data: MessageIdData) -> None:

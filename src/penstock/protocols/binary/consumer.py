@@ -174,8 +174,16 @@ class ConsumerHandler:
             except PenstockError as error:
                 refused = error
             for request_id, outcome in pending:
-                self._peer.send(answers.ack_response(self._id, request_id, refused, outcome))
+                self.send_ack_response(request_id, refused, outcome)
         self._answering = None
+
+    def send_ack_response(
+        self, request_id: int, refused: PenstockError | None, outcome: Outcome | None = None
+    ) -> None:
+        """Answer an acknowledgement. A client whose consumer is closed learns of that first: it may acknowledge again elsewhere."""
+        if refused is not None and self.consumer.closed:
+            self._disconnect()
+        self._peer.send(answers.ack_response(self._id, request_id, refused, outcome))
 
     # -- again
 

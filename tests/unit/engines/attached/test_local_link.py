@@ -8,8 +8,10 @@ import pytest
 from tests.unit.engines.core.brokers import TOPIC, Bench, bench
 
 from penstock.client.entries.arrived import Arrived, Place
+from penstock.engines.attached import local_link
 from penstock.engines.attached.link import Attachment, Moved
 from penstock.engines.attached.local_link import LocalLink
+from penstock.engines.attached.unstored import Unstored
 from penstock.engines.subscription.cursors import StoredCursor
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, MessageId
@@ -90,6 +92,28 @@ async def opened() -> AsyncIterator[Links]:
 
 def place(message_id: MessageId) -> Place:
     return message_id.ledger, message_id.entry
+
+
+async def test_acknowledgements_that_nobody_waits_for_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next owner gets few of them again."""
+    monkeypatch.setattr(local_link, "STORED_AT", 2)
+    async with opened() as links:
+        ids = await links.bench.publish(*[b"%d" % n for n in range(5)], batch=False)
+        one = await links.open()
+        assert len(await one.came()) == 5
+        one.link.acknowledge([place(ids[0])])
+        await settle()
+        assert len(one.link._unstored) == 1
+        one.link.acknowledge([place(ids[1])])
+        await settle()
+        (saved,) = await links.bench.store.load_cursors(0)
+        assert (saved.mark, len(one.link._unstored)) == (2, 0)
+        one.link.acknowledge([place(ids[2])])
+        left = Unstored()
+        assert one.link.give_unstored_to(left)
+        assert list(left._entries) == [place(ids[2])]
+        await one.link.seek(EARLIEST)
+        assert not one.link._unstored  # they are of before
 
 
 @pytest.mark.parametrize("type", list(SubscriptionType))

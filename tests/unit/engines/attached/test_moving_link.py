@@ -9,8 +9,9 @@ from tests.support.attached_broker import AttachedBroker, AttachedTopic
 from tests.support.waiting import until_async
 from tests.unit.engines.core.brokers import TOPIC, Bench
 
+from penstock.client.entries.acks import AckSink
 from penstock.client.entries.arrived import Arrived, Place
-from penstock.engines.attached import moving_link
+from penstock.engines.attached import moving_link, unstored
 from penstock.engines.attached.link import Attachment, LinkSink, Moved
 from penstock.engines.attached.moving_link import MovingLink
 from penstock.engines.attached.topic_consumer import TopicConsumer
@@ -52,8 +53,10 @@ class FakeLink:
         self.sink = sink
         self.permits = 0
         self.acknowledged: list[Place] = []
+        self.parts: dict[Place, int] = {}
         self.sought: list[tuple[MessageId | int, bool]] = []
-        self.flushed = asyncio.Event()
+        self.flushed = asyncio.Event()  # all that was acknowledged is stored
+        self.gone = asyncio.Event()
         self.closed = False
         self._begin = begin
 
@@ -73,8 +76,19 @@ class FakeLink:
     def acknowledge(self, places: Iterable[Place]) -> None:
         self.acknowledged += places
 
+    def acknowledge_part(self, place: Place, open_bits: int) -> None:
+        self.parts[place] = open_bits
+
     async def flush(self) -> None:
-        await self.flushed.wait()
+        while not self.flushed.is_set():
+            if self.gone.is_set():
+                raise Moved(TOPIC)
+            await asyncio.sleep(0)
+
+    def give_unstored_to(self, to: AckSink) -> bool:
+        if not self.flushed.is_set():
+            to.acknowledge(self.acknowledged)
+        return True
 
     async def close(self) -> None:
         self.closed = True
@@ -95,6 +109,9 @@ class Owners:
     async def _begin(self, link: FakeLink) -> None:
         pass
 
+    async def never(self, link: FakeLink) -> None:
+        await asyncio.Event().wait()
+
     async def _link_to(self, wanted: Attachment, sink: LinkSink) -> FakeLink:
         if self.refusals:
             raise self.refusals.pop(0)
@@ -102,6 +119,7 @@ class Owners:
         return self.links[-1]
 
     def move(self) -> None:
+        self.links[-1].gone.set()
         self.links[-1].sink.ended(Moved(TOPIC))
 
     def arrived(self, entries: list[Arrived]) -> None:
@@ -158,7 +176,7 @@ async def test_a_partition_may_move_while_a_consumer_subscribes(monkeypatch: pyt
     await owners.tasks.close()
 
 
-async def test_acknowledgements_on_their_way_are_refused() -> None:
+async def test_the_next_owner_stores_acknowledgements_before_it_delivers() -> None:
     owners = Owners()
     await owners.link.start()
     owners.link.acknowledge([(1, 1)])
@@ -166,19 +184,78 @@ async def test_acknowledgements_on_their_way_are_refused() -> None:
     await owners.link.flush()
     owners.move()
     await owners.link.flush()  # nothing is on its way
+    owners.link.flow(5)
     owners.link.acknowledge([(1, 2)])
-    with pytest.raises(Moved):
-        await owners.link.flush()
+    owners.link.acknowledge_part((1, 3), 0b10)
+    flushes = [owners.tasks.spawn(owners.link.flush(), "flush") for _ in range(2)]
     with pytest.raises(Moved):
         await owners.link.seek(EARLIEST)
     await settle()
-    owners.link.acknowledge([(1, 3)])
+    assert (owners.links[1].acknowledged, owners.links[1].parts) == ([(1, 2)], {(1, 3): 0b10})
+    owners.link.acknowledge([(1, 4)])  # while the link opens
+    owners.move()  # the owner may not have stored them
+    await settle()
+    assert sorted(owners.links[2].acknowledged) == [(1, 2), (1, 4)]
+    assert [link.permits for link in owners.links] == [0, 0, 0]
+    assert not any(one.done() for one in flushes)
+    owners.links[2].flushed.set()
+    await asyncio.gather(*flushes)
+    assert owners.links[2].permits == 5
+    owners.link.acknowledge([(1, 5)])
+    await owners.link.flush()
+    assert owners.links[2].acknowledged[2:] == [(1, 5)]
+    await owners.tasks.close()
+
+
+async def test_acknowledgements_under_way_are_refused_if_no_owner_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.link.acknowledge([(1, 1)])
+    under_way = owners.tasks.spawn(owners.link.flush(), "flush")
+    await settle()
+    owners.begin = owners.never
     owners.move()
+    await settle()
+    assert not under_way.done()
+    monkeypatch.setattr(moving_link, "STORE_S", 0)
+    owners.link.acknowledge([(1, 2)])
     with pytest.raises(Moved) as caught:
         await owners.link.flush()
     assert caught.value.retriable
+    await owners.link.close()
+    with pytest.raises(Moved):
+        await under_way
+    await owners.tasks.close()
+
+
+async def test_no_acknowledgement_of_before_a_move_of_the_subscription_is_given_to_the_next_owner() -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.move()
+    owners.link.acknowledge([(1, 1)])
+    owners.link.moved()
     await settle()
-    assert [link.acknowledged for link in owners.links] == [[(1, 1)], [(1, 3)], []]
+    assert owners.links[1].acknowledged == []
+    await owners.tasks.close()
+
+
+@pytest.mark.parametrize("end", [GONE, None])
+async def test_nobody_waits_for_an_owner_after_the_end(end: PenstockError | None) -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.begin = owners.never
+    owners.move()
+    owners.link.acknowledge([(1, 1)])
+    waiting = owners.tasks.spawn(owners.link.flush(), "flush")
+    await settle()
+    if end is None:
+        await owners.link.close()
+    else:
+        owners.links[-1].sink.ended(end)
+    with pytest.raises(Moved if end is None else PenstockError):
+        await waiting
     await owners.tasks.close()
 
 
@@ -194,7 +271,9 @@ async def test_one_flush_does_not_answer_for_another() -> None:
     await owners.tasks.close()
 
 
-async def test_no_flush_confirms_acknowledgements_that_are_lost() -> None:
+async def test_no_flush_confirms_acknowledgements_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are too many for the next link."""
+    monkeypatch.setattr(unstored, "UNSTORED_MAX", 1)
     owners = Owners()
     await owners.link.start()
     owners.link.acknowledge([(3, 1)])
@@ -216,21 +295,17 @@ async def test_no_flush_confirms_acknowledgements_that_are_lost() -> None:
     await owners.link.flush()
     assert [link.acknowledged for link in owners.links] == [[(3, 1), (3, 2), (3, 3)], [(3, 4)]]
 
-    owners.link.acknowledge([(3, 5)])
     owners.move()
+    owners.link.acknowledge([(3, 5)])
+    owners.link.acknowledge([(3, 6)])
     await settle()
     owners.links[-1].flushed.set()
-    owners.link.acknowledge([(3, 6)])
-    with pytest.raises(Moved):  # it answers for both
+    await settle()
+    owners.link.acknowledge([(3, 7)])
+    with pytest.raises(Moved):  # it answers for all of them
         await owners.link.flush()
     owners.link.acknowledge([(3, 5), (3, 6)])
     await owners.link.flush()
-
-    owners.link.acknowledge([(3, 7)])
-    owners.move()
-    with pytest.raises(Moved):
-        await owners.link.flush()
-    await owners.link.flush()  # the only one that was lost has been answered for
     await owners.tasks.close()
 
 
@@ -358,31 +433,40 @@ async def test_a_consumer_sees_a_move_as_a_pause(type: SubscriptionType) -> None
     await attached.close()
 
 
-async def test_no_acknowledgement_succeeds_before_the_next_owner_has_it() -> None:
+@pytest.mark.parametrize("type", list(SubscriptionType))
+async def test_acknowledgements_are_answered_by_the_next_owner(type: SubscriptionType) -> None:
+    """The owner stops before it has stored them, or with no answer."""
     store = MemoryStore()
     first, second = Bench(store=store), Bench(store=store)
     await first.broker.start()
     attached = AttachedBroker(first.broker)
-    options = ConsumerOptions(type=SubscriptionType.SHARED, start=EARLIEST, window=10)
+    options = ConsumerOptions(type=type, start=EARLIEST, window=10)
     consumer = await attached.subscribe([TOPIC], "s", options)
-    ids = await first.publish(b"a", b"b", batch=False)
+    ids = await first.publish(b"a", b"b", b"c", batch=False)
     await settle()
     consumer.take()
+    assert await consumer.acknowledge_all(ids[:1]) == 1
+    flushes = [attached.owner.tasks.spawn(consumer.flush(), "flush")]
     attached.owner.broker = None
     await first.broker.close()
     await settle()
-    for _ in range(3):  # its caller tries again
-        assert await consumer.acknowledge_all(ids) == 2
-        with pytest.raises(PenstockError):
-            await consumer.flush()
+    assert await consumer.acknowledge_all(ids[1:2]) == 1
+    flushes.append(attached.owner.tasks.spawn(consumer.flush(), "flush"))
+    await settle()
+    assert not flushes[1].done()
     await second.broker.start()
     attached.core = attached.owner.broker = second.broker
-    await until_async(lambda: bool(second.broker.topics.open_topics))
-    await settle()
-    assert await consumer.acknowledge_all(ids) == 2
-    await consumer.flush()
+    await asyncio.gather(*flushes)
     (source,) = await second.broker.subscriptions.of(TOPIC, "s")
-    assert (source.backlog, consumer.outbox) == (0, type(consumer.outbox)())
+    await until_async(lambda: source.unacked == 1)
+    assert (source.backlog, consumer.unacked, len(consumer.outbox)) == (
+        1,
+        1,
+        0,
+    )  # the client still has the last one
+    await consumer.acknowledge(ids[2])
+    await consumer.flush()
+    assert source.backlog == 0
     await attached.close()
 
 

@@ -8,6 +8,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.engines.core.broker import Broker
 from penstock.engines.memory import MemoryStore
 from penstock.engines.subscription import Consumer, outstanding
+from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -250,11 +251,52 @@ async def test_failover_goes_by_priority_then_name_and_loses_nothing() -> None:
         assert len(await b.payloads(later)) == 3
         await later.acknowledge(ids[0])
         first = await b.consumer(FAILOVER, name="z", priority=0)
+        assert await b.payloads(first) == []  # the one before may be about to answer
+        await b.clock.advance(HAND_OVER_MS)
         assert await b.payloads(first) == [b"1", b"2"]
         await b.publish(b"3")
         assert await b.payloads(later) == []
         await first.leave()
         assert await b.payloads(later) == [b"1", b"2", b"3"]
+
+
+async def test_what_the_active_consumer_before_still_acknowledges_is_not_handed_over() -> None:
+    async with bench() as b:
+        before = await b.consumer(FAILOVER, name="b")
+        ids = await b.publish(b"0", b"1", b"2", batch=False)
+        assert len(await b.payloads(before)) == 3
+        active = await b.consumer(FAILOVER, name="a")
+        (source,) = active.attached
+        assert source.active is active
+        await b.publish(b"3")
+        await before.acknowledge_all(ids[:2])
+        assert await b.payloads(active) == []
+        await before.acknowledge(ids[2])
+        assert await b.payloads(active) == [b"3"]
+        third = await b.consumer(FAILOVER, name="0")
+        await active.leave()  # it is not waited for
+        assert await b.payloads(third) == [b"3"]
+
+
+@pytest.mark.parametrize("type", [SHARED, KEY_SHARED, EXCLUSIVE])
+@pytest.mark.parametrize("flow", [True, False])
+async def test_a_redelivery_that_is_acknowledged_as_it_waits_is_not_given_out(
+    type: SubscriptionType, flow: bool
+) -> None:
+    async with bench() as b:
+        consumer = await b.consumer(type, flow=flow, nack_delay_ms=0)
+        if flow:
+            consumer.flow(6)
+        ids = await b.publish(b"0", b"1", b"2", batch=False)
+        assert len(await b.payloads(consumer)) == 3
+        for one in ids:
+            assert consumer.negative(one)
+        await settle()
+        assert len(consumer.outbox) == 3
+        await consumer.acknowledge_all(ids[:2])
+        assert await b.payloads(consumer) == [b"2"]
+        assert consumer.unacked == 1
+        assert consumer.permits == (2 if flow else 0)
 
 
 async def test_failover_spreads_partitions_over_consumers() -> None:

@@ -7,6 +7,7 @@ from tests.unit.engines.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.handlers import ClientSession, entry, sessions
 from tests.unit.protocols.binary.test_session import producer, subscribe
 
+from penstock.engines.subscription import Consumer
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
@@ -70,6 +71,24 @@ async def test_receipts_come_when_it_is_durable() -> None:
         assert (answer.consumer_id, answer.request_id, answer.HasField("error")) == (1, 11, False)
         (saved,) = await one.bench.store.load_cursors(0)
         assert saved.mark == 3
+
+
+async def test_a_client_learns_that_its_consumer_is_closed_before_its_acknowledgement_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may send it again to the next owner of the topic."""
+
+    async def flush(consumer: Consumer) -> None:
+        consumer.close()
+        raise PenstockError(ErrorKind.UNAVAILABLE, "the topic moves to another owner")
+
+    monkeypatch.setattr(Consumer, "flush", flush)
+    async with sessions() as (one,):
+        await begin(one, 1)
+        one.say(ack(at(0), request_id=11))
+        closed, refused = await one.heard()
+        assert isinstance(closed, CommandCloseConsumer)
+        assert (refused.request_id, refused.error) == (11, ServerError.ServiceNotReady)
 
 
 async def test_ids_of_nobody() -> None:

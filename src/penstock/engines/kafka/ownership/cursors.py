@@ -89,6 +89,7 @@ class Cursors(JournalReader):
         self._batch: list[Waiting] = []
         self._saving = False
         self.on_saved: Callable[[Iterable[CursorKey]], None] = lambda keys: None  # or deleted
+        self.on_claimed: Callable[[Collection[int]], None] = lambda slots: None  # by any process
 
     async def start(self) -> None:
         """Read the journal. Raises UNAVAILABLE, and BAD_PARAMETER if the service has another number of slots."""
@@ -374,6 +375,7 @@ class Cursors(JournalReader):
 
     def read(self, records: Sequence[JournalRecord]) -> None:
         gone: dict[int, None] = {}
+        claimed: set[int] = set()
         for record in records:
             found = self.state.apply(record)
             if found is None:
@@ -381,10 +383,13 @@ class Cursors(JournalReader):
             own = found.process == self.process
             if found.claim is not None:
                 self._claimed(found.claim, record.offset, own and found.number in self._outcomes, gone)
+                claimed.update(found.claim.terms)
             if own and found.number in self._outcomes:
                 self._outcomes[found.number] = found
         if gone:
             self._listener.replaced(list(gone))
+        if claimed:
+            self.on_claimed(claimed)
 
     def _claimed(self, claim: Claim, offset: int, expected: bool, gone: dict[int, None]) -> None:
         """A claim was read; `expected`: it is being written here."""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
-from penstock.engines.attached.link import Attachment, Link, LinkSink
+from penstock.engines.attached.link import Attachment, LinkSink, OwnerLink
 from penstock.engines.attached.subscription import Admin, attached_subscription, subscriptions_of
 from penstock.engines.kafka.ownership.state import StoredCursor
 from penstock.engines.kafka.topic import KafkaTopic
@@ -39,7 +39,7 @@ class Service:
         self.admin = admin
         self._links = links
 
-    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
         return await self._links.link_to(wanted, sink)
 
     def subscription(self, topic: Topic, name: str) -> OwnedSubscription:

@@ -2,17 +2,19 @@
 
 import itertools
 import ssl
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from typing import Final, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 from penstock.broker.cluster import Owner
 from penstock.broker.fleet import Process, ProcessGoneError
 from penstock.client.aio.link import Link as Connection
 from penstock.client.aio.link import Pool
 from penstock.client.aio.tasks import Tasks as ClientTasks
+from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import ConnectError
 from penstock.client.session.connection import Address, parse_service_url
-from penstock.engines.attached.link import Attachment, Link, LinkSink, Moved, network_link
+from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink, network_link
 from penstock.engines.attached.local_link import LocalLink, Subscribes
 from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.peer import tls_context
@@ -57,8 +59,16 @@ class Owners:
         """The cursors of a partition by subscription, as far as the journal was read."""
         return self._cursors.known(*self._at(topic))
 
+    def slot(self, topic: TopicName) -> int:
+        """The slot of a partition."""
+        return self._cursors.slot(*self._at(topic))
+
+    def owner(self, slot: int) -> str | None:
+        """The process that claimed a slot last."""
+        return self._cursors.owner(slot)
+
     def _owner(self, topic: TopicName) -> str:
-        owner = self._cursors.owner(self._cursors.slot(*self._at(topic)))
+        owner = self.owner(self.slot(topic))
         if owner is None:  # the first process of the service is just starting
             raise Moved(topic)
         return owner
@@ -142,17 +152,30 @@ class OwnerLinks:
         self._tls = tls
         self._pools: dict[str, _Proven] = {}  # by process
         self._opening: Locks[str] = Locks()
+        self._links: WeakKeyDictionary[EntryConsumer, int] = (
+            WeakKeyDictionary()
+        )  # to other processes, and their slots
 
     @property
     def lookup(self) -> "OwnerLinks":
         return self
 
-    async def link_to(self, wanted: Attachment, sink: LinkSink) -> Link:
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
         """A link to the owner of a partition; readers are served by this process. Raises as `Owners.peer`."""
         if not wanted.options.durable or self._owners.is_here(wanted.topic):
             return LocalLink(self._local, wanted, sink, self._local_tasks)
         await self._owners.peer(wanted.topic)
-        return network_link(self, wanted, sink)
+        made = network_link(self, wanted, sink)
+        self._links[made] = self._owners.slot(wanted.topic)
+        return made
+
+    def claimed(self, slots: Collection[int]) -> None:
+        """These slots may have other owners: links to the ones before, which may not know of it or have stopped, look for them."""
+        for link, slot in list(self._links.items()):
+            if slot in slots:
+                found = self._pools.get(self._owners.owner(slot) or "")
+                if found is None or link.connection not in found.pool:
+                    link.reconnect()
 
     async def link(self, topic: str) -> Connection:
         """As `BrokerLookup.link`. Raises `Moved` if no other process can be asked now, ConnectError."""

@@ -107,6 +107,7 @@ class Serving:
         owners = Owners(cursors, self._topics.at, fleet)
         tls = None if fleet is None else fleet.tls
         self._links = OwnerLinks(owners, self.consumers, self._tasks, self._credentials, timeout_s, tls)
+        cursors.on_claimed = self._links.claimed
         admin, others = OwnerAdmin(owners, fleet, timeout_s), OtherProcesses(fleet, self._clock, timeout_s)
         self.service = Service(self._links, self.served, owners, admin, others)
         self._cursors = cursors

@@ -1,9 +1,8 @@
 """Subscriptions of one partition that run in this process."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Any
 
 from penstock.engines.attached.link import Moved
 from penstock.engines.core.ports.cursors import Held
@@ -11,9 +10,6 @@ from penstock.engines.kafka.ownership.records import check_properties
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.receiver import Receiver
-from penstock.runtime.clock import Timer
-
-HAND_OVER_MS: Final = 1000  # as Pulsar's activeConsumerFailoverDelayTimeMillis
 
 
 class ServedSubscription(Subscription):
@@ -21,9 +17,6 @@ class ServedSubscription(Subscription):
 
     Nothing is delivered unless it is `held`; while `alone` is held, no subscription of this name is opened. After `end` nothing is
     delivered, and answers are refused; after `drop` another process may serve the subscription, and nothing is saved here either.
-
-    If another consumer becomes the active one (Failover), nothing is delivered until the one before has answered what it has, for
-    HAND_OVER_MS at most: its acknowledgements may be on their way, and what it acknowledges is not to be delivered again.
     """
 
     topic: KafkaTopic
@@ -42,12 +35,10 @@ class ServedSubscription(Subscription):
         self.ended = False
         self._held = held
         self._alone = alone
-        self._previous: Receiver | None = None  # the active consumer before, which still has messages
-        self._until: Timer | None = None
 
     @property
     def halted(self) -> bool:
-        return self.ended or self._previous is not None or (self._held is not None and not self._held())
+        return self.ended or super().halted or (self._held is not None and not self._held())
 
     def check_held(self) -> None:
         """Raise `Moved` after the end."""
@@ -71,36 +62,6 @@ class ServedSubscription(Subscription):
         super().remove(consumer)
         if not self.consumers:
             self.topic.followers.discard(self.wake)
-
-    def _replaced(self, before: Receiver) -> None:
-        if self._previous is None and before.unacked:
-            self._previous = before
-            self._until = self.topic.clock.call_later(HAND_OVER_MS, self._hand_over)
-
-    def _consumers_changed(self, before: Receiver | None, joined: Receiver | None) -> None:
-        super()._consumers_changed(before, joined)
-        if self._previous is self.active or self._previous not in self.consumers:
-            self._hand_over()
-
-    def answered(self) -> None:
-        """The cursor moved: the active consumer before may have nothing left, which it knows in a moment."""
-        if self._previous is not None:
-            asyncio.get_running_loop().call_soon(self._hand_over_answered)
-
-    def _hand_over_answered(self) -> None:
-        if self._previous is not None and not self._previous.unacked:
-            self._hand_over()
-
-    def _hand_over(self) -> None:
-        """The active consumer gets what the one before has not acknowledged."""
-        previous, self._previous = self._previous, None
-        if previous is None:
-            return
-        if self._until is not None:
-            self._until.cancel()
-        if previous is not self.active and previous in self.consumers:
-            self.answers.redeliver_all(previous)
-        self.wake()
 
     async def move(self, offset: int) -> None:
         """As `Subscription.move`. Consumers of other processes are disconnected, as brokers of Pulsar do: they come back, and expect

@@ -42,7 +42,9 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
         self._by_slot: defaultdict[int, set[ServedSubscription]] = defaultdict(set)
         self._closings: Counter[int] = Counter()  # how often each slot was closed
         self.stored = JournalCursors()
-        super().__init__(self, self.stored, means, self._make, moved=_moved, removed=self._unlist)
+        super().__init__(
+            self, self.stored, means, self._make, moved=lambda topic, subscription: None, removed=self._unlist
+        )
 
     def use(self, owner: SlotOwner, cursors: Cursors, marks: ShownMarks) -> None:
         """The owner of slots, whose host this is, its cursors, and what shows their marks."""
@@ -209,7 +211,3 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
 
 def _served(topic: KafkaTopic) -> list[ServedSubscription]:
     return cast(list[ServedSubscription], list(topic.served.values()))  # nothing else is entered there
-
-
-def _moved(topic: KafkaTopic, subscription: ServedSubscription) -> None:
-    subscription.answered()

@@ -18,8 +18,8 @@ from penstock.engines.kafka.serving import administration as module
 from penstock.engines.kafka.serving.administration import Service
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
 from penstock.engines.kafka.serving.others import OtherProcesses
-from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
 from penstock.engines.shared.new_names import NewNames
+from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName

@@ -1,5 +1,6 @@
 """Which way a consumer's link takes to the owner of its partition."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, Server
 from tests.support.skipping_log import SkippingLog
+from tests.support.waiting import until_async
 
 from penstock.broker.cluster import Owner
 from penstock.broker.fleet import Process, ProcessGoneError
@@ -64,6 +66,7 @@ class Pools:
     def __init__(self) -> None:
         self.asked: list[tuple[Authentication, Address]] = []
         self.closed: list[Authentication] = []
+        self.connection: Any = None
 
     def __call__(self, authentication: Authentication, *_: object, entry_metadata: bool) -> Any:
         assert entry_metadata, "offsets come with entries"
@@ -72,12 +75,34 @@ class Pools:
         class Pool:
             async def link(self, address: Address) -> Any:
                 pools.asked.append((authentication, address))
-                raise ConnectError("refused by the test")
+                if pools.connection is None:
+                    raise ConnectError("refused by the test")
+                return pools.connection
+
+            def __contains__(self, link: object) -> bool:
+                return link is pools.connection
 
             async def close(self) -> None:
                 pools.closed.append(authentication)
 
         return Pool()
+
+
+class Connection:
+    """One on which a broker takes everything."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.consumers: dict[int, Any] = {}
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def ask(self, command: Any, timeout_s: float) -> None:
+        await self.answers.wait()
+
+    def write(self, frames: list[bytes]) -> None:
+        pass
 
 
 class Sink:
@@ -273,3 +298,38 @@ async def test_connections_to_a_process_that_ended_are_closed(case: Case) -> Non
     await settle()
     assert case.pools.closed == [old]
     await c.close()
+
+
+async def test_a_link_leaves_an_owner_that_another_process_replaced(case: Case) -> None:
+    """The one before may have stopped without a word."""
+    await case.owned_by_b()
+    case.peers.known["b"] = B
+    case.pools.connection, sink = Connection(), Sink()
+    case.a.cursors.on_claimed = case.links.claimed
+    link = await case.links.link_to(case.wanted(), sink)
+    assert isinstance(link, EntryConsumer)
+    await link.start()
+    await case.owned_by_b()
+    assert link.connected
+    await case.a.gain()
+    assert not link.connected
+    assert sink.events == ["reset"]
+    await until_async(lambda: len(sink.events) == 2)
+    assert isinstance(sink.events[1], Moved)
+    assert case.pools.connection.consumers == {}
+
+
+async def test_no_answer_of_an_owner_that_another_process_replaced_is_waited_for(case: Case) -> None:
+    await case.owned_by_b()
+    case.peers.known["b"] = B
+    case.pools.connection = Connection()
+    case.pools.connection.answers.clear()
+    case.a.cursors.on_claimed = case.links.claimed
+    link = await case.links.link_to(case.wanted(), Sink())
+    starting = case.a.tasks.spawn(link.start(), "start")
+    await settle()
+    assert case.pools.connection.consumers
+    await case.a.gain()
+    with pytest.raises(Moved):
+        await starting
+    assert case.pools.connection.consumers == {}

@@ -12,7 +12,7 @@ from tests.support.skipping_log import SkippingLog
 from penstock.engines.attached.link import Moved
 from penstock.engines.kafka.ownership.records import CursorKey
 from penstock.engines.kafka.serving.consumers import ServedConsumer
-from penstock.engines.kafka.serving.subscription import HAND_OVER_MS
+from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import LATEST
 from penstock.model.policy import SubscriptionType
