@@ -50,7 +50,7 @@ async def test_cursors_beyond_the_end_begin_where_no_message_is_missed(
     assert topic.cut_at is None
     marks = {name: one.cursor.mark for name, one in topic.served.items()}
     assert marks == {"s": 0, "unused": 0, "behind": 2, "reader": 4}
-    assert server.cursors.misfits == {Misfit.BEYOND_END: 2}
+    assert served.stored.misfits == {Misfit.BEYOND_END: 2}
     again = await server.subscribe()
     assert await offsets(again) == set(range(8))
 
@@ -63,4 +63,4 @@ async def test_another_process_fits_the_cursors_of_its_partitions(server: Server
     await served.refit(topic)
     assert topic.cut_at is None
     assert not topic.served
-    assert not server.cursors.misfits
+    assert not served.stored.misfits
