@@ -182,11 +182,11 @@ def test_any_process_acknowledges_seeks_shows_and_deletes(three: Service) -> Non
     for _ in range(3):
         assert asked.admin("DELETE", "/subscription/s", params={"force": True}).status_code == 204
         for _ in range(3):
-            assert asked.admin("GET", "/subscriptions").json() == []
+            assert "s" not in asked.admin("GET", "/subscriptions").json()
         position = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
         assert asked.admin("PUT", "/subscription/s", json=position).status_code == 204
         for _ in range(3):
-            assert asked.admin("GET", "/subscriptions").json() == ["s"]
+            assert "s" in asked.admin("GET", "/subscriptions").json()
 
 
 def test_a_subscription_opens_within_200_ms_at_any_process(three: Service) -> None:
