@@ -58,11 +58,11 @@ async def test_a_topic_is_kafkas_for_every_process(pair: tuple[KafkaBroker, Kafk
     assert other.topics.partitions(name) == 3
     logs = [await broker.topics.all_of(name) for broker in pair]
     assert [log.ledger for log in logs[0]] == [log.ledger for log in logs[1]]
-    await one.topics.grow(name, 4)
+    await one.topics.set_partitions(name, 4)
     await other.topics.learn(name)
     assert other.topics.partitions(name) == 4
     with pytest.raises(PenstockError) as caught:
-        await other.topics.grow(name, 2)
+        await other.topics.set_partitions(name, 2)
     assert caught.value.kind is ErrorKind.FEWER_PARTITIONS
     await other.administration.delete_topic(name)
     await one.topics.learn(name)
