@@ -107,7 +107,7 @@ async def test_dead_letters_that_kafka_refuses_wait_and_hold_up_no_others(
         (subscription,) = client.consumer.attached
         figures = subscription.dead_letters
         await until(lambda: figures.failed >= 2 and figures.waiting == 1)
-        await subscription.flush()
+        await client.consumer.flush()
         await subscription.refresh()
         assert subscription.backlog == 1  # the small one is there
         assert figures.error is not None

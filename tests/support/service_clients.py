@@ -282,19 +282,23 @@ class InstanceConsumer(Consumer):
         if not messages:
             return True
         ids = [message["messageId"] for message in messages]
-        answer = http.post(f"{instance}/cursor", json={"messageIds": ids})
-        if (
-            answer.status_code != 200
-        ):  # they may not be stored: all that is out comes again to another instance
-            self._refused(answer.status_code, answer.text)
-            return False
-        results = answer.json()["messageIds"]
-        for text, result in zip(ids, results, strict=True):
-            if result["error_code"] is None:
-                self._deliveries.acknowledged(id_of(text))
-            else:
-                self._refused(result["error_code"], result["error"])
-        return all(result["error_code"] is None for result in results)
+        sent_s = time.monotonic()
+        answer = http.post(f"{instance}/cursor", json={"messageIds": ids}, timeout=WAIT_S)
+        errors: list[tuple[int, str]] = []
+        if answer.status_code == 200:
+            for text, result in zip(ids, answer.json()["messageIds"], strict=True):
+                if result["error_code"] is None:
+                    self._deliveries.acknowledged(id_of(text))
+                else:
+                    errors.append((result["error_code"], result["error"]))
+        else:  # they may not be stored: all that is out comes again to another instance
+            errors.append((answer.status_code, answer.text))
+        for status, said in errors:
+            self._refused(status, said)
+            # An instance that expired before the request, as its process was stopped, is not found.
+            if status != 404 and time.monotonic() - sent_s < OWNER_S:
+                self.early.append(said)
+        return not errors
 
 
 class BinaryConsumer(Consumer):

@@ -155,7 +155,8 @@ class Subscription(DeliverySource, Protocol):
         """
 
     async def flush(self) -> None:
-        """Complete when every acknowledgement given so far is durable."""
+        """Complete when every change is durable that was made so far, except acknowledgements that only its consumers take
+        (`answers` is None): `Consumer.flush` completes these."""
 
     async def refresh(self) -> None:
         """Learn the cursor, the backlog and the figures of now; nothing to do where the engine is its own cluster."""

@@ -22,7 +22,7 @@ from penstock.runtime.tasks import Tasks
 
 from .burying import Bury
 from .errors import engine_error
-from .link import Attachment, LinkSink, OwnerLink
+from .link import Attachment, Link, LinkSink, OwnerLink
 from .moving_link import MovingLink
 from .receiver import Receiver
 from .subscription import Subscription, subscription_deleted
@@ -299,17 +299,11 @@ class Subscriber(Receiver, ABC):
         if part is not None:
             part.forget()
 
-    def settle_in(self, source: Subscription, message_id: MessageId) -> bool:
-        """Acknowledge a message that is out here; False where nothing is known of its entry."""
+    def settle_in(self, source: Subscription, message_id: MessageId) -> Link | None:
+        """Acknowledge a message that is out here; returns the link, None if nothing is known of its entry."""
         part = self.parts.get(source)
         if part is None or part.out.row((message_id.ledger, message_id.entry)) is None:
-            return False
+            return None
         count, out = part.acknowledge([message_id])
         self.settled(out)
-        return count > 0
-
-    async def flush_in(self, source: Subscription) -> None:
-        """As `flush`, for one topic."""
-        part = self.parts.get(source)
-        if part is not None:
-            await part.flush()
+        return part.link if count > 0 else None

@@ -16,6 +16,8 @@ from penstock.model.policy import SubscriptionType
 from penstock.model.target import Target
 from penstock.runtime.statistics import Rate
 
+from .link import Link
+
 RANGES_MAX: Final = 101  # of a cursor that are looked at: one more than endpoints show
 _LARGEST: Final = 2**63 - 1
 
@@ -36,17 +38,15 @@ class SeekingConsumer(Receiver, Protocol):
     async def seek_in(self, source: "Subscription", target: MessageId | int, *, inclusive: bool) -> None:
         """Move the subscription."""
 
-    async def flush_in(self, source: "Subscription") -> None:
-        """Complete when its acknowledgements are durable."""
-
     async def answer(self, reply: Reply) -> Outcome:
         """Send the reply to a request that is out; raises MESSAGE_NOT_FOUND."""
 
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
 
-    def settle_in(self, source: "Subscription", message_id: MessageId) -> bool:
-        """Acknowledge a message for another consumer; False if its entry is unknown."""
+    def settle_in(self, source: "Subscription", message_id: MessageId) -> Link | None:
+        """Acknowledge a message for another consumer; returns the link whose `flush` makes that durable, None if its entry is
+        unknown."""
 
 
 class ClusterCursor:
@@ -132,9 +132,14 @@ class Subscription:
         if not self.consumers and known.get(self.name) is self:
             del known[self.name]  # an unused topic may be closed
 
-    def settle(self, message_id: MessageId, but: object) -> bool:
-        """Have the consumer of this process that has a message acknowledge it; False where none has, `but` one aside."""
-        return any(one.settle_in(self, message_id) for one in self.consumers if one is not but)
+    def settle(self, message_id: MessageId, but: object) -> Link | None:
+        """Have the consumer of this process that has a message acknowledge it; returns its link, whose `flush` makes that durable. None
+        if no consumer except `but` has it."""
+        for one in self.consumers:
+            link = None if one is but else one.settle_in(self, message_id)
+            if link is not None:
+                return link
+        return None
 
     # -- the cluster's
 
@@ -248,8 +253,7 @@ class Subscription:
         return (found[-1], (1 << found[-1].count) - 1) if found else None
 
     async def flush(self) -> None:
-        for consumer in list(self.consumers):
-            await consumer.flush_in(self)
+        """Nothing to do: calls that change it return once that is durable. Each consumer flushes its own acknowledgements."""
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         await self._admin.call("PUT", self._target("properties"), body=properties)

@@ -17,6 +17,7 @@ from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
 from .errors import engine_error
+from .foreign_acks import ForeignAcks
 from .link import Link
 from .outstanding import Outstanding, Redelivery, Row
 from .positions import entry_of
@@ -24,8 +25,6 @@ from .subscription import Subscription
 from .unread import ArrivingSchemas, Unread
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
-MEETING_MAX: Final = 10_000  # entries
-REMEMBERED_MAX: Final = 1000  # batches of other consumers that were acknowledged as a whole
 
 
 class Owner(Protocol):
@@ -97,7 +96,7 @@ class TopicConsumer:
         )
         self._unread = Unread(source.topic.name, schemas, clock, tasks, failures, self.arrived)
         self._seeking = False
-        self._elsewhere = Elsewhere(source, owner, by_index=by_index)
+        self._foreign = ForeignAcks(source, owner, by_index=by_index)
 
     # -- in
 
@@ -113,7 +112,7 @@ class TopicConsumer:
         self._owner.deliver(deliveries)
 
     def _take(self, one: Arrived, deliveries: list[Delivery]) -> None:
-        if self._elsewhere.has_done((one.ledger, one.entry_id)):
+        if self._foreign.has_done((one.ledger, one.entry_id)):
             self.link.acknowledge([(one.ledger, one.entry_id)])
             return
         entry = entry_of(one, numbered=self._numbered)
@@ -149,7 +148,7 @@ class TopicConsumer:
             self.forget()
             return
         self.at_end = False
-        self._elsewhere.lose()
+        self._foreign.lose()
         self._unread.clear()
         self.out.all_coming()
         for delivery in self._owner.void(self.source):
@@ -163,7 +162,7 @@ class TopicConsumer:
     def forget(self) -> None:
         """The subscription moved: earlier messages are no longer out, and are not redelivered."""
         self._burying.forget()
-        self._elsewhere.forget()
+        self._foreign.forget()
         self.at_end = False
         self._unread.clear()
         waiting = sum(delivery.count for delivery in self._owner.void(self.source))
@@ -215,7 +214,7 @@ class TopicConsumer:
         if whole:
             self.link.acknowledge(whole)
         if others:
-            acknowledged += self._elsewhere.acknowledge(others, self.link)
+            acknowledged += self._foreign.acknowledge(others, self.link)
         return acknowledged, were_out
 
     def acknowledge_but(self, place: Place, open_bits: int) -> bool:
@@ -344,12 +343,13 @@ class TopicConsumer:
             raise engine_error(error) from None
 
     async def flush(self) -> None:
-        given = self._elsewhere.given
+        given = self._foreign.given
         try:
             await self.link.flush()
+            self._foreign.stored(given)
+            await self._foreign.flush()
         except PulsarException as error:
             raise engine_error(error) from None
-        self._elsewhere.stored(given)
 
     async def close(self) -> None:
         self._redelivery.close()
@@ -359,76 +359,3 @@ class TopicConsumer:
             await self.link.close()
         except PulsarException:
             pass  # there is no connection: the broker has noticed, or will
-
-
-class Elsewhere:
-    """Acknowledgements of messages that other consumers have, in this process or others.
-
-    The cluster takes an acknowledgement from any consumer of the subscription: of a whole entry, and of one message of a batch if it
-    stores these (`by_index`). Otherwise all messages of a batch have to be acknowledged together.
-    """
-
-    def __init__(self, source: Subscription, owner: object, *, by_index: bool) -> None:
-        self._source = source
-        self._owner = owner
-        self._by_index = by_index
-        self._done: dict[Place, None] = {}  # batches that were acknowledged as a whole
-        # Entries whose acknowledgement may meet them on their way here, with the number of the acknowledgement.
-        self._meeting: dict[Place, int] = {}
-        self.given = 0  # acknowledgements
-
-    def has_done(self, place: Place) -> bool:
-        """Whether an entry was acknowledged as it was on its way here."""
-        return bool(self._meeting) and self._meeting.pop(place, None) is not None
-
-    def stored(self, given: int) -> None:
-        """The first `given` acknowledgements are stored: what was sent before has arrived."""
-        if self._meeting:
-            self._meeting = {place: number for place, number in self._meeting.items() if number > given}
-
-    def lose(self) -> None:
-        """The link connects again: acknowledgements may be lost."""
-        self._meeting.clear()
-
-    def acknowledge(self, ids: Sequence[MessageId], link: Link) -> int:
-        """Returns how many messages were acknowledged."""
-        count = 0
-        whole: list[Place] = []
-        batches: dict[Place, list[MessageId]] = {}
-        for one in ids:
-            place, index, size = (one.ledger, one.entry), one.batch_index, one.batch_size
-            if place in self._done or self._source.settle(one, self._owner):
-                count += 1
-            elif index < 0 or size == 1:
-                whole.append(place)
-                count += 1
-            elif index >= size:
-                continue
-            elif self._by_index:
-                link.acknowledge_part(place, (1 << size) - 1 & ~(1 << index))
-                count += 1
-            else:
-                batches.setdefault(place, []).append(one)
-        for place, some in batches.items():
-            if len({one.batch_index for one in some}) == some[0].batch_size:
-                whole.append(place)
-                self._remember(place)
-                count += len(some)
-        if whole:
-            link.acknowledge(whole)
-            self.given += 1
-            self._meeting.update(dict.fromkeys(whole, self.given))
-            while len(self._meeting) > MEETING_MAX:
-                del self._meeting[next(iter(self._meeting))]
-        return count
-
-    def _remember(self, place: Place) -> None:
-        """Acknowledging its messages again, one by one, succeeds."""
-        self._done[place] = None
-        if len(self._done) > REMEMBERED_MAX:
-            del self._done[next(iter(self._done))]
-
-    def forget(self) -> None:
-        """The subscription moved: the batches may be redelivered."""
-        self._done.clear()
-        self._meeting.clear()

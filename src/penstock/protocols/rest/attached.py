@@ -1,6 +1,6 @@
 """Acknowledgements of logs of many ledgers, given over HTTP: they go through the consumers that this server has."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from penstock.broker.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
@@ -12,6 +12,12 @@ class AttachedConsumers:
 
     def __init__(self, consumers: Sequence[Consumer]) -> None:
         self._consumers = consumers
+        self._used: dict[Consumer, None] = {}
+
+    @property
+    def used(self) -> Collection[Consumer]:
+        """The consumers that may have acknowledged something: their flush makes it durable."""
+        return self._used.keys()
 
     async def acknowledge_all(self, texts: Sequence[str]) -> bool:
         """Acknowledge messages together; False where one of them is to be looked at by itself."""
@@ -22,6 +28,7 @@ class AttachedConsumers:
         if EARLIEST in ids or LATEST in ids:
             return False
         for consumer in self._consumers:
+            self._used[consumer] = None
             if await consumer.acknowledge_all(ids) == len(ids):
                 return True
         return False
@@ -35,6 +42,7 @@ class AttachedConsumers:
             except PenstockError as refused:
                 error = refused
             else:
+                self._used[consumer] = None
                 return
         raise error
 
@@ -43,6 +51,7 @@ class AttachedConsumers:
         if not self._consumers:
             raise _missing(message_id)
         await self._consumers[0].acknowledge_cumulative(message_id)
+        self._used[self._consumers[0]] = None
 
     def negative(self, message_id: MessageId, delay_ms: int) -> None:
         """Give a message back; raises MESSAGE_NOT_FOUND."""

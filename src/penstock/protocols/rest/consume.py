@@ -190,8 +190,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
     found = await instance_of(rest, caller, target, exchange, wait_ms=wait_ms)
     if found is None:
         return
-    found.requests += 1
-    try:
+    with rest.instances.hold([found], named=True):
         async with LongPoll(rest.polls, exchange) as poll:
             poll.watch(caller, allowed)
             values = Values(rest.broker.schemas, target.topic, found.reader, form)
@@ -208,9 +207,6 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
             await _hand_out(exchange, poll, fetched, encoding, rest.instances.take_prepared(found, form))
             if fetched.may_go_on:
                 rest.instances.prepare(found, encoding, Prepared(form, Bounds(messages_max, bytes_max)))
-    finally:
-        found.requests -= 1
-        rest.instances.find(found.id, target.topic, target.subscription, caller.role)
 
 
 async def instance_of(

@@ -1,6 +1,5 @@
 """GET and POST of a subscription's cursor: acknowledge, give back, seek (PIP-64; docs/rest.md)."""
 
-import asyncio
 from itertools import islice
 from typing import Final
 
@@ -118,17 +117,18 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
         instance = await instance_of(rest, caller, target, exchange, body=body)
         if instance is None:
             return
-        consumers = [instance.consumer]
+        instances = [instance]
     else:
-        consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
-    found = await rest.broker.subscriptions.of(target.topic, target.subscription)
-    if not consumers and await rest.remote_instances.answered_by_any(target, exchange, body):
-        return
-    answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers).run()
-    if len(found) == 1:
-        await found[0].flush()  # without a task for it
-    else:
-        await asyncio.gather(*(one.flush() for one in found))
+        instances = rest.instances.of(target.topic, target.subscription, caller.role)
+    # A flush may wait for the next owner of a partition for longer than an instance lives.
+    with rest.instances.hold(instances, named=bool(target.consumer)):
+        found = await rest.broker.subscriptions.of(target.topic, target.subscription)
+        if not instances and await rest.remote_instances.answered_by_any(target, exchange, body):
+            return
+        consumers = [one.consumer for one in instances]
+        change = CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers)
+        answer = await change.run()
+        await change.flush()
     await exchange.answer(answer)
 
 

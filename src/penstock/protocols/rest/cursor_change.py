@@ -1,5 +1,6 @@
 """What a request changes of a cursor, id by id; ids of messages that are out are acknowledged together."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, cast
 
@@ -106,6 +107,14 @@ class CursorChange:
             if await self._attached.acknowledge_all(texts):
                 return _answer(texts, {})
         return to_json(CursorResult(message_ids=[await self._result(one) for one in given]))
+
+    async def flush(self) -> None:
+        """Complete when the changes are durable. Other consumers are not flushed: their acknowledgements are not this request's."""
+        changed: list[Subscription | Consumer] = [*self._subscriptions, *self._attached.used]
+        if len(changed) == 1:
+            await changed[0].flush()  # without a task for it
+        else:
+            await asyncio.gather(*(one.flush() for one in changed))
 
     async def _acknowledge(self, texts: Sequence[str]) -> bytes:
         """Acknowledge messages that are out together, and the others one by one."""

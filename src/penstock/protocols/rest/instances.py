@@ -2,6 +2,8 @@
 messages)."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -26,6 +28,7 @@ from .prepared import FETCH_MESSAGES_MIN, Prepared, Preparing
 from .remote_instances import RemoteInstances
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
+HELD_MS: Final = 1000  # until an instance that has expired and is in use is checked again
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
 
 
@@ -43,7 +46,8 @@ class Instance(msgspec.Struct, eq=False):
     expires_ms: int
     acting: str = msgspec.field(default_factory=acting_key)
     turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    requests: int = 0  # that use it now; it cannot expire meanwhile
+    requests: int = 0  # that use it now; it is not removed meanwhile
+    named: int = 0  # those of them that name it; it does not expire meanwhile
     prepared: Prepared | None = None  # for its next fetch
 
 
@@ -106,12 +110,16 @@ class Instances:
                 ErrorKind.FORBIDDEN,
                 f"consumer instance {id[:80]!r} was created with another token, which it uses in the cluster: create another instance",
             )
-        if found.consumer.closed:
-            self._instances.pop(id, None)
-            self._end_prepared(found)
-            return None
-        found.expires_ms = self._broker.clock.monotonic_ms() + found.timeout_ms
-        return found
+        return found if self._restart(found) else None
+
+    def _restart(self, instance: Instance) -> bool:
+        """Restart its time-out; False if its consumer is closed, which ends the instance."""
+        if instance.consumer.closed:
+            self._instances.pop(instance.id, None)
+            self._end_prepared(instance)
+            return False
+        instance.expires_ms = self._broker.clock.monotonic_ms() + instance.timeout_ms
+        return True
 
     def get(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance:
         """As `find`; also raises CONSUMER_NOT_FOUND, or the reason why its subscription ended."""
@@ -126,16 +134,34 @@ class Instances:
             )
         return found
 
-    def consumers(self, topic: TopicName, subscription: str, role: str | None) -> list[Consumer]:
-        """The consumers of the role's instances of a subscription."""
+    @contextmanager
+    def hold(self, instances: Sequence[Instance], *, named: bool) -> Iterator[None]:
+        """Keep the instances that a request uses. One that it `named` does not expire, and its time-out restarts at the end; others that
+        expire are removed within HELD_MS after their last request."""
+        for one in instances:
+            one.requests += 1
+            one.named += named
+        try:
+            yield
+        finally:
+            for one in instances:
+                one.requests -= 1
+                one.named -= named
+                if named:
+                    self._restart(one)
+
+    def of(self, topic: TopicName, subscription: str, role: str | None) -> list[Instance]:
+        """The role's instances of a subscription that have not expired."""
+        now = self._broker.clock.monotonic_ms()
         return [
-            one.consumer
+            one
             for one in self._instances.values()
             if one.consumer.subscription == subscription
             and one.topic == topic
             and one.consumer.owner == role
             and one.acting == acting_key()
             and not one.consumer.closed
+            and (one.named or one.expires_ms > now)
         ]
 
     def prepare(self, instance: Instance, encoding: Encoding, prepared: Prepared) -> None:
@@ -167,10 +193,13 @@ class Instances:
         if instance is None:
             return
         now = self._broker.clock.monotonic_ms()
-        if instance.requests and not instance.consumer.closed:
+        if instance.named and not instance.consumer.closed:
             instance.expires_ms = now + instance.timeout_ms
-        if instance.expires_ms > now:
-            self._timers.at(instance.expires_ms, self._expire, id)
+        due_ms = instance.expires_ms
+        if instance.requests and not instance.consumer.closed:
+            due_ms = max(due_ms, now + HELD_MS)
+        if due_ms > now:
+            self._timers.at(due_ms, self._expire, id)
             return
         self._broker.tasks.spawn(self.remove(instance), f"expire consumer {instance.consumer.name}")
 

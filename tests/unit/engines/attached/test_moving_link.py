@@ -502,5 +502,5 @@ async def test_what_was_acknowledged_on_its_way_is_not_given_to_the_client() -> 
     await until_async(lambda: bool(consumer.outbox))
     assert [delivery.entry.data[-1:] for delivery in consumer.take()] == [b"b"]
     (part,) = consumer.parts.values()
-    assert not part._elsewhere._meeting
+    assert not part._foreign._meeting
     await attached.close()

@@ -168,11 +168,8 @@ class OwnedSubscription(Subscription):
         self._skipped = max(self._skipped, offset)
 
     async def flush(self) -> None:
-        offset, self._skipped = (
-            self._skipped,
-            -1,
-        )  # before anything is awaited: another call answers for its own
-        await super().flush()
+        # Before anything is awaited: another call answers for its own.
+        offset, self._skipped = self._skipped, -1
         if offset >= 0:
             await self.skip_to(offset)
 

@@ -13,6 +13,8 @@ from penstock.broker.acting import FOR_PROCESS
 from penstock.engines.attached.link import Moved
 from penstock.engines.kafka.serving.attached import OwnedSubscription
 from penstock.engines.kafka.serving.links import Owners
+from penstock.engines.kafka.serving.subscription import ServedSubscription
+from penstock.engines.kafka.topic import KafkaTopic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.target import Target
@@ -122,8 +124,13 @@ async def test_two_calls_that_skip_answer_each_for_its_own(
     await case.a.topic.refresh()
     await case.a.served.create(case.a.topic, "s", 0)
     seen = case.seen_by(case.a)
-    consumer: Any = SlowConsumer()
-    seen.consumers.append(consumer)
+    found, find = asyncio.Event(), case.a.served.find
+
+    async def slow(topic: KafkaTopic, name: str) -> ServedSubscription | None:
+        await found.wait()
+        return await find(topic, name)
+
+    monkeypatch.setattr(case.a.served, "find", slow)
     seen.skip(3)
     first = case.a.tasks.spawn(seen.flush(), "flush")
     await settle()
@@ -131,20 +138,10 @@ async def test_two_calls_that_skip_answer_each_for_its_own(
     second = case.a.tasks.spawn(seen.flush(), "flush")
     await settle()
     monkeypatch.setattr(case.a.process.journal, "append", failing)
-    consumer.done.set()
+    found.set()
     for answer in (first, second):
         with pytest.raises(PenstockError, match="nobody knows"):
             await answer
-
-
-class SlowConsumer:
-    """A consumer whose acknowledgements take a while."""
-
-    def __init__(self) -> None:
-        self.done = asyncio.Event()
-
-    async def flush_in(self, source: object) -> None:
-        await self.done.wait()
 
 
 async def failing(*record: object) -> int:
