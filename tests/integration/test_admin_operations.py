@@ -13,14 +13,6 @@ def test_every_operation_of_pulsar_is_known() -> None:
     assert [f"{one.method} {one.path}" for one in found if not one.kind] == []
 
 
-def test_what_no_tool_reads_is_refused_with_a_reason() -> None:
-    kinds = {f"{one.method} {one.path}": one for one in operations()}
-    for path in ("offloadPolicies", "persistence/bookieAffinity", "dispatcherPauseOnAckStatePersistent"):
-        found = kinds[f"GET /admin/v2/namespaces/{{tenant}}/{{namespace}}/{path}"]
-        assert found.kind == "refused"
-        assert found.reason
-
-
 def test_a_refusal_refuses_nothing_that_is_answered() -> None:
     answered = {(operation.method, operation.path) for operation in OPERATIONS}
     for refusal in REFUSALS:

@@ -49,6 +49,7 @@ _OF_NAMESPACE: Final[tuple[tuple[str, str, Any], ...]] = (
     ("replication", "List the clusters that have the namespace's messages: this one.", [CLUSTER]),
     ("allowedClusters", "List the clusters that a namespace is restricted to: none is needed.", []),
     ("persistence", "Say how often an entry is stored: once, durably.", _PERSISTENCE),
+    ("persistence/bookieAffinity", "Answer `null`: there are no bookies.", None),
     ("delayedDelivery", "Say whether messages can be delayed: always.", _DELAYED),
     ("inactiveTopicPolicies", "Say when topics that nobody uses are deleted: never.", _INACTIVE),
     ("maxUnackedMessagesPerSubscription", "Answer 0: only consumers are bounded.", 0),
@@ -59,7 +60,11 @@ _OF_NAMESPACE: Final[tuple[tuple[str, str, Any], ...]] = (
     ("subscriptionAuthMode", "Answer `None`: any name of a subscription may be used.", "None"),
     ("encryptionRequired", "Answer false: messages that are not encrypted are taken.", False),
     ("offloadThreshold", "Answer -1: nothing is offloaded.", -1),
+    ("offloadThresholdInSeconds", "Answer -1: nothing is offloaded.", -1),
+    ("offloadDeletionLagMs", "Answer `null`: nothing is offloaded.", None),
+    ("offloadPolicies", "Answer `null`: nothing is offloaded.", None),
     ("entryFilters", "Answer `null`: entries are not filtered.", None),
+    ("dispatcherPauseOnAckStatePersistent", "Answer false: acknowledgements never pause delivery.", False),
     ("permissions/subscription", "Answer `{}`: roles are granted namespaces and topics.", {}),
 )
 
@@ -78,6 +83,8 @@ _OF_TOPIC: Final[tuple[tuple[str, str, Any], ...]] = (
     ("offloadPolicies", "Answer `null`: nothing is offloaded.", None),
     ("entryFilters", "Answer `null`: entries are not filtered.", None),
     ("shadowTopics", "Answer `null`: there are none.", None),
+    ("dispatcherPauseOnAckStatePersistent", "Answer false: acknowledgements never pause delivery.", False),
+    ("{subscription}/dispatchRate", "Answer `null`: subscriptionDispatchRate bounds them all.", None),
 )
 
 

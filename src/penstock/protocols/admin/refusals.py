@@ -38,8 +38,7 @@ REFUSALS: Final = (
         f"{TOPIC}/shadowTopics",
         f"{SUBSCRIPTION}/replicatedSubscriptionStatus",
     ),
-    _refuse(_NO_BOOKIES, _SET_OR_UNSET, *_both("persistence")),
-    _refuse(_NO_BOOKIES, _ANY, f"{NAMESPACE}/persistence/bookieAffinity"),
+    _refuse(_NO_BOOKIES, _SET_OR_UNSET, *_both("persistence"), f"{NAMESPACE}/persistence/bookieAffinity"),
     _refuse("messages can always be delayed, to the millisecond", _SET_OR_UNSET, *_both("delayedDelivery")),
     _refuse(
         "topics and subscriptions stay until they are deleted",
@@ -61,7 +60,7 @@ REFUSALS: Final = (
     ),
     _refuse(
         "subscriptionDispatchRate bounds every subscription of a topic alike",
-        _ANY,
+        _SET_OR_UNSET,
         f"{TOPIC}/{{subscription}}/dispatchRate",
     ),
     _refuse(
@@ -77,21 +76,18 @@ REFUSALS: Final = (
     _refuse(
         _NOT_OFFLOADED,
         _CHANGE,
-        f"{TOPIC}/offloadPolicies",
-        *_both("offload"),
+        *_both("offloadPolicies", "offload"),
         f"{NAMESPACE}/removeOffloadPolicies",
         f"{NAMESPACE}/offloadThreshold",
-    ),
-    _refuse(
-        _NOT_OFFLOADED,
-        _ANY,
-        f"{NAMESPACE}/offloadPolicies",
         f"{NAMESPACE}/offloadThresholdInSeconds",
         f"{NAMESPACE}/offloadDeletionLagMs",
-        f"{NAMESPACE}/scanOffloadedLedgers",
     ),
-    _refuse("what is delivered is not filtered", _SET_OR_UNSET, *_both("entryFilters")),
-    _refuse("acknowledgements never pause delivery", _ANY, *_both("dispatcherPauseOnAckStatePersistent")),
+    _refuse(_NOT_OFFLOADED, _GET, f"{NAMESPACE}/scanOffloadedLedgers"),
+    _refuse(
+        "what is delivered is not filtered, and acknowledgements never pause it",
+        _SET_OR_UNSET,
+        *_both("entryFilters", "dispatcherPauseOnAckStatePersistent"),
+    ),
     _refuse(
         "the namespace decides which schemas may follow one another, and whether messages need one",
         _CHANGE,
