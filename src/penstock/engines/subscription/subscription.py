@@ -101,7 +101,7 @@ class Subscription(StoredCursor):
             moved=self._cursor_moved,
         )
         self.topic = topic
-        self.type: SubscriptionType | None = None
+        self.type: SubscriptionType | None = None  # of its consumers, now or before; None: it never had one
         self.rate_out = Rate(topic.clock)
         self.compaction = compaction
         self.host = host
@@ -172,12 +172,13 @@ class Subscription(StoredCursor):
                 f"a consumer named {consumer.name} is connected to subscription {self.name} already",
             )
         self.host.check(self, wanted)
-        if not self.consumers:
-            self.type = wanted
-            self._out.selection = RULES[wanted](self._keys, self.topic.partition)
-            self.compacted = consumer.options.compacted
         before = self.active
-        self._out.selection.add(consumer)
+        if self.consumers:
+            self._out.selection.add(consumer)
+        else:
+            selection = RULES[wanted](self._keys, self.topic.partition)
+            selection.add(consumer)
+            self.type, self._out.selection, self.compacted = wanted, selection, consumer.options.compacted
         consumer.attach(self)
         consumer.bound_unacked()
         self._consumers_changed(before, consumer)

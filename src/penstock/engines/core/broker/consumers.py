@@ -110,9 +110,14 @@ class Consumers(Generic[T, S]):
         self, consumer: Consumer, topic: T, source: Subscription, *, unique_name: bool = False
     ) -> None:
         # While the subscription was made the consumer may have gone, the topic too, or another call may have attached the consumer.
-        topic.check_there()
-        if not consumer.closed and consumer not in source.consumers:
-            source.add(consumer, unique_name=unique_name)
+        try:
+            topic.check_there()
+            if not consumer.closed and consumer not in source.consumers:
+                source.add(consumer, unique_name=unique_name)
+        finally:
+            # One that never had a consumer is ended by none that leaves.
+            if not source.durable and source.type is None:
+                source.drop_unused()
 
     def _left(self, consumer: Consumer, attached: Sequence[Subscription], keep_ms: int) -> None:
         drop_unused(attached, keep_ms, self._clock.call_later)

@@ -6,6 +6,9 @@ from tests.unit.engines.core.brokers import TOPIC, bench
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
+from penstock.model.policy import SubscriptionType
+
+EXCLUSIVE = SubscriptionType.EXCLUSIVE
 
 
 async def test_readers_and_durable_consumers_share_no_subscription() -> None:
@@ -30,6 +33,31 @@ async def test_a_reader_counts_among_the_subscriptions_of_a_topic() -> None:
             await b.consumer(subscription="more", durable=False)
         assert full.value.kind is ErrorKind.TOO_MANY_SUBSCRIPTIONS
         await b.consumer(), await b.consumer(subscription="r", durable=False)
+
+
+async def test_a_reader_that_is_refused_leaves_no_subscription() -> None:
+    async with bench(BrokerSettings(max_consumers_per_topic=2)) as b:
+        topic = await b.broker.topics.get(TOPIC)
+        with pytest.raises(PenstockError):
+            await b.consumer(EXCLUSIVE, subscription="r", durable=False, key_ranges=((5, 1),))
+        first = await b.consumer(EXCLUSIVE, subscription="first", durable=False)
+        await b.consumer(EXCLUSIVE, subscription="s")
+        for subscription in ("r", "first"):
+            with pytest.raises(PenstockError) as refused:
+                await b.consumer(EXCLUSIVE, subscription=subscription, durable=False)
+            assert refused.value.kind is ErrorKind.CONSUMER_BUSY
+        assert set(topic.served) == {"first", "s"}
+        assert first.attached[0] is topic.served["first"]
+
+
+async def test_a_refused_reader_does_not_end_what_another_one_comes_back_to() -> None:
+    async with bench() as b:
+        topic = await b.broker.topics.get(TOPIC)
+        await (await b.consumer(EXCLUSIVE, durable=False)).leave(keep_ms=1000)
+        kept = topic.served["s"]
+        with pytest.raises(PenstockError):
+            await b.consumer(EXCLUSIVE, durable=False, key_ranges=((5, 1),))
+        assert (await b.consumer(EXCLUSIVE, durable=False)).attached == [kept]
 
 
 async def test_a_subscription_that_some_partitions_lack_is_created_there() -> None:
