@@ -39,6 +39,7 @@ class RunningSubscriptions(Generic[T, S]):
         self._moved = moved
         self._removed = removed
         self._locks: Locks[tuple[int, str]] = Locks()
+        self._creating: set[tuple[int, str]] = set()  # durable ones, which are not stored yet
 
     def alone(self, topic: T, name: str) -> AbstractAsyncContextManager[None]:
         """While this is held, no subscription of that name is opened or created."""
@@ -69,21 +70,29 @@ class RunningSubscriptions(Generic[T, S]):
         """A durable subscription, and whether it is new: then everything below `mark` counts as acknowledged, durably. Raises as
         `find`, and TOO_MANY_SUBSCRIPTIONS."""
         async with self.alone(topic, name):
-            found = await self._find(topic, name)
-            if found is not None:
-                return found, False
-            self._check_room(topic)
-            held, given = self._lease.hold(topic), dict(properties or {})
-            await self._cursors.create(topic, name, mark, given)
-            made = self._run(topic, name, OffsetSet(mark), held, given)
-            topic.rewound()
-            return made, True
+            self._creating.add((topic.ledger, name))
+            try:
+                return await self._create(topic, name, mark, dict(properties or {}))
+            finally:
+                self._creating.discard((topic.ledger, name))
+
+    async def _create(self, topic: T, name: str, mark: int, properties: dict[str, str]) -> tuple[S, bool]:
+        found = await self._find(topic, name)
+        if found is not None:
+            return found, False
+        self._check_room(topic)
+        held = self._lease.hold(topic)
+        await self._cursors.create(topic, name, mark, properties)
+        made = self._run(topic, name, OffsetSet(mark), held, properties)
+        topic.rewound()
+        return made, True
 
     def transient(self, topic: T, name: str, mark: int, properties: Mapping[str, str] | None = None) -> S:
         """A subscription in memory, which ends with its consumers, and which any process may run. Raises SUBSCRIPTION_BUSY if a durable
-        one has this name, and TOO_MANY_SUBSCRIPTIONS."""
+        one has this name, or is being created, and TOO_MANY_SUBSCRIPTIONS."""
         found = topic.served.get(name)
-        if found is None and not self._cursors.has(topic, name):
+        durable = (topic.ledger, name) in self._creating or self._cursors.has(topic, name)
+        if found is None and not durable:
             self._check_room(topic)
             return self._run(topic, name, OffsetSet(mark), None, dict(properties or {}))
         if found is None or found.durable:

@@ -135,6 +135,20 @@ async def test_nobody_is_attached_to_a_topic_that_went_meanwhile() -> None:
         await deleting
 
 
+async def test_a_reader_does_not_take_the_name_of_a_subscription_that_is_being_created() -> None:
+    store = SlowStore()
+    async with bench(store=store) as b:
+        await b.publish(b"a")
+        store.open_gate.clear()
+        subscribing = start(b.broker.subscribe([TOPIC], "s", SHARED))
+        await settle()
+        with pytest.raises(PenstockError) as caught:
+            await b.consumer(durable=False)
+        assert caught.value.kind is ErrorKind.SUBSCRIPTION_BUSY
+        store.open_gate.set()
+        assert await b.payloads(await subscribing) == [b"a"]
+
+
 async def test_names_that_were_only_asked_for_leave_nothing() -> None:
     async with bench() as b:
         for number in range(10):
