@@ -1,7 +1,8 @@
 """Cursors in the store: what no client waits for is saved together, once a flush time."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -113,6 +114,7 @@ class CursorFlusher:
         self._flush_ms = flush_ms
         self._spawn = spawn
         self._dirty: dict[StoredCursor, None] = {}
+        self._saving: set[asyncio.Future[None]] = set()  # of each save under way: done when it ended
         self._timer: Timer | None = None
 
     def dirty(self, changed: StoredCursor) -> None:
@@ -124,23 +126,35 @@ class CursorFlusher:
 
     def _due(self) -> None:
         self._timer = None
-        self._spawn(self.flush(), "save cursors")
+        self._spawn(self._save_dirty(), "save cursors")
 
     async def flush(self) -> None:
         """Save now; completes when everything given so far is durable, or could not be saved."""
+        await self._save_dirty()
+        if self._saving:  # what another call took from the dirty ones
+            await asyncio.wait(self._saving)
+
+    async def _save_dirty(self) -> None:
         for store in dict.fromkeys(one.cursors for one in self._dirty):
             changed = [one for one in self._dirty if one.cursors is store]
             for one in changed:
                 del self._dirty[one]
             # Taken right before the save: a request that saves a cursor earlier saves its changes, too.
             taken = [(one, one.take_changes()) for one in changed if not one.deleted]
-            if store is None or not taken:
-                continue
-            try:
-                await store.save_cursors([change for _, change in taken])
-            except PenstockError:
-                for one, change in taken:
-                    one.not_saved(change)
+            if store is not None and taken:
+                await self._save(store, taken)
+
+    async def _save(self, store: CursorWriter, taken: Sequence[tuple[StoredCursor, CursorChange]]) -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._saving.add(ended)
+        try:
+            await store.save_cursors([change for _, change in taken])
+        except PenstockError:
+            for one, change in taken:
+                one.not_saved(change)
+        finally:
+            self._saving.discard(ended)
+            ended.set_result(None)
 
     def close(self) -> None:
         if self._timer is not None:

@@ -112,7 +112,7 @@ async def test_a_request_saves_what_the_flusher_has_not_reached() -> None:
     assert slow.holds(5)
 
 
-async def test_a_flush_at_the_end_saves_what_an_unfinished_one_has_not_reached() -> None:
+async def test_a_flush_at_the_end_saves_what_an_unfinished_one_has_not_reached_and_waits_for_it() -> None:
     story, slow, quick = Story(), Store(), Store()
     first, second = story.cursor("a", slow), story.cursor("b", quick)
     story.acknowledge(first, 5)
@@ -122,6 +122,23 @@ async def test_a_flush_at_the_end_saves_what_an_unfinished_one_has_not_reached()
     ended = story.tasks.spawn(story.flusher.flush(), "the end")
     await settle()
     await quick.end()
-    assert ended.done()
     assert quick.holds(5)
+    assert not ended.done()
     await slow.end()
+    assert ended.done()
+    assert slow.holds(5)
+
+
+async def test_a_flush_waits_for_a_save_that_fails_and_then_for_no_other() -> None:
+    story, store = Story(), Store()
+    cursor = story.cursor("s", store)
+    story.acknowledge(cursor, 5)
+    await story.clock.advance(100)
+    flushing = story.tasks.spawn(story.flusher.flush(), "a flush")
+    await settle()
+    assert not flushing.done()
+    await store.end(FAILED)
+    assert flushing.done()
+    await story.clock.advance(100)
+    await store.end()
+    assert store.holds(5)

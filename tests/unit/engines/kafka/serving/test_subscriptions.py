@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.cursor_journal import Log
-from tests.support.kafka_serving import READ_ALL, SLOT, TOPIC, WAIT_S, Server, id_of, offsets
+from tests.support.kafka_serving import FLUSH_MS, READ_ALL, SLOT, TOPIC, WAIT_S, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
@@ -371,7 +371,8 @@ async def test_a_process_that_lost_its_slots_as_the_cluster_refuses_it_says_why(
         await a.subscribe()
 
 
-async def test_an_unload_is_a_pause(servers: tuple[Server, Server]) -> None:
+@pytest.mark.parametrize("saving", [False, True])
+async def test_an_unload_is_a_pause(servers: tuple[Server, Server], saving: bool) -> None:
     a, _ = servers
     await a.gain()
     consumer = await a.subscribe()
@@ -380,6 +381,8 @@ async def test_an_unload_is_a_pause(servers: tuple[Server, Server]) -> None:
     (before,) = a.topic.served.values()
     saved, refused = a.process.journal, []
     saved.auto = False
+    if saving:
+        await a.clock.advance(FLUSH_MS)
     unload = a.tasks.spawn(a.served.unload(a.topic), "unload")
     await settle()
     assert consumer.closed
