@@ -86,9 +86,7 @@ class Outstanding:
 
     def release(self, part: Pending, mask: int) -> None:
         """`settle`, where the caller notifies the consumer."""
-        part.mask &= ~mask
-        if not part.mask:
-            self.pending.drop(part)
+        self.pending.release(part, mask)
         if part.hashes is not None and (freed := self.selection.settled(part, mask)):
             self.again(freed)
             self._wake()

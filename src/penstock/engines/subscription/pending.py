@@ -25,14 +25,16 @@ class Pending(Slice, gc=True, eq=False):
 
 
 class PendingTable:
-    """All that is out of one subscription, by entry."""
+    """All that is out of one subscription, by entry. `messages` says how many."""
 
     def __init__(self) -> None:
+        self.messages = 0
         self._by_entry: dict[int, list[Pending]] = {}
 
     def add(self, parts: Sequence[Pending]) -> None:
         by_entry = self._by_entry
         for part in parts:
+            self.messages += part.mask.bit_count()
             held = by_entry.get(part.entry_id)
             if held is None:
                 by_entry[part.entry_id] = [part]
@@ -43,7 +45,12 @@ class PendingTable:
         """The parts of an entry that are out."""
         return self._by_entry.get(entry_id, [])
 
-    def drop(self, part: Pending) -> None:
+    def release(self, part: Pending, mask: int) -> None:
+        """These messages of a part are no longer out."""
+        self.messages -= (part.mask & mask).bit_count()
+        part.mask &= ~mask
+        if part.mask:
+            return
         held = self._by_entry[part.entry_id]
         if len(held) == 1:
             del self._by_entry[part.entry_id]
@@ -76,12 +83,9 @@ class PendingTable:
     def all(self) -> list[Pending]:
         return [p for parts in self._by_entry.values() for p in parts]
 
-    @property
-    def messages(self) -> int:
-        return sum(p.mask.bit_count() for p in self.all())
-
     def clear(self) -> None:
         self._by_entry.clear()
+        self.messages = 0
 
 
 class Replay:
