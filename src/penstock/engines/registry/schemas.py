@@ -36,6 +36,18 @@ def schema_id(topic: TopicName) -> str:
     return f"{base.tenant}/{base.namespace}/{base.local}"
 
 
+def stored_number(key: str) -> int:
+    """The number of the version that is stored under a key. Raises ValueError."""
+    return int(key.rpartition("\0")[2])
+
+
+def stored_version(number: int, document: bytes) -> SchemaVersion:
+    """The schema of a stored document, as version `number`. Raises msgspec.DecodeError, ValueError."""
+    found = msgspec.json.decode(document, type=_Document)
+    info = SchemaInfo(SchemaType(found.type), b64decode(found.data), found.name, found.properties)
+    return SchemaVersion(number, info, found.timestamp, found.deleted)
+
+
 class Schemas:
     """`broker.Schemas`: every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
 
@@ -67,15 +79,12 @@ class Schemas:
     def learned(self, key: str, document: bytes | None) -> None:
         """Another process has stored a schema version under this key, or deleted it (None). The number of a version that
         cannot be read stays taken."""
-        topic, _, text = key.rpartition("\0")
-        number = self._first + int(text)
+        topic, number = key.rpartition("\0")[0], self._first + stored_number(key)
         versions = [one for one in self._versions.get(topic, ()) if one.version != number]
         unread = self._unread.pop(topic, set()) - {number}
         if document is not None:
             self._unread[topic] = unread | {number}  # until it is read
-            found = msgspec.json.decode(document, type=_Document)
-            info = SchemaInfo(SchemaType(found.type), b64decode(found.data), found.name, found.properties)
-            versions.append(SchemaVersion(number, info, found.timestamp, found.deleted))
+            versions.append(stored_version(number, document))
             versions.sort(key=lambda one: one.version)
         self._unread.pop(topic, None)
         if unread:

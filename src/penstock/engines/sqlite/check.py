@@ -18,6 +18,8 @@ import msgspec
 
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.topics import TopicDocument
+from penstock.engines.registry.schemas import stored_number, stored_version
+from penstock.engines.shared.documents import UNREADABLE
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_entity
@@ -31,12 +33,29 @@ from .store import FILE_NAME
 FINDINGS_MAX: Final = 1000  # listed; further ones are counted
 _PROGRESS_EVERY: Final = 1024  # rows
 
-# How a document's key is parsed, and the document's type, by kind.
-_DOCUMENTS: Final[dict[str, tuple[Callable[[str], object], Any]]] = {
-    "tenant": (lambda key: check_entity("tenant", key), TenantInfo),
-    "namespace": (NamespaceName.parse, NamespacePolicies),
-    "topic-policies": (TopicName.parse, TopicPolicies),
-    "topic": (TopicName.parse, TopicDocument),
+
+def _json(parse: Callable[[str], object], type_: Any) -> Callable[[str, bytes], object]:
+    def read(key: str, document: bytes) -> object:
+        parse(key)
+        return msgspec.json.decode(document, type=type_)
+
+    return read
+
+
+def _read_compaction(key: str, document: bytes) -> int:
+    part = key.rpartition("\0")[2]
+    return int(document if part == "horizon" else part)  # any bytes are a block's
+
+
+# How the broker reads a document, by kind; raises one of `UNREADABLE`.
+_DOCUMENTS: Final[dict[str, Callable[[str, bytes], object]]] = {
+    "tenant": _json(lambda key: check_entity("tenant", key), TenantInfo),
+    "namespace": _json(NamespaceName.parse, NamespacePolicies),
+    "topic-policies": _json(TopicName.parse, TopicPolicies),
+    "topic": _json(TopicName.parse, TopicDocument),
+    "schema": lambda key, document: stored_version(stored_number(key), document),
+    "epoch": lambda _, document: int(document),
+    "compaction": _read_compaction,
 }
 
 _ENTRIES: Final = f"""
@@ -237,12 +256,11 @@ def _check_documents(
 ) -> Iterator[Found]:
     """Read every document, and look for the topics of `logs`."""
     topics: set[str] = set()
-    for kind, (parse, type_) in _DOCUMENTS.items():
+    for kind, read in _DOCUMENTS.items():
         for key, document in connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)):
             try:
-                parse(key)
-                content = msgspec.json.decode(document, type=type_)
-            except (PenstockError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                content = read(key, document)
+            except UNREADABLE as error:
                 yield f"{kind} {key!r}", f"its document cannot be read: {error}"
                 continue
             if isinstance(content, TopicDocument):

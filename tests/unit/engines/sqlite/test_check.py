@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.storage import decode
+from penstock.engines.core.broker import Broker
 from penstock.engines.core.ports import CursorChange
+from penstock.engines.memory import MemoryStore
 from penstock.engines.sqlite.check import Report, check
 from penstock.engines.sqlite.schema import STAGING, first_id
 from penstock.engines.sqlite.store import FILE_NAME, SqliteStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.stage import Commit, StageKey, StageRun, Writer
+from penstock.testing.clock import ManualClock
 from penstock.wire import entry as wire
 
 A, B = "persistent://public/default/a", "persistent://public/default/b-partition-0"
@@ -34,8 +37,11 @@ async def fill(folder: Path) -> None:
         [
             ("topic", A, b"{}"),
             ("topic", B.removesuffix("-partition-0"), b'{"partitions":1}'),
-            ("schema", "public/default/a\0" + "0" * 10, b'{"type":1}'),
-            ("schema", SECOND, b'{"type":1}'),
+            ("schema", "public/default/a\0" + "0" * 10, b'{"type":1,"timestamp":1}'),
+            ("schema", SECOND, b'{"type":1,"timestamp":1}'),
+            ("epoch", A, b"3"),
+            ("compaction", f"{A}\0horizon", b"10"),
+            ("compaction", f"{A}\0" + "0", b"\xff\0"),
         ]
     )
     for topic in (A, B):
@@ -244,12 +250,38 @@ async def test_an_entry_whose_staged_data_are_missing(folder: Path) -> None:
 def test_documents_that_no_server_can_read(
     whole: Path, tmp_path: Path, kind: str, key: str, document: str
 ) -> None:
-    (tmp_path / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
-        connection.execute(
-            "INSERT OR REPLACE INTO meta (kind, key, document) VALUES (?, ?, ?)", (kind, key, document)
-        )
-        connection.commit()
+    put(whole, tmp_path, kind, key, document)
     (finding,) = report_of(tmp_path).findings
     assert finding.place == f"{kind} {key!r}"
     assert "cannot be read" in finding.message
+
+
+def put(whole: Path, folder: Path, kind: str, key: str, document: str) -> None:
+    (folder / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
+    row = kind, key, document.encode()
+    change(folder, "INSERT OR REPLACE INTO meta (kind, key, document) VALUES (?, ?, ?)", *row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "document"),
+    [
+        ("schema", SECOND, '{"type": not json'),
+        ("schema", SECOND, '{"type": 99, "timestamp": 1}'),
+        ("schema", SECOND, '{"type": 1, "timestamp": 1, "data": "a"}'),
+        ("schema", "public/default/a\0first", '{"type": 1, "timestamp": 1}'),
+        ("epoch", A, "first"),
+        ("compaction", f"{A}\0horizon", "end"),
+        ("compaction", f"{A}\0block", ""),
+    ],
+)
+async def test_documents_that_a_server_reports_when_it_starts(
+    whole: Path, tmp_path: Path, kind: str, key: str, document: str
+) -> None:
+    put(whole, tmp_path, kind, key, document)
+    (finding,) = report_of(tmp_path).findings
+    assert finding.place == f"{kind} {key!r}"
+    broker = Broker(SqliteStore(tmp_path), MemoryStore(), wire, ManualClock())
+    await broker.start()
+    subjects = [failure.subject for failure in broker.failures.ongoing]
+    await broker.close()
+    assert subjects == [f"{kind} {key}".replace("\0", " ")]
