@@ -327,6 +327,26 @@ async def test_permits_are_taken_back_by_a_new_consumer_of_the_broker() -> None:
         assert stage.flows == [100]
 
 
+async def test_what_has_no_answer_is_not_sent_again_after_the_log_was_truncated() -> None:
+    async with staged() as stage:
+        stage.broker.script[BaseCommand.ACK] = lambda frame: []
+        stage.consumer.flow(10)
+        stage.consumer.acknowledge([(3, 1)])
+        flushing = stage.consumer._context.tasks.spawn(stage.consumer.flush(), "flush")
+        await until_async(lambda: len(stage.acks) == 1)
+        assert stage.consumer.start_over()
+        assert (stage.consumer.permits, stage.taking.resets) == (0, 1)
+        with pytest.raises(errors.NotConnected):
+            await flushing
+        await until_async(lambda: stage.consumer.connected)
+        stage.broker.script[BaseCommand.ACK] = answering
+        assert not stage.consumer.start_over()
+        await until_async(lambda: stage.consumer.connected)
+        stage.consumer.acknowledge([(3, 2)])
+        await stage.consumer.flush()
+        assert [entry for group in stage.acks for entry, _ in group] == [1, 2]
+
+
 async def test_a_late_refusal_of_a_broker_that_was_left_does_not_count() -> None:
     async with staged() as stage:
         stage.broker.script[BaseCommand.ACK] = lambda frame: []

@@ -165,6 +165,13 @@ class EntryConsumer:
             self.permits = 0
             self._come_again("its permits were taken back")
 
+    def start_over(self) -> bool:
+        """The log was truncated: `restart` without the acknowledgements that have no answer. A flush that waits for it fails. Returns
+        whether there were any."""
+        dropped = self._acks.drop(NotConnected(f"{self.topic} lost messages, and acknowledgements with them"))
+        self.restart()
+        return dropped
+
     def reconnect(self) -> None:
         """Leave the connection, also one on which the broker has not answered yet, and look the broker up again."""
         asking, self._asking = self._asking, None
@@ -184,7 +191,7 @@ class EntryConsumer:
     def _end(self, error: PulsarException) -> None:
         self.error = error
         self._sink.ended(error)  # it may take the acknowledgements
-        self._acks.forget(error)
+        self._acks.drop(error)
 
     async def close(self) -> None:
         """Send the acknowledgements, then leave."""
@@ -196,7 +203,7 @@ class EntryConsumer:
             if link is not None and not link.closed:
                 await link.ask(CommandCloseConsumer(consumer_id=self._id), self._context.timeout_s)
         finally:
-            self._acks.forget(self.error)
+            self._acks.drop(self.error)
 
     def _leave(self) -> Link | None:
         """Receive nothing more, and do not reconnect; returns the connection that it had."""
@@ -385,4 +392,4 @@ class EntryConsumer:
         await self._ask(CommandUnsubscribe(force=force))
         self._leave()
         self.error = AlreadyClosed("the subscription was deleted")
-        self._acks.forget(self.error)
+        self._acks.drop(self.error)
