@@ -386,7 +386,7 @@ async def test_the_broker_is_looked_up_again_if_it_changes_while_the_consumer_co
         left = 0 if when == "lookup" else 1
         assert len(stage.heard(BaseCommand.SUBSCRIBE)) == 1 + left
         assert len(stage.heard(BaseCommand.CLOSE_CONSUMER)) == 1 + left  # the first is of before
-        assert stage.flows == [5, 5]
+        await until_async(lambda: stage.flows == [5, 5])
 
 
 async def test_a_late_refusal_of_a_broker_that_was_left_does_not_count() -> None:
