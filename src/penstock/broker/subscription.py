@@ -32,6 +32,14 @@ class EntryAnswers(Protocol):
 class Answers(EntryAnswers, Protocol):
     """What consumers say of one subscription's messages, without naming a consumer."""
 
+    @property
+    def save(self) -> int:
+        """The number of the save of the cursor that is to store what is acknowledged now."""
+
+    @property
+    def saved(self) -> int:
+        """What was to be stored by the saves up to this number is durable."""
+
     def acknowledge(self, entry_id: int, index: int) -> bool:
         """Acknowledge a message that is out; False when the entry is not out."""
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from tests.support.entry_consumers import Taking
@@ -10,6 +11,7 @@ from tests.support.waiting import until_async
 
 from penstock.client import errors
 from penstock.client.aio.context import Context
+from penstock.client.aio.link import Link
 from penstock.client.entries.arrived import read_arrived
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.entries.start import Start
@@ -18,7 +20,7 @@ from penstock.client.options import ClientOptions, complete
 from penstock.client.session.commands import Subscription
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.wire.frames import Frame, broker_part, decode, encode, encode_with_entry
-from penstock.wire.pulsar_pb2 import BaseCommand, ServerError
+from penstock.wire.pulsar_pb2 import BaseCommand, CommandSubscribe, ServerError
 
 from .broker import delivery
 from .fake import FakeBroker, error, fake
@@ -325,6 +327,66 @@ async def test_permits_are_taken_back_by_a_new_consumer_of_the_broker() -> None:
         await until_async(lambda: len(stage.taking.entries) == 1)
         assert stage.taking.entries[0].entry_id == 2
         assert stage.flows == [100]
+
+
+async def test_what_has_no_answer_is_not_sent_again_after_the_log_was_truncated() -> None:
+    async with staged() as stage:
+        stage.broker.script[BaseCommand.ACK] = lambda frame: []
+        stage.consumer.flow(10)
+        stage.consumer.acknowledge([(3, 1)])
+        flushing = stage.consumer._context.tasks.spawn(stage.consumer.flush(), "flush")
+        await until_async(lambda: len(stage.acks) == 1)
+        assert stage.consumer.start_over()
+        assert (stage.consumer.permits, stage.taking.resets) == (0, 1)
+        with pytest.raises(errors.NotConnected):
+            await flushing
+        await until_async(lambda: stage.consumer.connected)
+        stage.broker.script[BaseCommand.ACK] = answering
+        assert not stage.consumer.start_over()
+        await until_async(lambda: stage.consumer.connected)
+        stage.consumer.acknowledge([(3, 2)])
+        await stage.consumer.flush()
+        assert [entry for group in stage.acks for entry, _ in group] == [1, 2]
+
+
+@pytest.mark.parametrize("when", ["lookup", "answer"])
+async def test_the_broker_is_looked_up_again_if_it_changes_while_the_consumer_connects(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with staged() as stage:
+        consumer, lookup = stage.consumer, stage.consumer._context.lookup
+        find, looked_up = lookup.link, []
+
+        async def link(topic: str) -> Link:
+            found = await find(topic)
+            looked_up.append(topic)
+            if when == "lookup" and len(looked_up) == 1:
+                consumer.reconnect()
+            return found
+
+        monkeypatch.setattr(lookup, "link", link)
+        present = consumer.connection
+        assert present is not None
+        ask = present.ask
+
+        async def asked(command: Any, timeout_s: float) -> Any:
+            found = await ask(command, timeout_s)
+            if when == "answer" and len(looked_up) == 1 and isinstance(command, CommandSubscribe):
+                asyncio.get_running_loop().call_soon(consumer.reconnect)  # before the answer is looked at
+            return found
+
+        monkeypatch.setattr(present, "ask", asked)
+        stage.broker.frames.clear()
+        consumer.flow(5)
+        consumer.reconnect()
+        await until_async(lambda: consumer.connected)
+        stage.send(delivery(1, b"a"))
+        await until_async(lambda: len(stage.taking.entries) == 1)
+        assert len(looked_up) == 2
+        left = 0 if when == "lookup" else 1
+        assert len(stage.heard(BaseCommand.SUBSCRIBE)) == 1 + left
+        assert len(stage.heard(BaseCommand.CLOSE_CONSUMER)) == 1 + left  # the first is of before
+        await until_async(lambda: stage.flows == [5, 5])
 
 
 async def test_a_late_refusal_of_a_broker_that_was_left_does_not_count() -> None:

@@ -113,8 +113,11 @@ class Acknowledging:
         """Acknowledge over another connection what has no answer."""
         self._acks.give_to(to)
 
-    def forget(self, error: PulsarException) -> None:
-        """None of them means anything any more."""
+    def drop(self, error: PulsarException) -> bool:
+        """None of those until now means anything any more. Returns whether there were any."""
+        found = bool(len(self._acks) or self._acks.unsettled)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._acks.forget(error)
+        return found

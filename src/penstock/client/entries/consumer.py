@@ -96,6 +96,7 @@ class EntryConsumer:
         self._loop = asyncio.get_running_loop()
         self._keeping: asyncio.Task[Any] | None = None
         self._asking: asyncio.Task[Any] | None = None  # to subscribe
+        self._reconnects = 0  # how often `reconnect` was called
         self._reconnecting = Reconnecting(f"the consumer of {how.topic}", self._connect, self._end)
 
     # -- coming and going
@@ -116,25 +117,12 @@ class EntryConsumer:
         return self._link
 
     async def _connect(self) -> None:
-        link = await self._context.lookup.link(self.topic)
-        link.consumers[self._id] = self
-        epoch = None if self._how.type in SHARED_TYPES else self._epoch
-        try:
-            command = commands.subscribe(self._id, self._how, self._start.wire_id, epoch)
-            self._asking = self._loop.create_task(link.ask(command, self._context.timeout_s))
-            await self._asking
-        except BaseException as error:
-            given_up, self._asking = self._asking is None, None
-            link.consumers.pop(self._id, None)
-            if isinstance(error, asyncio.CancelledError | Timeout):  # the broker may have it all the same
-                link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
-            task = asyncio.current_task()
-            if given_up and isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
-                raise NotConnected(MOVED) from None
-            raise
-        self._asking = None
-        if link.consumers.get(self._id) is not self:
-            raise NotConnected("the connection broke")
+        """Subscribe at the topic's broker, which is looked up again if `reconnect` is called meanwhile."""
+        while True:
+            asked = self._reconnects
+            link = await self._context.lookup.link(self.topic)
+            if asked == self._reconnects and await self._subscribe(link):
+                break
         self._link = link
         if not self._recreates:
             self._how = msgspec.structs.replace(self._how, create_topic=False)
@@ -143,6 +131,42 @@ class EntryConsumer:
         self._debt = max(0, -self.permits)
         if self.permits > 0:
             link.write([commands.flow(self._id, self.permits)])
+
+    async def _subscribe(self, link: Link) -> bool:
+        """Returns False, and has left, if `reconnect` was called meanwhile."""
+        asked = self._reconnects
+        link.consumers[self._id] = self
+        epoch = None if self._how.type in SHARED_TYPES else self._epoch
+        try:
+            command = commands.subscribe(self._id, self._how, self._start.wire_id, epoch)
+            self._asking = self._loop.create_task(link.ask(command, self._context.timeout_s))
+            await self._asking
+        except BaseException as error:
+            link.consumers.pop(self._id, None)
+            if isinstance(error, asyncio.CancelledError | Timeout):  # the broker may have it all the same
+                self._close_at(link)
+            task = asyncio.current_task()
+            if (
+                asked != self._reconnects
+                and isinstance(error, asyncio.CancelledError)
+                and not (task and task.cancelling())
+            ):
+                return False
+            raise
+        finally:
+            self._asking = None
+        if asked != self._reconnects:
+            link.consumers.pop(self._id, None)
+            self._close_at(link)
+            return False
+        if link.consumers.get(self._id) is not self:
+            raise NotConnected("the connection broke")
+        return True
+
+    def _close_at(self, link: Link) -> None:
+        """Have a broker close the consumer; what is on its way to it is nobody's."""
+        link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
+        self._id = self._acks.consumer_id = next(self._context.numbers)
 
     def lost(self, link: Link, error: PulsarException) -> None:
         if self._link is link:
@@ -165,26 +189,32 @@ class EntryConsumer:
             self.permits = 0
             self._come_again("its permits were taken back")
 
+    def start_over(self) -> bool:
+        """The log was truncated: `restart` without the acknowledgements that have no answer. A flush that waits for it fails. Returns
+        whether there were any."""
+        dropped = self._acks.drop(NotConnected(f"{self.topic} lost messages, and acknowledgements with them"))
+        self.restart()
+        return dropped
+
     def reconnect(self) -> None:
-        """Leave the connection, also one on which the broker has not answered yet, and look the broker up again."""
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.cancel()
+        """Leave the connection, also one that is not complete yet, and look the broker up again."""
+        self._reconnects += 1
+        if self._asking is not None:
+            self._asking.cancel()
         self._come_again(MOVED)
 
     def _come_again(self, why: str) -> None:
         link = self._link
         if link is None:
             return
-        link.consumers.pop(self._id, None)  # what is on its way to it is nobody's
-        link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
-        self._id = self._acks.consumer_id = next(self._context.numbers)
+        link.consumers.pop(self._id, None)
+        self._close_at(link)
         self.lost(link, NotConnected(why))
 
     def _end(self, error: PulsarException) -> None:
         self.error = error
         self._sink.ended(error)  # it may take the acknowledgements
-        self._acks.forget(error)
+        self._acks.drop(error)
 
     async def close(self) -> None:
         """Send the acknowledgements, then leave."""
@@ -196,7 +226,7 @@ class EntryConsumer:
             if link is not None and not link.closed:
                 await link.ask(CommandCloseConsumer(consumer_id=self._id), self._context.timeout_s)
         finally:
-            self._acks.forget(self.error)
+            self._acks.drop(self.error)
 
     def _leave(self) -> Link | None:
         """Receive nothing more, and do not reconnect; returns the connection that it had."""
@@ -385,4 +415,4 @@ class EntryConsumer:
         await self._ask(CommandUnsubscribe(force=force))
         self._leave()
         self.error = AlreadyClosed("the subscription was deleted")
-        self._acks.forget(self.error)
+        self._acks.drop(self.error)

@@ -47,6 +47,10 @@ class Link(Protocol):
     def restart(self) -> None:
         """Take back the permits of messages that are not on their way. `reset` may follow."""
 
+    def start_over(self) -> bool:
+        """The log was truncated: as `restart`, and everything that is not acknowledged is redelivered. Acknowledgements that are not
+        known to be durable are not given to another owner: they may be of messages that are lost. Whether any do not count."""
+
     def acknowledge(self, places: Iterable[Place]) -> None:
         """Acknowledge whole entries, durably after `flush`."""
 

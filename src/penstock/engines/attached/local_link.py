@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 TAKEN_AT_ONCE: Final = 64  # deliveries
 STORED_AT: Final = 500  # entries that were acknowledged, if nobody waits until that is durable
+SAVES_MAX: Final = 16  # of the cursor that are not done
 LATE_MAX: Final = 10_000  # acknowledgements that wait to be looked up in the log
 
 
@@ -64,6 +65,8 @@ class LocalLink:
         self._failed: PenstockError  # the last error of one of them
         self._unconfirmed = Unconfirmed()
         self._unstored = Unstored()
+        # By the number of the save that stores them: the last one of the acknowledgements that are in the cursor.
+        self._in_cursor: dict[int, int] = {}
         self._storing: asyncio.Task[None] | None = None
 
     # -- start and end
@@ -135,6 +138,12 @@ class LocalLink:
             self.permits -= permits
             self._consumer.stop_flow()
 
+    def start_over(self) -> bool:
+        """The broker of this process saves what was acknowledged, and disconnects the consumers of the log."""
+        self._unstored.clear()
+        self.restart()
+        return False
+
     def _hand_on(self, deliveries: list[Delivery]) -> None:
         arrived = [_arrived(delivery) for delivery in deliveries]
         self.permits -= sum([one.mask.bit_count() for one in arrived])
@@ -185,6 +194,25 @@ class LocalLink:
         answers = self._answers
         if not answers.acknowledge_but(place[1], open_bits, consumer):
             self._later(lambda: answers.acknowledge_but_late(place[1], open_bits, consumer))
+        elif self._working is None:
+            self._note()
+
+    def _note(self) -> None:
+        """All acknowledgements are in the cursor, unless the subscription has ended, and refuses them."""
+        if self._consumer is None or self._consumer.closed:
+            return
+        save = self._answers.save
+        if save not in self._in_cursor:
+            self._forget_stored()
+            if len(self._in_cursor) >= SAVES_MAX:
+                self._in_cursor.popitem()  # the next save has these as well
+        self._in_cursor[save] = self._unstored.number
+
+    def _forget_stored(self) -> None:
+        """Forget acknowledgements that were saved with the cursor, by whomever."""
+        saved = self._answers.saved
+        for save in [one for one in self._in_cursor if one <= saved]:
+            self._unstored.stored(self._in_cursor.pop(save))
 
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
         if self._acknowledging() is None:
@@ -248,6 +276,7 @@ class LocalLink:
                     await self._late.popleft()()
                 except PenstockError as error:
                     self._lose(error)
+            self._note()
         finally:
             self._working = None
 
@@ -294,6 +323,8 @@ class LocalLink:
             self._storing = None
 
     def give_unstored_to(self, to: AckSink) -> bool:
+        if self._consumer is not None:
+            self._forget_stored()
         if self._unstored.overrun:
             return False
         self._unstored.give_to(to)

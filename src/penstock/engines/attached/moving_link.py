@@ -242,6 +242,15 @@ class MovingLink:
         if self._open_link is not None:
             self._open_link.restart()
 
+    def start_over(self) -> bool:
+        lost = bool(self._unstored)
+        self._permits = 0
+        if self._open_link is not None:
+            lost |= self._open_link.start_over()
+        if lost:
+            self._lose()
+        return lost
+
     # -- answers
 
     def _acknowledging(self) -> AckSink | None:

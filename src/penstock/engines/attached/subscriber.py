@@ -299,6 +299,12 @@ class Subscriber(Receiver, ABC):
         if part is not None:
             part.forget()
 
+    def start_over(self, source: Subscription) -> None:
+        """The log of a topic was truncated, and other messages get the ids of lost ones."""
+        part = self.parts.get(source)
+        if part is not None:
+            part.start_over()
+
     def settle_in(self, source: Subscription, message_id: MessageId) -> Link | None:
         """Acknowledge a message that is out here; returns the link, None if nothing is known of its entry."""
         part = self.parts.get(source)

@@ -44,6 +44,9 @@ class SeekingConsumer(Receiver, Protocol):
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
 
+    def start_over(self, source: "Subscription") -> None:
+        """The log was truncated."""
+
     def settle_in(self, source: "Subscription", message_id: MessageId) -> Link | None:
         """Acknowledge a message for another consumer; returns the link whose `flush` makes that durable, None if its entry is
         unknown."""

@@ -170,6 +170,12 @@ class TopicConsumer:
         self._owner.settled(self.out.forget() - waiting)
         self._owner.grant()
 
+    def start_over(self) -> None:
+        """Other messages may have the ids of those that are out: forget them, and have everything redelivered that is not
+        acknowledged."""
+        self.link.start_over()
+        self.forget()
+
     def active(self, active: bool) -> None:
         self.is_active = active
         self._owner.active(self.source, active)

@@ -26,6 +26,16 @@ class Answers:
         self._out = out
         self._pending = out.pending
 
+    @property
+    def save(self) -> int:
+        """As `broker.Answers.save`."""
+        return self._subscription.saves + 1
+
+    @property
+    def saved(self) -> int:
+        """As `broker.Answers.saved`."""
+        return self._subscription.saves_done
+
     # -- acknowledged
 
     def acknowledge(self, entry_id: int, index: int) -> bool:

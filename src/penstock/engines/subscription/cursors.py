@@ -48,7 +48,9 @@ class StoredCursor:
         self._ledger = ledger
         self._tasks = tasks
         self._moved = moved
-        self._failures = 0  # failed saves, ever
+        self.failures = 0  # failed saves, ever
+        self.saves = 0  # how often its changes were taken to be saved
+        self.saves_done = 0  # the changes of so many of the first saves are durable
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         """Set the properties, durably before they count."""
@@ -80,22 +82,31 @@ class StoredCursor:
         while self.cursors is not None and not self.deleted:
             change = self.take_changes()
             change.properties = properties
-            failures = self._failures
+            save, failures = self.saves, self.failures
             try:
                 await self.cursors.save_cursors((change,))
             except PenstockError:
                 self.not_saved(change)
                 raise
-            if failures == self._failures:  # else an earlier save failed with changes that this one lacks
+            if self.saved(save, failures):
                 return
 
     def take_changes(self) -> CursorChange:
         """What is to be saved now."""
+        self.saves += 1
         return CursorChange(self._ledger, self.name, self.cursor.mark, self.cursor.take_changes())
+
+    def saved(self, save: int, failures: int) -> bool:
+        """A save succeeded, before which there were so many failures. Whether all changes up to it are durable: if not, an earlier
+        save failed with changes that this one lacks."""
+        if failures != self.failures:
+            return False
+        self.saves_done = max(self.saves_done, save)
+        return True
 
     def not_saved(self, change: CursorChange) -> None:
         """A save failed: the next save includes its changes."""
-        self._failures += 1
+        self.failures += 1
         self.cursor.touch(change.chunks)
         self._moved()
 
@@ -140,18 +151,23 @@ class CursorFlusher:
             for one in changed:
                 del self._dirty[one]
             # Taken right before the save: a request that saves a cursor earlier saves its changes, too.
-            taken = [(one, one.take_changes()) for one in changed if not one.deleted]
+            taken = [(one, one.take_changes(), one.saves, one.failures) for one in changed if not one.deleted]
             if store is not None and taken:
                 await self._save(store, taken)
 
-    async def _save(self, store: CursorWriter, taken: Sequence[tuple[StoredCursor, CursorChange]]) -> None:
+    async def _save(
+        self, store: CursorWriter, taken: Sequence[tuple[StoredCursor, CursorChange, int, int]]
+    ) -> None:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._saving.add(ended)
         try:
-            await store.save_cursors([change for _, change in taken])
+            await store.save_cursors([change for _, change, _, _ in taken])
         except PenstockError:
-            for one, change in taken:
+            for one, change, _, _ in taken:
                 one.not_saved(change)
+        else:
+            for one, _, save, failures in taken:
+                one.saved(save, failures)
         finally:
             self._saving.discard(ended)
             ended.set_result(None)

@@ -56,6 +56,8 @@ class Source(Protocol):
     cursor: OffsetSet
     rate_out: Rate
     deleted: bool
+    saves: int  # how often changes of the cursor were taken to be saved
+    saves_done: int  # the changes of so many of the first saves are durable
     compacted: bool  # whether its consumers see of what was compacted only the last values
     unacked_max: int  # messages that one consumer may have out; 0: any number
 

@@ -70,6 +70,10 @@ class FakeLink:
     def flow(self, permits: int) -> None:
         self.permits += permits
 
+    def start_over(self) -> bool:
+        self.permits, found, self.acknowledged = 0, bool(self.acknowledged), []
+        return found
+
     async def seek(self, to: MessageId | int, *, inclusive: bool = False) -> None:
         self.sought.append((to, inclusive))
 
@@ -238,6 +242,27 @@ async def test_no_acknowledgement_of_before_a_move_of_the_subscription_is_given_
     owners.link.moved()
     await settle()
     assert owners.links[1].acknowledged == []
+    await owners.tasks.close()
+
+
+@pytest.mark.parametrize("linked", [True, False])
+async def test_what_was_acknowledged_before_the_log_was_truncated_does_not_count(linked: bool) -> None:
+    owners = Owners()
+    await owners.link.start()
+    owners.link.flow(5)
+    if not linked:
+        owners.move()
+    owners.link.acknowledge([(1, 1)])
+    assert owners.link.start_over()
+    assert owners.link.permits == 0
+    if linked:
+        owners.move()
+    await settle()
+    assert owners.links[1].acknowledged == []
+    owners.links[1].flushed.set()
+    with pytest.raises(Moved):
+        await owners.link.flush()
+    assert not owners.link.start_over()
     await owners.tasks.close()
 
 
@@ -486,6 +511,24 @@ async def test_what_is_acknowledged_as_it_waits_again_is_not_given_to_the_client
     await consumer.flush()
     assert [delivery.entry.data[-1:] for delivery in consumer.take()] == [b"b"]
     assert consumer.unacked == 1
+    await attached.close()
+
+
+async def test_a_consumer_that_starts_over_has_nothing_out_and_gets_what_follows() -> None:
+    made = Bench()
+    await made.broker.start()
+    attached = AttachedBroker(made.broker)
+    options = ConsumerOptions(type=SubscriptionType.SHARED, start=EARLIEST, window=10)
+    consumer = await attached.subscribe([TOPIC], "s", options)
+    await made.publish(b"a", b"b", batch=False)
+    await until_async(lambda: len(consumer.outbox) == 2)
+    consumer.take(1)
+    (part,) = consumer.parts.values()
+    consumer.start_over(part.source)
+    assert (consumer.unacked, len(consumer.outbox), len(part.out), part.due) == (0, 0, 0, 10)
+    await made.publish(b"c", batch=False)
+    await until_async(lambda: bool(consumer.outbox))
+    assert [delivery.entry.data[-1:] for delivery in consumer.take()] == [b"c"]
     await attached.close()
 
 

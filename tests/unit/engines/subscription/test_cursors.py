@@ -80,6 +80,26 @@ async def test_a_request_is_not_answered_for_what_an_earlier_save_lost() -> None
     assert store.holds(5)
 
 
+async def test_a_save_counts_once_no_earlier_one_can_have_failed() -> None:
+    story, store = Story(), Store()
+    cursor = story.cursor("s", store)
+    story.acknowledge(cursor, 5)
+    await story.clock.advance(100)
+    assert (cursor.saves, cursor.saves_done) == (1, 0)
+    asked = story.tasks.spawn(cursor.flush(), "a request")
+    await settle()
+    await store.end(FAILED)
+    await store.end()
+    assert (cursor.saves, cursor.saves_done) == (3, 0)
+    await store.end()
+    assert asked.done()
+    assert cursor.saves_done == 3
+    story.acknowledge(cursor, 6)
+    await story.clock.advance(200)
+    await store.end()
+    assert cursor.saves == cursor.saves_done == 4
+
+
 async def test_a_request_fails_with_its_own_save_and_the_flusher_tries_again() -> None:
     story, store = Story(), Store()
     cursor = story.cursor("s", store)

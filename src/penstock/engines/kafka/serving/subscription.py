@@ -64,14 +64,18 @@ class ServedSubscription(Subscription):
             self.topic.followers.discard(self.wake)
 
     async def move(self, offset: int) -> None:
-        """As `Subscription.move`. Consumers of other processes are disconnected, as brokers of Pulsar do: they come back, and expect
-        everything that is not acknowledged. Those of this process are told before anything is delivered from the new position."""
+        """As `Subscription.move`. Consumers are told before anything is delivered from the new position."""
+        self.tell_moved()
+        await super().move(offset)
+
+    def tell_moved(self) -> None:
+        """Consumers of other processes are disconnected, as brokers of Pulsar do: they come back, and expect everything that is not
+        acknowledged. Those of this process forget what they got."""
         for consumer in list(self.consumers):
             if consumer.options.forwarded:
                 consumer.close()
             elif consumer.moved is not None:
                 consumer.moved()
-        await super().move(offset)
 
     async def delete(self, *, force: bool = True) -> None:
         """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription. Raises `Moved` if another

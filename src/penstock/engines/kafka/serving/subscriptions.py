@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from penstock.engines.attached.link import Moved
+from penstock.engines.attached.subscription import subscriptions_of
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.broker.subscriptions import RunningSubscriptions
 from penstock.engines.core.ports.cursors import Held
@@ -121,15 +122,22 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
 
     async def refit(self, topic: KafkaTopic) -> None:
         """A log was truncated: have every cursor fit that this process keeps of it. Consumers of durable subscriptions are
-        disconnected, and come back: what they have of the end is not in the log any more, and other messages get its offsets."""
+        disconnected, and come back. What consumers of this process have, or acknowledged lately, counts no more: some of it is not in
+        the log, and other messages get its offsets."""
         unloaded_at: int | None = None
         while (end := topic.cut_at) is not None and not topic.deleted:
             if unloaded_at != end:
                 unloaded_at = end
+                for attached in list(subscriptions_of(topic).values()):
+                    if attached.durable:
+                        for consumer in list(attached.consumers):
+                            consumer.start_over(attached)
                 found = _served(topic)
                 for subscription in found:
-                    if not subscription.durable and subscription.cursor.mark > end:
-                        await subscription.move(end)
+                    if subscription.durable:
+                        subscription.tell_moved()
+                    elif max(subscription.cursor.mark, subscription.figures().next_entry or 0) > end:
+                        await subscription.move(min(subscription.cursor.mark, end))
                 await self._unload([one for one in found if one.durable])
             if not await self._fit_all(topic):
                 await asyncio.sleep(REFIT_S)

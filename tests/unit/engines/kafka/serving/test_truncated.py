@@ -55,6 +55,27 @@ async def test_cursors_beyond_the_end_begin_where_no_message_is_missed(
     assert await offsets(again) == set(range(8))
 
 
+async def test_consumers_of_this_process_start_over_at_any_owner(server: Server) -> None:
+    """They may have got messages whose offsets others have now."""
+
+    class Attached:
+        durable = True
+
+        def __init__(self) -> None:
+            self.consumers = [self]
+            self.started_over: list[object] = []
+
+        def start_over(self, source: object) -> None:
+            self.started_over.append(source)
+
+    attached = Attached()
+    server.topic.subscriptions["s"] = attached
+    await server.release()
+    server.topic.cut_at = 4
+    await server.served.refit(server.topic)
+    assert attached.started_over == [attached]
+
+
 async def test_another_process_fits_the_cursors_of_its_partitions(server: Server) -> None:
     topic, served = server.topic, server.served
     await served.create(topic, "s", 6)
