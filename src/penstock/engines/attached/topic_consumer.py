@@ -340,6 +340,8 @@ class TopicConsumer:
             raise engine_error(error) from None
         finally:
             self._seeking = False
+        if isinstance(target, MessageId) and not inclusive:
+            await self.flush()  # the broker begins with the message, which is acknowledged then
 
     async def unsubscribe(self) -> None:
         """Delete the subscription of the topic; raises SUBSCRIPTION_SHARED if it has other consumers in the cluster."""
