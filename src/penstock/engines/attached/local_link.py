@@ -297,25 +297,23 @@ class LocalLink:
         """As `Link.flush`. Raises `Moved` if the consumer was closed meanwhile."""
         consumer = self._open_consumer()
         number = self._unstored.number
-
-        async def store() -> None:
-            await self._worked()
-            await consumer.flush()
-
         try:
             await self._unconfirmed.flush(
-                store, lambda: PenstockError(self._failed.kind, self._failed.message)
+                lambda: self._save(consumer), lambda: PenstockError(self._failed.kind, self._failed.message)
             )
         except PenstockError:
             self._open_consumer()
             raise
         self._unstored.stored(number)
 
+    async def _save(self, consumer: Consumer) -> None:
+        await self._worked()
+        await consumer.flush()
+
     async def _store_some(self, consumer: Consumer) -> None:
         number = self._unstored.number
         try:
-            await self._worked()
-            await consumer.flush()
+            await self._save(consumer)
             self._unstored.stored(number)
         except PenstockError as error:  # the next `flush` may say so
             log.debug("acknowledgements on %s are not stored yet: %s", self._wanted.topic, error)

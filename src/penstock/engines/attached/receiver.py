@@ -167,26 +167,15 @@ class Receiver(Outbox):
         if taken and self.options.auto_ack:
             self._handed_on(taken)
         elif taken:
-            taken = self._still_out(taken)
+            taken, _ = self._still_out(taken)
         if not self.outbox and not self.closed:
             self._ready.clear()
         self.grant()
         return taken
 
-    def _still_out(self, taken: list[Delivery]) -> list[Delivery]:
-        """Without messages that were acknowledged as they waited: they are redeliveries."""
-        kept: list[Delivery] = []
-        for delivery in taken:
-            part = self.parts.get(delivery.subscription)  # type: ignore[call-overload]
-            mask = delivery.mask if part is None else part.out.is_out(delivery.entry, delivery.mask)
-            if mask != delivery.mask:
-                if self.options.flow:
-                    self.permits += (delivery.mask & ~mask).bit_count()
-                if not mask:
-                    continue
-                delivery = msgspec.structs.replace(delivery, mask=mask)
-            kept.append(delivery)
-        return kept
+    def _out_of(self, delivery: Delivery) -> int:
+        part = self.parts.get(delivery.subscription)  # type: ignore[call-overload]
+        return delivery.mask if part is None else part.out.is_out(delivery.entry, delivery.mask)
 
     def _handed_on(self, taken: list[Delivery]) -> None:
         for source, part in list(self.parts.items()):

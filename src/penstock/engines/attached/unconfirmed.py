@@ -34,10 +34,8 @@ class Unconfirmed:
             self._lost_up_to = self._confirmed = self._given
             self._refusals += count
 
-    async def flush(
-        self, store: Callable[[], Awaitable[None]] | None, lost: Callable[[], PenstockError]
-    ) -> None:
-        """Confirm what was given so far by `store`; None: there is no link. Raises what `store` raises, and `lost()`."""
+    async def flush(self, store: Callable[[], Awaitable[None]], lost: Callable[[], PenstockError]) -> None:
+        """Confirm what was given so far by `store`. Raises what `store` raises, and `lost()`."""
         given, before = self._given, self._lost_up_to
         after, up_to = self._flushed
         if given > up_to:
@@ -48,8 +46,6 @@ class Unconfirmed:
         elif self._refusals:
             self._refuse()
             raise lost()
-        if store is None:
-            return
         try:
             await store()
         except PenstockError:

@@ -56,9 +56,8 @@ LEAVE_S: Final = 5.0  # for the cluster to answer, when the server stops, that i
 class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
-    administration = group_positions = policies = record_formats = watch = (
-        None  # the cluster's own, or not there
-    )
+    # The cluster's own, or not there.
+    administration = group_positions = policies = record_formats = watch = None
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
 

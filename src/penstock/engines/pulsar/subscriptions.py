@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 from penstock.broker.subscription import Subscription as AnySubscription
 from penstock.broker.topic import Topic
 from penstock.engines.attached.subscription import Subscription, subscriptions_of
+from penstock.engines.shared.unsubscribing import connected_error
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName, check_subscription
@@ -105,8 +106,6 @@ class PulsarSubscriptions:
     async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
         found = await self.of(name, subscription)
         if not force and any(one.consumers or one.connected for one in found):
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
-            )
+            raise connected_error(subscription)
         for one in found:
             await one.delete(force=force)

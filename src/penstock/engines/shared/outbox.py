@@ -3,8 +3,10 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
+
+import msgspec
 
 from penstock.broker.delivery import Budget, ConsumerFigures, Delivery
 from penstock.model.errors import ErrorKind, PenstockError
@@ -105,6 +107,27 @@ class Outbox(ABC):
         self.outbox_bytes -= size
         self._taken_bytes = size
         return taken
+
+    def _still_out(self, taken: Iterable[Delivery]) -> tuple[list[Delivery], int]:
+        """Without messages that were acknowledged as they waited: they are redeliveries. Also returns how many those are; their
+        permits are given back."""
+        kept: list[Delivery] = []
+        dropped = 0
+        for delivery in taken:
+            mask = self._out_of(delivery)
+            if mask != delivery.mask:
+                dropped += (delivery.mask & ~mask).bit_count()
+                if not mask:
+                    continue
+                delivery = msgspec.structs.replace(delivery, mask=mask)
+            kept.append(delivery)
+        if dropped and self.options.flow:
+            self.permits = min(PERMITS_MAX, self.permits + dropped)
+        return kept, dropped
+
+    @abstractmethod
+    def _out_of(self, delivery: Delivery) -> int:
+        """Which messages of a delivery that waits are not acknowledged, as bits."""
 
     async def ready(self) -> bool:
         while not self.outbox:

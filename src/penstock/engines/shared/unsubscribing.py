@@ -1,4 +1,4 @@
-"""Unsubscribing as in Pulsar: a consumer may delete its subscription only if it is the only consumer."""
+"""Deleting subscriptions as in Pulsar: a consumer may only if it is the only one, others only without consumers, or by force."""
 
 from collections.abc import Iterable
 
@@ -10,6 +10,13 @@ def other_consumers_error() -> PenstockError:
     """The error for a consumer that is not the only one, in Pulsar's words."""
     return PenstockError(
         ErrorKind.SUBSCRIPTION_SHARED, "Unconnected or shared consumer attempting to unsubscribe"
+    )
+
+
+def connected_error(subscription: str) -> PenstockError:
+    """The error for a deletion of a subscription that has consumers."""
+    return PenstockError(
+        ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
     )
 
 

@@ -57,24 +57,17 @@ class PendingTable:
         else:
             held.remove(part)
 
-    def mask(self, entry_id: int) -> int:
-        """Which messages of an entry are out."""
+    def mask(self, entry_id: int, consumer: Receiver | None = None) -> int:
+        """Which messages of an entry are out, with one consumer or with any."""
         found = 0
         for part in self._by_entry.get(entry_id, ()):
-            found |= part.mask
+            if consumer is None or part.consumer is consumer:
+                found |= part.mask
         return found
 
     def has(self, consumer: Receiver) -> bool:
         """Whether a consumer has something."""
         return any(part.consumer is consumer for parts in self._by_entry.values() for part in parts)
-
-    def mask_with(self, consumer: Receiver, entry_id: int) -> int:
-        """Which of them one consumer has."""
-        found = 0
-        for part in self._by_entry.get(entry_id, ()):
-            if part.consumer is consumer:
-                found |= part.mask
-        return found
 
     def with_consumer(self, consumer: Receiver) -> list[Pending]:
         """What one consumer has, in the order of the log."""

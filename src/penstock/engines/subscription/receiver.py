@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
-import msgspec
-
 from penstock.broker.delivery import Budget, Delivery
 from penstock.broker.log import Log
 from penstock.engines.shared.outbox import COUNT_BYTES, PERMITS_MAX, Outbox
@@ -165,7 +163,7 @@ class Receiver(Outbox):
 
     def repeats(self) -> None:
         """Called by a subscription: what it is about to deliver was with a consumer before, which may acknowledge it meanwhile."""
-        self._repeats = True
+        self._repeats = not self.options.auto_ack
 
     def take(self, count_max: int = 1 << 30, bytes_max: int = 1 << 60) -> list[Delivery]:
         """What waits in the outbox, oldest first, up to `count_max` deliveries: one, and more within `bytes_max`.
@@ -176,7 +174,8 @@ class Receiver(Outbox):
         if self._counted or self._outbox_max == 1 or self.outbox_bytes + self._taken_bytes > self._count_at:
             self._count()
         if self._repeats:
-            taken = self._still_out(taken)
+            taken, dropped = self._still_out(taken)
+            self._starved |= dropped > 0 and self.options.flow
             self._repeats = bool(self.outbox)
         if not self.outbox and not self.closed:
             self._ready.clear()
@@ -184,23 +183,11 @@ class Receiver(Outbox):
             self.wake_sources()
         return taken
 
-    def _still_out(self, taken: Sequence[Delivery]) -> list[Delivery]:
-        """Without redeliveries that were acknowledged as they waited."""
-        kept: list[Delivery] = []
-        dropped = 0
-        for delivery in taken:
-            if delivery.redeliveries and not self.options.auto_ack:
-                source = cast(Source, delivery.subscription)
-                mask = delivery.mask & source.out_with(self, delivery.entry.entry_id)
-                dropped += delivery.count - mask.bit_count()
-                if not mask:
-                    continue
-                delivery = msgspec.structs.replace(delivery, mask=mask)
-            kept.append(delivery)
-        if dropped and self.options.flow:
-            self.permits = min(PERMITS_MAX, self.permits + dropped)
-            self._starved = True
-        return kept
+    def _out_of(self, delivery: Delivery) -> int:
+        if not delivery.redeliveries:
+            return delivery.mask
+        source = cast(Source, delivery.subscription)
+        return delivery.mask & source.out_with(self, delivery.entry.entry_id)
 
     def _count(self) -> None:
         """Count in the budget what it has now; while that is exceeded nothing is added to what waits."""

@@ -12,6 +12,7 @@ from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
 from penstock.broker.subscription import DeadLetterStats, SubscriptionFigures
 from penstock.engines.shared.dead_letter_queue import DeadLetterQueue
+from penstock.engines.shared.unsubscribing import connected_error
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -185,7 +186,7 @@ class Subscription(StoredCursor):
 
     def out_with(self, consumer: Receiver, entry_id: int) -> int:
         """Which messages of an entry a consumer has not answered, as bits."""
-        return self._out.pending.mask_with(consumer, entry_id)
+        return self._out.pending.mask(entry_id, consumer)
 
     def remove(self, consumer: Receiver) -> None:
         """Let a consumer go; what it had goes to the others."""
@@ -242,9 +243,7 @@ class Subscription(StoredCursor):
         """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND. Without `force` raises
         SUBSCRIPTION_BUSY if it has consumers."""
         if self.consumers and not force:
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {self.name} has active connected consumers"
-            )
+            raise connected_error(self.name)
         self.deleted = True
         self.dissolve(
             PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")

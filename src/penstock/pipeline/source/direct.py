@@ -6,13 +6,13 @@ id. Ids of schemas in front of values are looked up at the server.
 
 import os
 import time
-from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from penstock.broker.records import SchemaId
@@ -189,13 +189,7 @@ def _learn(framing: Framing, server: Access, unknown: UnknownSchemas) -> None:
             found = 0
             for of_keys, part in ((False, "values"), (True, "keys")):
                 for one in answer[part]:
-                    indexes = one["indexes"]
-                    meaning = SchemaId(
-                        id=one["id"],
-                        version=one["version"],
-                        indexes=None if indexes is None else [b64decode(each) for each in indexes],
-                        for_ms=one["for_ms"],
-                    )
+                    meaning = msgspec.convert(one, SchemaId)
                     framing.take(meaning, of_keys=of_keys)
                     asked[of_keys].add(meaning.id)
                     found += meaning.version is not None

@@ -59,9 +59,8 @@ async def backlog_size(call: Call) -> int:
             offset = await log.offset_after(position.target, inclusive=True)
             size += await log.size_since(await log.entry_at(offset))
         elif position.target.ledger < log.ledger and len(logs) == 1:
-            size += (
-                log.bounds.size_bytes
-            )  # the position is of an older log of this name, which this one follows
+            # The position is of an older log of this name, which this one follows.
+            size += log.bounds.size_bytes
     return size
 
 

@@ -141,6 +141,10 @@ class RunningSubscriptions(Generic[T, S]):
 
     def removed(self, topic: T, subscription: S) -> None:
         """A subscription was deleted, or does not run here any more."""
+        self.unserve(topic, subscription)
+        self._removed(topic, subscription)
+
+    def unserve(self, topic: T, subscription: S) -> None:
+        """Have nobody find a subscription any more."""
         if topic.served.get(subscription.name) is subscription:
             del topic.served[subscription.name]
-        self._removed(topic, subscription)

@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar, cast
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.engines.core.topic.topic import Topic as OwnTopic
+from penstock.engines.shared.unsubscribing import connected_error
 from penstock.engines.subscription import Subscription as OwnSubscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -131,10 +132,7 @@ class TopicSubscriptions(Generic[T]):
         for one in found if not force else ():
             await one.refresh()
             if one.figures().connected:
-                raise PenstockError(
-                    ErrorKind.SUBSCRIPTION_BUSY,
-                    f"subscription {subscription} has active connected consumers",
-                )
+                raise connected_error(subscription)
         for one in found:
             await one.delete(force=force)
 

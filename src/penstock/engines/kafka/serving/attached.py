@@ -18,7 +18,7 @@ from penstock.engines.attached.subscription import (
 from penstock.engines.kafka.ownership.fitting import fitted
 from penstock.engines.kafka.ownership.state import StoredCursor
 from penstock.engines.kafka.topic import KafkaTopic
-from penstock.engines.shared.unsubscribing import other_consumers_error
+from penstock.engines.shared.unsubscribing import connected_error, other_consumers_error
 from penstock.engines.subscription.cursors import CLIENTS_BY_INDEX
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
@@ -199,9 +199,7 @@ class OwnedSubscription(Subscription):
             await super().delete(force=force)
             return
         if found.consumers and not force:
-            raise PenstockError(
-                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {self.name} has active connected consumers"
-            )
+            raise connected_error(self.name)
         for consumer in list(self.consumers):
             consumer.close(subscription_deleted(self.name))
         await found.delete()

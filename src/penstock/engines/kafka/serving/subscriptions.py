@@ -190,9 +190,7 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
 
     async def closing(self, slots: Sequence[int]) -> None:
         for subscription in self._of(slots):
-            served = subscription.topic.served
-            if served.get(subscription.name) is subscription:
-                del served[subscription.name]
+            self.unserve(subscription.topic, subscription)
             subscription.end()
         await self._flusher.flush()
 
