@@ -1,0 +1,1 @@
+"""JSON Schema: documents and their references, and which document may follow which."""
