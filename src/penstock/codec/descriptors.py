@@ -75,7 +75,7 @@ def _parse(data: bytes) -> Descriptor:
         raise ValueError(str(error)) from None
     except (ValueError, DecodeError):
         raise ValueError("fileDescriptorSet is no base64 of a FileDescriptorSet") from None
-    return _find(_pool(files), definition.root)
+    return _find(pool_of(files), definition.root)
 
 
 def native_schema(descriptor_set: bytes, root: str, name: str = "") -> SchemaInfo:
@@ -84,7 +84,7 @@ def native_schema(descriptor_set: bytes, root: str, name: str = "") -> SchemaInf
     Raises BAD_VALUE_SCHEMA.
     """
     try:
-        descriptor = _find(_pool(FileDescriptorSet.FromString(descriptor_set)), root)
+        descriptor = _find(pool_of(FileDescriptorSet.FromString(descriptor_set)), root)
     except DecodeError:
         raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, "no FileDescriptorSet") from None
     except ValueError as error:
@@ -113,7 +113,7 @@ def _collect(file: FileDescriptor, files: FileDescriptorSet, seen: set[str]) -> 
         file.CopyToProto(files.file.add())
 
 
-def _pool(files: FileDescriptorSet) -> DescriptorPool:
+def pool_of(files: FileDescriptorSet) -> DescriptorPool:
     """Load the files, each after those it imports; raises ValueError."""
     if len(files.file) > FILES_MAX:
         raise ValueError(f"more than {FILES_MAX} files")

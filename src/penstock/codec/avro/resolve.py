@@ -1,7 +1,8 @@
 """Which writer's schema a reader's schema can read: the specification's rules for schema resolution.
 
 Names of records do not decide, as in Java's resolution, which Pulsar goes by: a record reads another that has the
-fields it needs. In a union a branch of the same name comes first. Names of enums and fixed do decide.
+fields it needs. In a union a branch of the same name comes first. Names of enums and fixed do decide. With `by_name`
+names of records decide, too, as Confluent's registry has it.
 
 Stricter than Java's checker in one thing: a change of a decimal's scale or of a time's unit is a mismatch,
 because the same bytes would silently mean another value.
@@ -25,10 +26,10 @@ PROMOTIONS: Final = {
 }
 
 
-def mismatch(reader: Type, writer: Type) -> str:
+def mismatch(reader: Type, writer: Type, *, by_name: bool = False) -> str:
     """Why `reader` cannot read what `writer` wrote, "" when it can: a sentence naming the field."""
     try:
-        return Resolution().check(reader, writer)
+        return Resolution(by_name=by_name).check(reader, writer)
     except RecursionError:
         return "the types refer to one another too deeply to be compared"
 
@@ -49,7 +50,8 @@ def writer_field(field: Field, by_name: Mapping[str, Field]) -> Field | None:
 class Resolution:
     """Remembers the pairs of records it has seen, so that many questions about one schema stay cheap."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_name: bool = False) -> None:
+        self._by_name = by_name
         # Pairs being checked or checked already; a recursive pair matches if all else about it does.
         self.known: dict[tuple[int, int], str] = {}
         self.renamed = 0  # how many of them have different names
@@ -73,6 +75,8 @@ class Resolution:
                 return ""
             return f"{_at(path)}{label(writer)} was written, which {label(reader)} cannot read"
         if isinstance(reader, Record) and isinstance(writer, Record):
+            if self._by_name and not same_name(reader, writer):
+                return f"{_at(path)}{label(writer)} was written, which {label(reader)} cannot read"
             return self._named_once(reader, writer, path)
         if isinstance(reader, Array) and isinstance(writer, Array):
             return self.check(reader.items, writer.items, f"{path}[]")

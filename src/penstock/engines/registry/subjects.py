@@ -1,0 +1,255 @@
+"""The state of a registry: subjects, ids, levels and modes, read from its records.
+
+Records are those of the topic `_schemas`, which Confluent's registry and Karapace share: a JSON key and a JSON value, where a later
+record replaces an earlier one with its key, and none deletes it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.model.subjects import (
+    Definition,
+    Level,
+    Mode,
+    Reference,
+    SubjectVersion,
+    context_of,
+)
+
+Record = tuple[str, bytes | None]  # a key and a value
+
+_DEFAULT_LEVEL: Final = Level.BACKWARD
+_CONFIG_LEVEL: Final = "compatibilityLevel"
+
+
+class _Key(msgspec.Struct, forbid_unknown_fields=False):
+    keytype: str
+    subject: str | None = None
+    version: int = 0
+
+
+class _Schema(msgspec.Struct, omit_defaults=True, rename="camel"):
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+    deleted: bool = False
+
+
+class _UpTo(msgspec.Struct):
+    version: int
+
+
+_key: Final = msgspec.json.Decoder(_Key)
+_schema: Final = msgspec.json.Decoder(_Schema)
+
+
+def schema_record(version: SubjectVersion) -> Record:
+    """The record of a version."""
+    definition = version.definition
+    value = _Schema(
+        version.subject,
+        version.version,
+        version.id,
+        definition.schema,
+        definition.schema_type,
+        definition.references,
+        None if definition.metadata is None else dict(definition.metadata),
+        None if definition.rule_set is None else dict(definition.rule_set),
+        version.deleted,
+    )
+    # Fields with defaults are left out, but readers of the topic expect this one.
+    content = {**msgspec.to_builtins(value), "deleted": version.deleted}
+    return schema_key(version.subject, version.version), msgspec.json.encode(content)
+
+
+def schema_key(subject: str, version: int) -> str:
+    """The key of a version. The order of its fields counts: compaction compares bytes."""
+    return _text({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
+
+
+def config_record(subject: str | None, config: Mapping[str, Any] | None) -> Record:
+    """The record of a subject's configuration, or the global one (None); no configuration deletes it."""
+    return _setting("CONFIG", subject, config)
+
+
+def mode_record(subject: str | None, mode: Mode | None) -> Record:
+    """The record of a subject's mode, or the global one (None)."""
+    return _setting("MODE", subject, None if mode is None else {"mode": mode.value})
+
+
+def _setting(kind: str, subject: str | None, value: Mapping[str, Any] | None) -> Record:
+    key = _text({"keytype": kind, "subject": subject, "magic": 0})
+    if value is None:
+        return key, None
+    named = {} if subject is None else {"subject": subject}
+    return key, msgspec.json.encode({**named, **value})
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+class Subjects:
+    """What a registry has. Versions that were deleted softly are there, those deleted permanently are not."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, dict[int, SubjectVersion]] = {}
+        self._ids: dict[tuple[str, int], dict[tuple[str, int], SubjectVersion]] = {}  # by context and id
+        self._same: dict[tuple[str, Definition], int] = {}  # ids by context and content
+        self._greatest: dict[str, int] = {}  # ids ever given, by context
+        self._configs: dict[str | None, dict[str, Any]] = {}
+        self._modes: dict[str | None, Mode] = {}
+        self._users: dict[tuple[str, int], set[tuple[str, int]]] = {}  # who references a version
+
+    def learn(self, key: str, value: bytes | None) -> None:
+        """Take in a record. Raises msgspec.DecodeError, ValueError for one that cannot be read."""
+        what = _key.decode(key)
+        match what.keytype:
+            case "SCHEMA":
+                found = None if value is None else _schema.decode(value)
+                self._learn_version(what, found)
+            case "CONFIG":
+                config = None if value is None else msgspec.json.decode(value, type=dict[str, Any])
+                _set(self._configs, what.subject, config)
+            case "MODE":
+                mode = None if value is None else Mode(msgspec.json.decode(value)["mode"])
+                _set(self._modes, what.subject, mode)
+            case "DELETE_SUBJECT" if value is not None and what.subject is not None:
+                last = msgspec.json.decode(value, type=_UpTo).version
+                for one in list(self.versions(what.subject)):
+                    if one.version <= last:
+                        self._put(msgspec.structs.replace(one, deleted=True))
+            case "CLEAR_SUBJECT" if value is not None and what.subject is not None:
+                for one in list(self.versions(what.subject, deleted=True)):
+                    if one.deleted:
+                        self._remove(one)
+
+    def _learn_version(self, key: _Key, found: _Schema | None) -> None:
+        if found is None:
+            held = self._versions.get(key.subject or "", {}).get(key.version)
+            if held is not None:
+                self._remove(held)
+            return
+        definition = Definition(
+            found.schema, found.schema_type, found.references, found.metadata, found.rule_set
+        )
+        self._put(SubjectVersion(found.subject, found.version, found.id, definition, found.deleted))
+
+    def _put(self, one: SubjectVersion) -> None:
+        context = context_of(one.subject)
+        held = self._versions.get(one.subject, {}).get(one.version)
+        if held is not None:
+            self._remove(held)
+        self._versions.setdefault(one.subject, {})[one.version] = one
+        self._ids.setdefault((context, one.id), {})[one.subject, one.version] = one
+        self._same.setdefault((context, _hashable(one.definition)), one.id)
+        self._greatest[context] = max(one.id, self._greatest.get(context, 0))
+        for used in one.definition.references:
+            self._users.setdefault((used.subject, used.version), set()).add((one.subject, one.version))
+
+    def _remove(self, one: SubjectVersion) -> None:
+        context = context_of(one.subject)
+        del self._versions[one.subject][one.version]
+        if not self._versions[one.subject]:
+            del self._versions[one.subject]
+        holders = self._ids[context, one.id]
+        del holders[one.subject, one.version]
+        if not holders:
+            del self._ids[context, one.id]
+            self._same.pop((context, _hashable(one.definition)), None)
+        for used in one.definition.references:
+            users = self._users.get((used.subject, used.version), set())
+            users.discard((one.subject, one.version))
+
+    # -- reading
+
+    def names(self) -> Iterator[str]:
+        """Every subject, sorted, also those whose versions are all deleted softly."""
+        return iter(sorted(self._versions))
+
+    def versions(self, subject: str, *, deleted: bool = False) -> Iterator[SubjectVersion]:
+        """The versions of a subject, the oldest first; `deleted`: also those deleted softly."""
+        held = self._versions.get(subject, {})
+        return (held[number] for number in sorted(held) if deleted or not held[number].deleted)
+
+    def version(self, subject: str, number: int) -> SubjectVersion | None:
+        """One version, also a softly deleted one."""
+        return self._versions.get(subject, {}).get(number)
+
+    def holders(self, context: str, schema_id: int) -> list[SubjectVersion]:
+        """The versions that have an id, sorted by subject and number."""
+        held = self._ids.get((context, schema_id), {})
+        return [held[place] for place in sorted(held)]
+
+    def id_of(self, context: str, definition: Definition) -> int | None:
+        """The id of the same definition in any subject of a context."""
+        return self._same.get((context, _hashable(definition)))
+
+    def next_id(self, context: str) -> int:
+        """The id of the next new schema."""
+        return self._greatest.get(context, 0) + 1
+
+    def users(self, one: SubjectVersion) -> list[SubjectVersion]:
+        """The versions that reference a version and are not deleted."""
+        places = sorted(self._users.get((one.subject, one.version), ()))
+        found = [self._versions[subject][number] for subject, number in places]
+        return [each for each in found if not each.deleted]
+
+    def contexts(self) -> list[str]:
+        """The contexts that have subjects, and the default one."""
+        return sorted({".", *map(context_of, self._versions)})
+
+    def config(self, subject: str | None) -> dict[str, Any] | None:
+        """The configuration of a subject, or the global one (None), as far as it was set."""
+        return self._configs.get(subject)
+
+    def level(self, subject: str) -> Level:
+        """The level that counts for a subject: its own, its context's, or the global one."""
+        for each in self._places(subject):
+            chosen = self._configs.get(each, {}).get(_CONFIG_LEVEL)
+            if chosen is not None:
+                return Level(chosen)
+        return _DEFAULT_LEVEL
+
+    def normalizes(self, subject: str) -> bool:
+        """Whether schemas of a subject are normalized as they are registered."""
+        for each in self._places(subject):
+            chosen = self._configs.get(each, {}).get("normalize")
+            if chosen is not None:
+                return bool(chosen)
+        return False
+
+    def own_mode(self, subject: str | None) -> Mode | None:
+        """The mode that was set for a subject, or globally (None)."""
+        return self._modes.get(subject)
+
+    def mode(self, subject: str) -> Mode:
+        """The mode that counts for a subject."""
+        found = (self._modes.get(each) for each in self._places(subject))
+        return next((mode for mode in found if mode is not None), Mode.READWRITE)
+
+    def _places(self, subject: str) -> tuple[str | None, ...]:
+        context = context_of(subject)
+        return (subject, None) if context == "." else (subject, f":{context}:", None)
+
+
+def _set(settings: dict[Any, Any], subject: str | None, value: Any) -> None:
+    if value is None:
+        settings.pop(subject, None)
+    else:
+        settings[subject] = value
+
+
+def _hashable(definition: Definition) -> Definition:
+    """A definition that may be a key: metadata and rules as text."""
+    if definition.metadata is None and definition.rule_set is None:
+        return definition
+    extras = msgspec.json.encode((definition.metadata, definition.rule_set), order="deterministic").decode()
+    return Definition(f"{extras}\0{definition.schema}", definition.schema_type, definition.references)

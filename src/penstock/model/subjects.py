@@ -1,0 +1,122 @@
+"""Schemas as a registry with Confluent's API has them: subjects, versions, references, levels, modes and errors."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+CONTEXT: Final = "."  # the default one
+VERSION_MAX: Final = 2**31 - 1
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A schema that another one uses; `name` is a full name in Avro, a `$ref` in JSON, an import in Protobuf."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A schema's text and what belongs to it."""
+
+    schema: str
+    schema_type: str = "AVRO"  # AVRO, JSON or PROTOBUF
+    references: tuple[Reference, ...] = ()
+    metadata: Mapping[str, Any] | None = None
+    rule_set: Mapping[str, Any] | None = None
+
+
+class SubjectVersion(msgspec.Struct, frozen=True):
+    """A version of a subject; versions and ids count from 1."""
+
+    subject: str
+    version: int
+    id: int
+    definition: Definition
+    deleted: bool = False  # softly: still found by id, and with `deleted=true`
+
+
+class Level(StrEnum):
+    """Which schemas a new one is compared with, and in which direction."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def transitive(self) -> bool:
+        return self.value.endswith("_TRANSITIVE")
+
+    @property
+    def backward(self) -> bool:
+        """Whether the new schema must read what older ones wrote."""
+        return self.value.startswith(("BACKWARD", "FULL"))
+
+    @property
+    def forward(self) -> bool:
+        """Whether older schemas must read what the new one writes."""
+        return self.value.startswith(("FORWARD", "FULL"))
+
+
+class Mode(StrEnum):
+    """Whether a subject may be written."""
+
+    READWRITE = "READWRITE"
+    READONLY = "READONLY"
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"
+    IMPORT = "IMPORT"
+    FORWARD = "FORWARD"
+
+
+class RegistryCode(msgspec.Struct, frozen=True):
+    """A code of the registry's API with its HTTP status."""
+
+    status: int
+    code: int
+
+
+SUBJECT_NOT_FOUND: Final = RegistryCode(404, 40401)
+VERSION_NOT_FOUND: Final = RegistryCode(404, 40402)
+SCHEMA_NOT_FOUND: Final = RegistryCode(404, 40403)
+SUBJECT_DELETED: Final = RegistryCode(404, 40404)
+SUBJECT_NOT_DELETED: Final = RegistryCode(404, 40405)
+VERSION_DELETED: Final = RegistryCode(404, 40406)
+VERSION_NOT_DELETED: Final = RegistryCode(404, 40407)
+LEVEL_NOT_SET: Final = RegistryCode(404, 40408)
+MODE_NOT_SET: Final = RegistryCode(404, 40409)
+INCOMPATIBLE: Final = RegistryCode(409, 409)
+NO_SCHEMA: Final = RegistryCode(422, 422)
+BAD_SCHEMA: Final = RegistryCode(422, 42201)
+BAD_VERSION: Final = RegistryCode(422, 42202)
+BAD_LEVEL: Final = RegistryCode(422, 42203)
+BAD_MODE: Final = RegistryCode(422, 42204)
+NOT_PERMITTED: Final = RegistryCode(422, 42205)
+REFERENCED: Final = RegistryCode(422, 42206)
+BAD_SUBJECT: Final = RegistryCode(422, 42208)
+
+
+class RegistryError(Exception):
+    """A refusal of the registry, with the code that its clients compare."""
+
+    def __init__(self, code: RegistryCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def context_of(subject: str) -> str:
+    """The context of a subject: `.ctx` of `:.ctx:name`, else the default one."""
+    if subject.startswith(":."):
+        return subject[1:].partition(":")[0]
+    return CONTEXT
+
+
+def qualified(context: str, subject: str) -> str:
+    """A subject as it is called outside of `/contexts/CONTEXT`."""
+    return subject if context == CONTEXT or subject.startswith(":.") else f":{context}:{subject}"
