@@ -25,7 +25,7 @@ from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Published, Staging
 from .storage_health import StorageHealth
-from .topic import Topic
+from .topic import MetaStore, Topic
 from .topics import Topics
 from .watches import WatchTopics
 
@@ -41,6 +41,10 @@ class Broker(Protocol):
     def capabilities(self) -> frozenset[Capability]: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def registry_documents(self) -> MetaStore | None:
+        """Where the schema registry keeps its records; None if a cluster holds the log."""
+
     @property
     def failures(self) -> Failures:
         """Background work that is failing."""

@@ -13,6 +13,9 @@ class Schemas(Protocol):
     def changes(self) -> int:
         """How often the schemas of any topic changed: while it stays, `latest` answers the same for every topic."""
 
+    def topics(self) -> list[TopicName]:
+        """The topics that have schemas, or had some: those that are known here."""
+
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         """The newest schema of a topic; None where there is none, or it was deleted."""
 
@@ -29,11 +32,12 @@ class Schemas(Protocol):
         """The version of an equal schema; raises BAD_VALUE_SCHEMA for one that cannot be."""
 
     async def get_or_create(
-        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False, checked: bool = False
     ) -> int | None:
         """The version of `schema`, registered when it is new and may follow; None for NONE and BYTES.
 
-        `forced` is an administrator's: auto update may be off. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
+        `forced` is an administrator's: auto update may be off. `checked`: the caller has checked that it may follow, which
+        counts unless a cluster decides. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
         """
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from penstock.model.names import NamespaceName, TopicName
-
-from .patterns import Pattern
+from penstock.runtime.patterns import Pattern
 
 
 class Watch:

@@ -40,6 +40,11 @@ from .options import folders, output_option
     metavar="URL",
     help="Before Kafka: a schema registry with Confluent's API: http://HOST:PORT.",
 )
+@click.option(
+    "--registry",
+    metavar="HOST:PORT",
+    help="Where the schema registry is served without the prefix /registry [off].",
+)
 @click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
@@ -73,6 +78,7 @@ def serve_command(
     data: str | None,
     http: str | None,
     pulsar: str | None,
+    registry: str | None,
     engine: str | None,
     admin: str | None,
     schema_registry: str | None,
@@ -96,6 +102,7 @@ def serve_command(
         "auth.insecure": insecure or None,
         "http.listen": http,
         "pulsar.listen": pulsar,
+        "registry.listen": registry,
         "log.format": log,
         "engine.workers": workers,
     }

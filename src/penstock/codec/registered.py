@@ -1,5 +1,6 @@
 """Schemas of a registry, of its three types: read with what they reference, compared, normalized, and which may follow which."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -30,6 +31,9 @@ class Schema(Protocol):
 
     def resolved(self) -> str:
         """The text with its references put into it."""
+
+    def serialized(self) -> str:
+        """The descriptor of a Protobuf file, in base64; the text of others."""
 
     def objections(self, written: Any) -> Sequence[str]:
         """Why this schema may not read what `written`, of the same type, wrote."""
@@ -88,6 +92,9 @@ class _Avro:
     def resolved(self) -> str:
         return self._whole
 
+    def serialized(self) -> str:
+        return self.text
+
     def objections(self, written: "_Avro") -> Sequence[str]:
         why = mismatch(self._type, written._type, by_name=True)
         return [why] if why else []
@@ -131,6 +138,9 @@ class _JsonSchema:
     def resolved(self) -> str:
         return self.text
 
+    def serialized(self) -> str:
+        return self.text
+
     def objections(self, written: "_JsonSchema") -> Sequence[str]:
         from .json_schema.differences import narrowed
 
@@ -165,6 +175,9 @@ class _Protobuf:
 
     def resolved(self) -> str:
         return self.text
+
+    def serialized(self) -> str:
+        return b64encode(self.files.file[-1].SerializeToString(deterministic=True)).decode()
 
     def objections(self, written: "_Protobuf") -> Sequence[str]:
         from .proto.differences import broken

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+from .names import DEFAULT_NAMESPACE, TopicName
+
+VALUE: Final = "-value"  # the end of a topic's subject
 CONTEXT: Final = "."  # the default one
 VERSION_MAX: Final = 2**31 - 1
 
@@ -36,6 +39,7 @@ class SubjectVersion(msgspec.Struct, frozen=True):
     id: int
     definition: Definition
     deleted: bool = False  # softly: still found by id, and with `deleted=true`
+    topic_version: int | None = None  # of the topic's schema that it is
 
 
 class Level(StrEnum):
@@ -108,6 +112,20 @@ class RegistryError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+def topic_of(subject: str) -> TopicName | None:
+    """The topic whose schemas are the versions of a subject: `{topic}-value` in the default context."""
+    if not subject.endswith(VALUE) or context_of(subject) != CONTEXT:
+        return None
+    found = TopicName.parse_known(subject.removesuffix(VALUE))
+    return None if found is None else found.base
+
+
+def subject_of(topic: TopicName) -> str:
+    """The subject of a topic: by its local name for those of `public/default`, else by its full name."""
+    short = topic.persistent and topic.namespace_name == DEFAULT_NAMESPACE
+    return f"{topic.local if short else topic}{VALUE}"
 
 
 def context_of(subject: str) -> str:

@@ -17,6 +17,7 @@ from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.workers import Workers
 from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.confluent.endpoint import RegistryEndpoint
 from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.rest.endpoint import RestEndpoint
@@ -123,7 +124,7 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     metrics = MetricsPage(context, requests, counts, None, by_topic=config.metrics.by_topic)
     tracing = Tracing(config.trace) if config.trace.otlp_endpoint else None
     endpoints: dict[str, Endpoint] = {
-        **dict.fromkeys(("stages", "entries", "kafka", "lookup", "console"), owner),
+        **dict.fromkeys(("stages", "entries", "kafka", "registry", "lookup", "console"), owner),
         "topics": publishing(rest, owner),
         "ws": mounted(websocket),
         "admin": own_statistics(admin_endpoint(context), owner),
@@ -175,6 +176,7 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
         "entries": stages,
         "topics": rest,
         "kafka": kafka_rest,
+        "registry": RegistryEndpoint(context),
         "ws": mounted(websocket),
         "admin": admin,
         "lookup": admin,

@@ -46,6 +46,13 @@ class PulsarSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_advertise: str = ""
 
 
+class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the schema registry is served without the prefix `/registry`, which the addresses of HTTP have."""
+
+    listen: str = "off"  # host:port; port 0 picks a free one; off: below /registry only
+    tls_listen: str = "off"  # the same over TLS; needs `tls.cert_file`
+
+
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where messages are kept."""
 
@@ -121,6 +128,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     http: HttpSettings = HttpSettings()
     pulsar: PulsarSettings = PulsarSettings()
+    registry: RegistrySettings = RegistrySettings()
     data: DataSettings = DataSettings()
     storage: StorageSettings = StorageSettings()
     engine: ClusterSettings = ClusterSettings()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.limits import Limits
 from penstock.protocols.load import Load
 from penstock.protocols.transport import TlsServer
@@ -15,6 +16,7 @@ from .config import HttpSettings
 from .connections import HttpConnection
 from .deadlines import LINGER_S, cut
 from .listeners import Listener
+from .request import Serve
 from .sockets import WebSocketConnection
 from .state import Connection, State
 
@@ -39,14 +41,20 @@ class HttpServer:
     async def open(self, listeners: Sequence[Listener]) -> None:
         """Listen on bound sockets."""
         self.state.set_date()
-        made = partial(HttpConnection, self.state)
         loop = asyncio.get_running_loop()
         for listener in listeners:
+            made = partial(self._connection, listener.prefix)
             if listener.context is None:
                 server = await loop.create_server(made, sock=listener.bound, backlog=self._backlog)
                 self.servers.append(server)
             else:
                 self.tls.append(self._listen_tls(made, listener, listener.context))
+
+    def _connection(self, prefix: str) -> HttpConnection:
+        connection = HttpConnection(self.state)
+        if prefix:
+            connection.serve = partial(_serve_below, prefix, connection.serve)
+        return connection
 
     def _listen_tls(
         self, made: Callable[[], HttpConnection], listener: Listener, context: ssl.SSLContext
@@ -129,6 +137,14 @@ class HttpServer:
                 await asyncio.wait([*self.state.tasks, forced], return_when=asyncio.FIRST_COMPLETED)
         finally:
             forced.cancel()
+
+
+def _serve_below(prefix: str, serve: Serve, exchange: Exchange) -> Awaitable[None]:
+    """Serve a request as if its path began with a prefix."""
+    scope = exchange.scope
+    scope["path"] = prefix + scope["path"]
+    scope["raw_path"] = prefix.encode() + scope["raw_path"]
+    return serve(exchange)
 
 
 def _shut_down(connection: Connection) -> None:

@@ -14,6 +14,7 @@ from penstock.broker.cluster import Owner
 from penstock.model.worker import WorkerAccess
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.confluent.endpoint import PREFIX as REGISTRY
 from penstock.protocols.context import ServerContext
 
 from .config import (
@@ -31,7 +32,7 @@ from .tls import ALPN, Certificates
 log = logging.getLogger(__name__)
 
 
-TLS: Final = frozenset(("https", "pulsar+ssl"))
+TLS: Final = frozenset(("https", "pulsar+ssl", "registry+https"))
 PULSAR: Final = frozenset(("pulsar", "pulsar+ssl"))
 # What may be listened on, in the order in which addresses are shown: section, key, and scheme of the URL.
 SOCKETS: Final = (
@@ -39,6 +40,8 @@ SOCKETS: Final = (
     ("pulsar", "listen", "pulsar"),
     ("http", "tls_listen", "https"),
     ("pulsar", "tls_listen", "pulsar+ssl"),
+    ("registry", "listen", "registry+http"),
+    ("registry", "tls_listen", "registry+https"),
 )
 
 
@@ -48,6 +51,7 @@ class Listener(NamedTuple):
     bound: socket.socket
     context: ssl.SSLContext | None = None
     handshake_s: float = 10.0
+    prefix: str = ""  # of every path that is asked for here
 
 
 def is_exposed(name: str, listen: str, bound: socket.socket, auth: AuthSettings) -> bool:
@@ -92,7 +96,7 @@ class Listeners:
         http, pulsar = config.http, config.pulsar
         if http.listen == OFF and http.tls_listen == OFF:
             raise StartError("http.listen and http.tls_listen are both off: there is no way in")
-        if http.tls_listen != OFF or pulsar.tls_listen != OFF:
+        if http.tls_listen != OFF or pulsar.tls_listen != OFF or config.registry.tls_listen != OFF:
             self._certificates = Certificates(config.tls)
         for section, key, scheme in SOCKETS:
             listen = getattr(getattr(config, section), key)
@@ -110,8 +114,9 @@ class Listeners:
                 continue
             context = None
             if self._certificates is not None and scheme in TLS:
-                context = self._certificates.context(*((ALPN,) if scheme == "https" else ()))
-            self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000)
+                context = self._certificates.context(*((ALPN,) if scheme.endswith("https") else ()))
+            prefix = REGISTRY if scheme.startswith("registry+") else ""
+            self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000, prefix)
         if owner is not None and not worker:
             for address in (owner.http, owner.pulsar):
                 bound = sockets.enter_context(contextlib.closing(bind(address, shared=True)))
@@ -140,7 +145,7 @@ class Listeners:
 
     def _url(self, scheme: str) -> str:
         listener = self._listeners.get(scheme)
-        return "" if listener is None else url_of(listener.bound, scheme)
+        return "" if listener is None else url_of(listener.bound, scheme.removeprefix("registry+"))
 
     @property
     def urls(self) -> list[str]:
@@ -152,7 +157,8 @@ class Listeners:
         """Those that the HTTP server is to open."""
         if self._owns:
             return self._for_workers[:1]
-        shared = [self._listeners[scheme] for scheme in ("http", "https") if scheme in self._listeners]
+        schemes = ("http", "https", "registry+http", "registry+https")
+        shared = [self._listeners[scheme] for scheme in schemes if scheme in self._listeners]
         return shared if self._own is None else [*shared, self._own]
 
     @property
@@ -245,13 +251,13 @@ class Listeners:
         if "pulsar" in listeners:
             await binary.open(listeners["pulsar"].bound, self._url("pulsar"), settings.advertise)
         if "pulsar+ssl" in listeners:
-            bound, tls, handshake_s = listeners["pulsar+ssl"]
+            bound, tls, handshake_s, _ = listeners["pulsar+ssl"]
             assert tls is not None
             await binary.open_tls(bound, self._url("pulsar+ssl"), settings.tls_advertise, tls, handshake_s)
-        for bound, own_tls, handshake_s in self._own_pulsar.values():
+        for bound, own_tls, handshake_s, _ in self._own_pulsar.values():
             await binary.listen(bound, own_tls, handshake_s)
         if self._peers is not None:
-            bound, peer_tls, handshake_s = self._peers
+            bound, peer_tls, handshake_s, _ = self._peers
             await binary.listen(bound, peer_tls, handshake_s, for_processes=True)
         if context.broker.cluster is not None:
             context.broker.cluster.announce(self.own_pulsar)

@@ -9,6 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from penstock.model.errors import PenstockError
+from penstock.runtime.patterns import Pattern
+
 from .document import Document, Kind, Node, Shape
 
 COMPARED_MAX: Final = 20_000  # pairs of schemas in one comparison
@@ -402,11 +405,10 @@ def _among(value: Any, values: Any) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    import re2  # only for a schema with patterns; linear in the name, whatever the pattern
-
+    """Whether a pattern is found in a name; never for one that cannot be matched in linear time."""
     try:
-        return re2.search(pattern, name) is not None
-    except re2.error:
+        return Pattern(f".*(?:{pattern}).*").fullmatch(name)
+    except PenstockError:
         return False
 
 

@@ -260,6 +260,8 @@ def _check_keywords(schema: Schema) -> None:
     from jsonschema.exceptions import SchemaError  # only for JSON Schema: the import takes 0.1 s
     from jsonschema.validators import Draft7Validator, validator_for
 
+    if isinstance(schema, bool):
+        return
     try:
         validator_for(schema, default=Draft7Validator).check_schema(schema)
     except SchemaError as error:

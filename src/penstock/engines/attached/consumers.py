@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 from penstock.broker.delivery import Budget
 from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
 from penstock.broker.topics import Topics
 from penstock.model.names import NamespaceName, TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
+from penstock.runtime.patterns import Pattern
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury

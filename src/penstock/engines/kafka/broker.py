@@ -90,6 +90,7 @@ class KafkaBroker:
     capabilities = frozenset(
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
+    registry_documents = None
 
     def __init__(
         self,

@@ -128,6 +128,9 @@ class Schemas:
 
     # -- reading
 
+    def topics(self) -> list[TopicName]:
+        return list(self._topics)
+
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         known = self._topics.get(topic.base)
         return None if known is None else known.newest
@@ -202,7 +205,7 @@ class Schemas:
     # -- changing
 
     async def get_or_create(
-        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False, checked: bool = False
     ) -> int | None:
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
             self.check_next(topic, None)

@@ -96,6 +96,10 @@ class Schemas:
 
     # -- reading
 
+    def topics(self) -> list[TopicName]:
+        found = map(TopicName.parse_known, self._versions)
+        return [topic for topic in found if topic is not None]
+
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         versions = self._versions.get(schema_id(topic))
         return None if not versions or versions[-1].deleted else versions[-1]
@@ -206,7 +210,7 @@ class Schemas:
     # -- writing
 
     async def get_or_create(
-        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False, checked: bool = False
     ) -> int | None:
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
             self.check_next(topic, None)
@@ -218,7 +222,8 @@ class Schemas:
                 found = self.find(topic, schema)
                 if found is not None:
                     return found
-                self.check_next(topic, schema, forced=forced)
+                if not checked:
+                    self.check_next(topic, schema, forced=forced)
                 try:
                     return await self._put(key, schema, deleted=False)
                 except PenstockError as error:

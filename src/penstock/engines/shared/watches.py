@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 
 from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
 from penstock.broker.watches import Watch
 from penstock.model.names import NamespaceName, TopicName
+from penstock.runtime.patterns import Pattern
 from penstock.runtime.tasks import Slices, Tasks
 
 log = logging.getLogger(__name__)

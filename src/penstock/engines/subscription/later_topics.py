@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
 from penstock.broker.topics import Topics
 from penstock.broker.watches import Watch, WatchTopics
 from penstock.model.names import NamespaceName, TopicName
+from penstock.runtime.patterns import Pattern
 from penstock.runtime.tasks import Tasks, chosen
 
 from .consumer import Consumer

@@ -8,9 +8,9 @@ from bisect import bisect_left, insort
 
 from penstock.broker.capability import offered
 from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
 from penstock.model.errors import PenstockError
 from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName
+from penstock.runtime.patterns import Pattern
 from penstock.runtime.tasks import Slices
 from penstock.wire.contents import crc32c
 from penstock.wire.pulsar_pb2 import CommandWatchTopicUpdate

@@ -10,7 +10,6 @@ import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability, require
-from penstock.broker.patterns import Pattern
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
@@ -21,6 +20,7 @@ from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
+from penstock.runtime.patterns import Pattern
 from penstock.runtime.tasks import Slices, each
 
 from .logs_shapes import (

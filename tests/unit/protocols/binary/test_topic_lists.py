@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.protocols.binary.handlers import ClientSession, sessions
 
-from penstock.broker.patterns import Pattern
+from penstock.runtime.patterns import Pattern
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.protocols.binary.topic_lists import hash_of

@@ -66,7 +66,7 @@ class Broker:
         """Builds the parts in order: each is given those before it, and listens to them if it has to."""
         self.settings = settings = settings or BrokerSettings()
         self.clock = clock
-        self.store = store
+        self.store = self.registry_documents = store
         self._transient = transient
         self.storage = StorageHealth.of(store)
         self.failures = Failures(clock)

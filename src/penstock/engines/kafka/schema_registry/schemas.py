@@ -133,7 +133,7 @@ class RegistrySchemas(Schemas):
     # -- changing
 
     async def get_or_create(
-        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False, checked: bool = False
     ) -> int | None:
         held = self._learning.topic(topic)
         if not self._in_registry(schema):

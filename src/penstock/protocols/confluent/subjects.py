@@ -40,6 +40,7 @@ class _Schema(msgspec.Struct, omit_defaults=True, rename="camel"):
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
     deleted: bool = False
+    topic_version: int | None = msgspec.field(default=None, name="penstockVersion")
 
 
 class _UpTo(msgspec.Struct):
@@ -63,6 +64,7 @@ def schema_record(version: SubjectVersion) -> Record:
         None if definition.metadata is None else dict(definition.metadata),
         None if definition.rule_set is None else dict(definition.rule_set),
         version.deleted,
+        version.topic_version,
     )
     # Fields with defaults are left out, but readers of the topic expect this one.
     content = {**msgspec.to_builtins(value), "deleted": version.deleted}
@@ -140,7 +142,11 @@ class Subjects:
         definition = Definition(
             found.schema, found.schema_type, found.references, found.metadata, found.rule_set
         )
-        self._put(SubjectVersion(found.subject, found.version, found.id, definition, found.deleted))
+        self._put(
+            SubjectVersion(
+                found.subject, found.version, found.id, definition, found.deleted, found.topic_version
+            )
+        )
 
     def _put(self, one: SubjectVersion) -> None:
         context = context_of(one.subject)

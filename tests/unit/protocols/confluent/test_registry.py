@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.registry.registry import Registry
-from penstock.engines.registry.subjects import Record, Subjects
+from penstock.protocols.confluent.registry import Registry
+from penstock.protocols.confluent.subjects import Record, Subjects
 from penstock.model.subjects import Definition, Mode, Reference, RegistryError
 
 STRING = Definition('"string"')

@@ -15,6 +15,7 @@ from penstock.model.subjects import (
     BAD_SCHEMA,
     BAD_SUBJECT,
     BAD_VERSION,
+    CONTEXT,
     INCOMPATIBLE,
     LEVEL_NOT_SET,
     MODE_NOT_SET,
@@ -40,6 +41,7 @@ from penstock.model.subjects import (
 from penstock.runtime.tasks import Locks
 
 from .subjects import Record, Subjects, config_record, mode_record, schema_key, schema_record
+from .topics import TopicSubjects
 
 REFERENCES_MAX: Final = 200  # that one schema uses, also through others
 SUBJECT_MAX: Final = 1000  # characters
@@ -51,10 +53,26 @@ Write = Callable[[Sequence[Record]], Awaitable[None]]
 class Registry:
     """The registry over its state and its records; `write` makes records durable, all or none, and has the state learn them."""
 
-    def __init__(self, subjects: Subjects, write: Write) -> None:
+    types: Final = TYPES
+
+    def __init__(self, subjects: Subjects, write: Write, topics: TopicSubjects | None = None) -> None:
         self._subjects = subjects
         self._write = write
+        self._topics = topics
         self._locks: Locks[str] = Locks()  # one writer for each context, which numbers ids
+
+    async def sync(self) -> None:
+        """Learn the schemas that topics have got or lost since the last time."""
+        if self._topics is not None and not self._topics.current:
+            async with self._locks.hold(CONTEXT):
+                await self._sync()
+
+    async def _sync(self) -> None:
+        while self._topics is not None and not self._topics.current:
+            records = self._topics.changes()
+            if records:
+                await self._write(records)
+            self._topics.taken()
 
     # -- schemas
 
@@ -75,6 +93,7 @@ class Registry:
         _check_subject(subject)
         context = context_of(subject)
         async with self._locks.hold(context):
+            await self._sync()
             definition, schema = self._read(subject, wanted, normalize=normalize)
             mode = self._subjects.mode(subject)
             if mode is not Mode.IMPORT:
@@ -90,9 +109,7 @@ class Registry:
                 raise RegistryError(BAD_SCHEMA, "Version is not one more than previous version")
             if mode is not Mode.IMPORT:
                 existing = list(self._subjects.versions(subject))
-                found_why = self._objections(
-                    subject, definition, schema, existing, self._subjects.level(subject)
-                )
+                found_why = self._objections(subject, definition, schema, existing, self._level(subject))
                 if found_why:
                     raise RegistryError(
                         INCOMPATIBLE,
@@ -101,9 +118,28 @@ class Registry:
                     )
             given = schema_id if schema_id is not None and schema_id > 0 else None
             number = version if version is not None and version > 0 else last + 1
-            made = SubjectVersion(subject, number, self._id(context, definition, schema, given), definition)
+            number_there = None
+            if self._topics is not None:
+                texts = self._references(subject, definition)
+                number_there = await self._topics.store(subject, definition, texts)
+            made = SubjectVersion(
+                subject,
+                number,
+                self._id(context, definition, schema, given),
+                definition,
+                topic_version=number_there,
+            )
             await self._write([schema_record(made)])
             return made
+
+    def _level(self, subject: str) -> Level:
+        """The level that counts: the subject's own, that of its topic, its context's, or the global one."""
+        own = (self._subjects.config(subject) or {}).get(_LEVEL)
+        if own is None and self._topics is not None:
+            of_topic = self._topics.level(subject)
+            if of_topic is not None:
+                return of_topic
+        return self._subjects.level(subject)
 
     def _id(self, context: str, definition: Definition, schema: Schema, given: int | None) -> int:
         if given is not None:
@@ -198,7 +234,20 @@ class Registry:
         """A version's schema, read with its references. Raises BAD_SCHEMA where one of them is gone."""
         return self._read(version.subject, version.definition)[1]
 
+    def resolved(self, version: SubjectVersion) -> str:
+        """The text of an Avro schema with its references put into it."""
+        return self.schema(version).resolved()
+
+    def serialized(self, version: SubjectVersion) -> str:
+        """The FileDescriptorProto of a Protobuf schema, in base64."""
+        return self.schema(version).serialized()
+
+    def greatest_id(self, context: str) -> int:
+        """The greatest id ever given in a context."""
+        return self._subjects.next_id(context) - 1
+
     def contexts(self) -> list[str]:
+        """The contexts that have subjects, and the default one."""
         return self._subjects.contexts()
 
     # -- compatibility
@@ -215,7 +264,7 @@ class Registry:
         else:
             existing = [self.version(subject, number)]
         definition, schema = self._read(subject, wanted, normalize=normalize)
-        return self._objections(subject, definition, schema, existing, self._subjects.level(subject))
+        return self._objections(subject, definition, schema, existing, self._level(subject))
 
     def _objections(
         self,
@@ -239,6 +288,7 @@ class Registry:
         Raises SUBJECT_NOT_FOUND, SUBJECT_DELETED, SUBJECT_NOT_DELETED, REFERENCED, NOT_PERMITTED.
         """
         async with self._locks.hold(context_of(subject)):
+            await self._sync()
             self._check_writable(subject)
             every = list(self._subjects.versions(subject, deleted=True))
             live = [each for each in every if not each.deleted]
@@ -262,6 +312,7 @@ class Registry:
                 )
                 return [each.version for each in every]
             await self._write([schema_record(msgspec.structs.replace(each, deleted=True)) for each in live])
+            await self._delete_of_topic(subject)
             return [each.version for each in live]
 
     async def delete_version(self, subject: str, number: str, *, permanent: bool = False) -> int:
@@ -270,6 +321,7 @@ class Registry:
         Raises as `delete_subject`, with the codes of versions.
         """
         async with self._locks.hold(context_of(subject)):
+            await self._sync()
             self._check_writable(subject)
             one = self.version(subject, number, deleted=_number(number) != -1)
             if permanent and not one.deleted:
@@ -291,7 +343,13 @@ class Registry:
                 await self._write([(schema_key(subject, one.version), None), *settings])
             else:
                 await self._write([schema_record(msgspec.structs.replace(one, deleted=True))])
+                await self._delete_of_topic(subject)
             return one.version
+
+    async def _delete_of_topic(self, subject: str) -> None:
+        """Delete the schema of a topic whose subject has no version any more."""
+        if self._topics is not None and not any(True for _ in self._subjects.versions(subject)):
+            await self._topics.delete(subject)
 
     def _settings(self, subject: str) -> list[Record]:
         """The records that take a subject's level and mode away."""
@@ -323,7 +381,7 @@ class Registry:
             raise RegistryError(
                 LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
             )
-        level = {_LEVEL: self._subjects.level(subject or "").value}
+        level = {_LEVEL: self._level(subject or "").value}
         return {**level, **{name: value for name, value in (found or {}).items() if name != "subject"}}
 
     async def set_config(self, subject: str | None, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""The endpoint of the schema registry: the state read from the broker's documents, and requests to operations."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.broker.capability import offered
+from penstock.model.errors import PenstockError
+from penstock.model.subjects import BAD_SCHEMA, RegistryCode, RegistryError
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.answers import Answer, RefusedError, to_json
+from penstock.protocols.http.exchange import ClientGoneError, Exchange
+from penstock.protocols.http.media import choose_type, parse_media_type
+from penstock.protocols.http.operations import Handlers
+from penstock.protocols.http.paths import segments as segments_of
+
+from .failures import failed
+from .operations import MEDIA, Call, table
+from .registry import Registry
+from .subjects import Record, Subjects
+from .topics import TopicSubjects
+
+KIND: Final = "registry"  # of documents
+PREFIX: Final = "/registry"
+_TAKEN: Final = (*MEDIA, "application/octet-stream")
+_BODY_MAX: Final = 4 << 20
+
+
+class RegistryEndpoint:
+    """Serves `/registry` and everything below it."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self._handlers = Handlers(table)
+        self._registry: Registry | None = None
+        self._loading = asyncio.Lock()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        kind = choose_type(exchange.headers.get("accept"), MEDIA)
+        try:
+            await exchange.give(await self._answer(exchange, kind))
+        except ClientGoneError:
+            return
+        except Exception as error:
+            await failed(exchange, error, self._context, kind or MEDIA[0])
+
+    async def _answer(self, exchange: Exchange, kind: str | None) -> Answer:
+        caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
+        registry = await self._load()
+        segments = segments_of(exchange.scope)
+        if len(segments) > 2 and not segments[-1]:
+            segments.pop()
+        try:
+            _, handler, names = self._handlers.find(exchange.method, segments)
+        except RefusedError as error:
+            raise RegistryError(RegistryCode(405, 405), "HTTP 405 Method Not Allowed") from error
+        except PenstockError as error:
+            raise RegistryError(RegistryCode(404, 404), "HTTP 404 Not Found") from error
+        if kind is None:
+            raise RegistryError(RegistryCode(406, 406), "HTTP 406 Not Acceptable")
+        body = b""
+        if exchange.method in ("POST", "PUT"):
+            given = exchange.headers.get("content-type")
+            media = parse_media_type(given) if given else None
+            if given and (media is None or media[0] not in _TAKEN):
+                raise RegistryError(RegistryCode(415, 415), "HTTP 415 Unsupported Media Type")
+            body = await exchange.body(min(_BODY_MAX, self._context.limits.max_request_bytes))
+        await registry.sync()
+        try:
+            value = await handler(Call(registry, caller, names, exchange, body))
+        except RecursionError:
+            raise RegistryError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None
+        if isinstance(value, Answer):
+            return msgspec.structs.replace(value, headers={"content-type": kind})
+        return Answer(raw=to_json(value), headers={"content-type": kind})
+
+    async def _load(self) -> Registry:
+        """The registry, whose state is read with the first request. Raises NOT_SUPPORTED."""
+        documents = offered(self._context.broker.registry_documents, "schema registry")
+        async with self._loading:
+            if self._registry is None:
+                subjects = Subjects()
+                for key, value in sorted((await documents.load_meta(KIND)).items()):
+                    subjects.learn(key, value)
+
+                async def write(records: Sequence[Record]) -> None:
+                    await documents.save_meta([(KIND, key, value) for key, value in records])
+                    for key, value in records:
+                        subjects.learn(key, value)
+
+                self._registry = Registry(subjects, write, TopicSubjects(self._context.broker, subjects))
+        return self._registry

@@ -1,0 +1,34 @@
+"""Errors as Confluent's clients read them: `{"error_code", "message"}`, where the code without a number of its own is the status."""
+
+import logging
+from typing import Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.subjects import RegistryError
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.answers import error_headers, to_json
+from penstock.protocols.http.exchange import Exchange
+
+log = logging.getLogger(__name__)
+
+_STORE: Final = 50001
+
+
+async def failed(exchange: Exchange, error: Exception, context: ServerContext, media: str) -> None:
+    """Answer with what went wrong, unless an answer has begun."""
+    headers = [(b"content-type", media.encode())]
+    if isinstance(error, RegistryError):
+        status, code, message = error.code.status, error.code.code, error.message
+    else:
+        if not isinstance(error, PenstockError):
+            log.error(
+                "request failed",
+                extra={"method": exchange.method, "path": exchange.scope["path"]},
+                exc_info=error,
+            )
+            error = PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more")
+        status, message = error.kind.codes.status, error.message
+        code = _STORE if status >= 500 and error.retriable else status
+        headers += error_headers(error, context.challenges)
+    if not exchange.started:
+        await exchange.whole(status, headers, to_json({"error_code": code, "message": message}))

@@ -1,0 +1,578 @@
+"""The schema registry's API below `/registry`, and without that prefix on a port of its own (docs/schema-registry.md).
+
+Errors, codes and content types are Confluent's. Unknown parameters and fields are ignored, as clients of several versions send them.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import DEFAULT_NAMESPACE, TopicName
+from penstock.model.subjects import (
+    CONTEXT,
+    NO_SCHEMA,
+    SCHEMA_NOT_FOUND,
+    RegistryCode,
+    RegistryError,
+    SubjectVersion,
+    qualified,
+    topic_of,
+)
+from penstock.protocols.caller import Caller
+from penstock.protocols.http.answers import Answer
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.media import parse_media_type
+from penstock.protocols.http.operations import Operation, Table
+from penstock.protocols.http.params import Parameter
+
+from .registry import Registry
+from .shapes import (
+    Compatible,
+    Config,
+    GivenSchema,
+    ModeBody,
+    RegisteredSchema,
+    SchemaId,
+    VersionOfId,
+)
+
+MEDIA: Final = (
+    "application/vnd.schemaregistry.v1+json",
+    "application/vnd.schemaregistry+json",
+    "application/json",
+)
+_TAKEN: Final = (*MEDIA, "application/octet-stream")
+_BODY_MAX: Final = 4 << 20
+_TRUE: Final = ("true", "1", "")
+
+
+class Call:
+    """One request: its caller, what its path names, its query and its body."""
+
+    def __init__(
+        self, registry: Registry, caller: Caller, names: dict[str, str], exchange: Exchange, body: bytes
+    ) -> None:
+        self.registry = registry
+        self.caller = caller
+        self.context = names.get("context", CONTEXT)
+        self._names = names
+        self._exchange = exchange
+        self._body = body
+        query: str = exchange.scope["query_string"].decode("latin-1")
+        self._query: dict[str, str] = dict(parse_qsl(query, keep_blank_values=True))
+
+    @property
+    def subject(self) -> str:
+        return qualified(self.context, self._names["subject"])
+
+    @property
+    def topic(self) -> TopicName | None:
+        """The topic whose schemas the subject has."""
+        return topic_of(self.subject)
+
+    @property
+    def version(self) -> str:
+        return self._names["version"]
+
+    @property
+    def id(self) -> int:
+        text = self._names["id"]
+        if text.isascii() and text.isdigit() and len(text) < 11:
+            return int(text)
+        raise PenstockError(ErrorKind.NOT_FOUND, "HTTP 404 Not Found")
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._query.get(name, default)
+
+    def flag(self, name: str) -> bool:
+        value = self._query.get(name)
+        return value is not None and value.lower() in _TRUE
+
+    def number(self, name: str, default: int) -> int:
+        value = self._query.get(name, "")
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 11 else default
+
+    def given(self) -> GivenSchema:
+        """The schema in the body. Raises RegistryError."""
+        found: GivenSchema = self.json(GivenSchema)
+        if found.schema is None:
+            raise RegistryError(NO_SCHEMA, "The schema field is missing")
+        return found
+
+    def json(self, kind: Any) -> Any:
+        """The body. Raises RegistryError for one that is not of this type."""
+        charset = (parse_media_type(self._exchange.headers.get("content-type", "")) or ("", {}))[1].get(
+            "charset", "utf-8"
+        )
+        try:
+            text = self._body.decode(charset) if charset.lower() != "utf-8" else self._body
+            return msgspec.json.decode(text, type=kind)
+        except (msgspec.ValidationError, LookupError, UnicodeError, RecursionError) as error:
+            raise RegistryError(NO_SCHEMA, f"The body cannot be read: {error}") from None
+        except msgspec.DecodeError as error:
+            raise RegistryError(RegistryCode(400, 400), f"The body is not valid JSON: {error}") from None
+
+    def page(self, found: list[Any]) -> list[Any]:
+        """The part of a list that `offset` and `limit` name."""
+        offset, limit = self.number("offset", 0), self.number("limit", -1)
+        return found[offset:] if limit < 0 else found[offset : offset + limit]
+
+    # -- permissions
+
+    def may_read(self) -> None:
+        """Raise FORBIDDEN unless the caller may know the subject."""
+        topic = self.topic
+        if topic is None:
+            self.caller.may_list(DEFAULT_NAMESPACE)
+        else:
+            self.caller.may_look(topic)
+
+    def may_register(self) -> None:
+        """Raise FORBIDDEN unless the caller may publish to the subject's topic, or somewhere if it is of none."""
+        topic = self.topic
+        if topic is None:
+            self.caller.may_list(DEFAULT_NAMESPACE)
+            self.caller.may_produce_somewhere()
+        else:
+            self.caller.may_produce(topic)
+
+    def may_administer(self) -> None:
+        """Raise FORBIDDEN unless the caller administers the subject's topic, or the default namespace."""
+        topic = self.topic
+        if topic is None:
+            self.caller.may_administer(DEFAULT_NAMESPACE)
+        else:
+            self.caller.may_administer_topic(topic)
+
+    def sees(self, subject: str) -> bool:
+        topic = topic_of(subject)
+        return self.caller.knows(DEFAULT_NAMESPACE) if topic is None else self.caller.sees(topic)
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+table: Final = Table("schema registry", "/registry", "/registry/contexts/{context}")
+
+_SUBJECT: Final = "/subjects/{subject}"
+_VERSION: Final = f"{_SUBJECT}/versions/{{version}}"
+_ERRORS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN, ErrorKind.UNAVAILABLE)
+
+
+def _flag(name: str, description: str) -> Parameter:
+    return Parameter(name, description, {"type": "boolean"})
+
+
+_DELETED: Final = _flag("deleted", "Also softly deleted versions.")
+_NORMALIZE: Final = _flag("normalize", "Compare and store the normalized schema.")
+_FORMAT: Final = Parameter(
+    "format", "`resolved` (AVRO): with its references; `serialized` (PROTOBUF): a descriptor in base64."
+)
+
+
+def _on(method: str, path: str, **about: Any) -> Callable[[Handler], Handler]:
+    return table.on(method, path, errors=_ERRORS, **about)
+
+
+@_on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])
+async def types(call: Call) -> list[str]:
+    return list(call.registry.types)
+
+
+@_on(
+    "GET",
+    "/schemas/ids/{id}",
+    summary="A schema by its id.",
+    parameters=(
+        Parameter("subject", "One that has it, for its context."),
+        _FORMAT,
+        _flag("fetchMaxId", "Also the greatest id."),
+    ),
+    answer=RegisteredSchema,
+)
+async def by_id(call: Call) -> RegisteredSchema:
+    found = _seen(call)
+    answer = RegisteredSchema.of(found, _formatted(call, found), named=False)
+    if call.flag("fetchMaxId"):
+        answer.max_id = call.registry.greatest_id(call.context)
+    return answer
+
+
+@_on("GET", "/schemas/ids/{id}/schema", summary="The text of a schema.", answer=Any)
+async def text_by_id(call: Call) -> Answer:
+    found = _seen(call)
+    return _text(call, found)
+
+
+@_on(
+    "GET",
+    "/schemas/ids/{id}/subjects",
+    summary="The subjects that have an id.",
+    parameters=(_DELETED,),
+    answer=list[str],
+)
+async def subjects_of(call: Call) -> list[str]:
+    return sorted({one.subject for one in _holders(call)})
+
+
+@_on(
+    "GET",
+    "/schemas/ids/{id}/versions",
+    summary="The versions that have an id.",
+    parameters=(_DELETED,),
+    answer=list[VersionOfId],
+)
+async def versions_of(call: Call) -> list[VersionOfId]:
+    return [VersionOfId(one.subject, one.version) for one in _holders(call)]
+
+
+@_on(
+    "GET",
+    "/schemas",
+    summary="All schemas.",
+    parameters=(
+        Parameter("subjectPrefix", "How their subjects begin."),
+        _DELETED,
+        _flag("latestOnly", "The newest version of each subject."),
+        Parameter("offset", "How many to leave out.", {"type": "integer"}),
+        Parameter("limit", "How many to answer, 1,000 at most.", {"type": "integer"}),
+    ),
+    answer=list[RegisteredSchema],
+)
+async def schemas(call: Call) -> list[RegisteredSchema]:
+    deleted = call.flag("deleted")
+    found: list[SubjectVersion] = []
+    for name in call.registry.names(call.text("subjectPrefix"), call.context, deleted=deleted):
+        if call.sees(name):
+            versions = call.registry.versions(name, deleted=deleted)
+            found += versions[-1:] if call.flag("latestOnly") else versions
+    return [RegisteredSchema.of(one) for one in call.page(found)[:1000]]
+
+
+@_on(
+    "GET",
+    "/subjects",
+    summary="The subjects.",
+    parameters=(
+        Parameter("subjectPrefix", "How they begin; `:*:` for those of all contexts."),
+        _DELETED,
+        _flag("deletedOnly", "Only those whose versions are all deleted softly."),
+    ),
+    answer=list[str],
+)
+async def subjects(call: Call) -> list[str]:
+    found = call.registry.names(
+        call.text("subjectPrefix"),
+        call.context,
+        deleted=call.flag("deleted"),
+        only_deleted=call.flag("deletedOnly"),
+    )
+    return call.page([name for name in found if call.sees(name)])
+
+
+@_on(
+    "GET",
+    f"{_SUBJECT}/versions",
+    summary="The versions of a subject.",
+    parameters=(_DELETED, _flag("deletedOnly", "Only softly deleted versions.")),
+    answer=list[int],
+)
+async def versions(call: Call) -> list[int]:
+    call.may_read()
+    found = call.registry.versions(
+        call.subject, deleted=call.flag("deleted"), only_deleted=call.flag("deletedOnly")
+    )
+    return call.page([one.version for one in found])
+
+
+@_on(
+    "POST",
+    f"{_SUBJECT}/versions",
+    summary="Register a schema.",
+    parameters=(_NORMALIZE,),
+    request=GivenSchema,
+    answer=SchemaId,
+)
+async def register(call: Call) -> SchemaId:
+    given = call.given()
+    call.may_register()
+    found = await call.registry.register(
+        call.subject,
+        given.definition(),
+        normalize=call.flag("normalize"),
+        schema_id=given.id,
+        version=given.version,
+    )
+    return SchemaId(found.id)
+
+
+@_on(
+    "POST",
+    _SUBJECT,
+    summary="Look up a schema under a subject.",
+    parameters=(_NORMALIZE, _DELETED),
+    request=GivenSchema,
+    answer=RegisteredSchema,
+)
+async def lookup(call: Call) -> RegisteredSchema:
+    given = call.given()
+    call.may_read()
+    found = call.registry.lookup(
+        call.subject, given.definition(), normalize=call.flag("normalize"), deleted=call.flag("deleted")
+    )
+    return RegisteredSchema.of(found, _formatted(call, found))
+
+
+@_on(
+    "GET",
+    _VERSION,
+    summary="One version of a subject.",
+    parameters=(_DELETED, _FORMAT),
+    answer=RegisteredSchema,
+)
+async def version(call: Call) -> RegisteredSchema:
+    call.may_read()
+    found = call.registry.version(call.subject, call.version, deleted=call.flag("deleted"))
+    return RegisteredSchema.of(found, _formatted(call, found))
+
+
+@_on("GET", f"{_VERSION}/schema", summary="The text of a version.", parameters=(_DELETED,), answer=Any)
+async def text(call: Call) -> Answer:
+    call.may_read()
+    return _text(call, call.registry.version(call.subject, call.version, deleted=call.flag("deleted")))
+
+
+@_on("GET", f"{_VERSION}/referencedby", summary="The ids of schemas that use a version.", answer=list[int])
+async def referenced_by(call: Call) -> list[int]:
+    call.may_read()
+    return call.registry.users(call.subject, call.version)
+
+
+@_on(
+    "GET",
+    f"{_SUBJECT}/metadata",
+    summary="The newest version with properties of its metadata, by `key` and `value`.",
+    answer=RegisteredSchema,
+)
+async def with_metadata(call: Call) -> RegisteredSchema:
+    call.may_read()
+    wanted = {call.text("key"): call.text("value")} if call.text("key") else {}
+    return RegisteredSchema.of(
+        call.registry.with_metadata(call.subject, wanted, deleted=call.flag("deleted"))
+    )
+
+
+_PERMANENT: Final = _flag("permanent", "Delete for good what is deleted softly.")
+
+
+@_on("DELETE", _SUBJECT, summary="Delete a subject.", parameters=(_PERMANENT,), answer=list[int])
+async def delete_subject(call: Call) -> list[int]:
+    call.may_administer()
+    return await call.registry.delete_subject(call.subject, permanent=call.flag("permanent"))
+
+
+@_on("DELETE", _VERSION, summary="Delete a version.", parameters=(_PERMANENT,), answer=int)
+async def delete_version(call: Call) -> int:
+    call.may_administer()
+    return await call.registry.delete_version(call.subject, call.version, permanent=call.flag("permanent"))
+
+
+_VERBOSE: Final = _flag("verbose", "Say why not.")
+
+
+@_on(
+    "POST",
+    "/compatibility/subjects/{subject}/versions/{version}",
+    summary="Whether a schema may follow a version.",
+    parameters=(_NORMALIZE, _VERBOSE),
+    request=GivenSchema,
+    answer=Compatible,
+)
+async def compatible_with(call: Call) -> Compatible:
+    return _compatible(call, call.version)
+
+
+@_on(
+    "POST",
+    "/compatibility/subjects/{subject}/versions",
+    summary="Whether a schema may follow all that the level compares.",
+    parameters=(_NORMALIZE, _VERBOSE),
+    request=GivenSchema,
+    answer=Compatible,
+)
+async def compatible(call: Call) -> Compatible:
+    return _compatible(call, None)
+
+
+def _compatible(call: Call, number: str | None) -> Compatible:
+    given = call.given()
+    call.may_read()
+    found = call.registry.objections(
+        call.subject, given.definition(), number, normalize=call.flag("normalize")
+    )
+    return Compatible(not found, found if call.flag("verbose") else None)
+
+
+@_on("GET", "/config", summary="The global level.", answer=dict[str, Any])
+async def config(call: Call) -> dict[str, Any]:
+    return call.registry.config(_whole(call))
+
+
+@_on("PUT", "/config", summary="Set the global level.", request=Config, answer=dict[str, Any])
+async def set_config(call: Call) -> dict[str, Any]:
+    call.caller.may_administer(DEFAULT_NAMESPACE)
+    return await call.registry.set_config(_whole(call), call.json(dict[str, Any]))
+
+
+@_on("DELETE", "/config", summary="Reset the global level.", answer=dict[str, Any])
+async def delete_config(call: Call) -> dict[str, Any]:
+    call.caller.may_administer(DEFAULT_NAMESPACE)
+    return await call.registry.delete_config(_whole(call))
+
+
+_DEFAULT: Final = _flag("defaultToGlobal", "Answer the global one if the subject has none.")
+
+
+@_on(
+    "GET",
+    "/config/{subject}",
+    summary="The level of a subject.",
+    parameters=(_DEFAULT,),
+    answer=dict[str, Any],
+)
+async def subject_config(call: Call) -> dict[str, Any]:
+    call.may_read()
+    return call.registry.config(call.subject, default=call.flag("defaultToGlobal"))
+
+
+@_on("PUT", "/config/{subject}", summary="Set the level of a subject.", request=Config, answer=dict[str, Any])
+async def set_subject_config(call: Call) -> dict[str, Any]:
+    call.may_administer()
+    return await call.registry.set_config(call.subject, call.json(dict[str, Any]))
+
+
+@_on("DELETE", "/config/{subject}", summary="Reset the level of a subject.", answer=dict[str, Any])
+async def delete_subject_config(call: Call) -> dict[str, Any]:
+    call.may_administer()
+    return await call.registry.delete_config(call.subject)
+
+
+@_on("GET", "/mode", summary="The global mode.", answer=ModeBody)
+async def mode(call: Call) -> ModeBody:
+    return ModeBody(call.registry.mode(_whole(call)))
+
+
+_FORCE: Final = _flag("force", "To IMPORT although there are schemas.")
+
+
+@_on("PUT", "/mode", summary="Set the global mode.", parameters=(_FORCE,), request=ModeBody, answer=ModeBody)
+async def set_mode(call: Call) -> ModeBody:
+    call.caller.may_administer(DEFAULT_NAMESPACE)
+    wanted = call.json(ModeBody).mode
+    return ModeBody(await call.registry.set_mode(_whole(call), wanted, force=call.flag("force")))
+
+
+@_on("DELETE", "/mode", summary="Reset the global mode.", answer=ModeBody)
+async def delete_mode(call: Call) -> ModeBody:
+    call.caller.may_administer(DEFAULT_NAMESPACE)
+    return ModeBody(await call.registry.delete_mode(_whole(call)))
+
+
+@_on("GET", "/mode/{subject}", summary="The mode of a subject.", parameters=(_DEFAULT,), answer=ModeBody)
+async def subject_mode(call: Call) -> ModeBody:
+    call.may_read()
+    return ModeBody(call.registry.mode(call.subject, default=call.flag("defaultToGlobal")))
+
+
+@_on(
+    "PUT",
+    "/mode/{subject}",
+    summary="Set the mode of a subject.",
+    parameters=(_FORCE,),
+    request=ModeBody,
+    answer=ModeBody,
+)
+async def set_subject_mode(call: Call) -> ModeBody:
+    call.may_administer()
+    wanted = call.json(ModeBody).mode
+    return ModeBody(await call.registry.set_mode(call.subject, wanted, force=call.flag("force")))
+
+
+@_on("DELETE", "/mode/{subject}", summary="Reset the mode of a subject.", answer=ModeBody)
+async def delete_subject_mode(call: Call) -> ModeBody:
+    call.may_administer()
+    return ModeBody(await call.registry.delete_mode(call.subject))
+
+
+@_on("GET", "/contexts", summary="The contexts.", answer=list[str])
+async def contexts(call: Call) -> list[str]:
+    return call.registry.contexts()
+
+
+@_on("GET", "/v1/metadata/id", summary="The cluster, which has no name here.", answer=dict[str, Any])
+async def cluster_id(call: Call) -> dict[str, Any]:
+    return {"scope": {"path": [], "clusters": {}}, "id": ""}
+
+
+@_on("GET", "/v1/metadata/version", summary="The version of the API.", answer=dict[str, str])
+async def api_version(call: Call) -> dict[str, str]:
+    return {"version": "8.0.0", "commitId": ""}
+
+
+async def _nothing(call: Call) -> dict[str, Any]:
+    """That a registry is there."""
+    return {}
+
+
+for _method in ("GET", "POST"):
+    table.on(_method, "", "/", summary="That a registry is here.", answer=dict[str, Any], errors=_ERRORS)(
+        _nothing
+    )
+
+
+def _whole(call: Call) -> str | None:
+    """What a setting without a subject is of: the context, or everything."""
+    return None if call.context == CONTEXT else f":{call.context}:"
+
+
+def _seen(call: Call) -> SubjectVersion:
+    """A version with the id in the path that the caller may know."""
+    subject = call.text("subject")
+    found = call.registry.by_id(call.context, call.id, qualified(call.context, subject) if subject else None)
+    if not call.sees(found.subject):
+        every = call.registry.versions_of(call.context, call.id, deleted=True)
+        seen = next((one for one in every if call.sees(one.subject)), None)
+        if seen is None:
+            raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
+        return seen
+    return found
+
+
+def _holders(call: Call) -> list[SubjectVersion]:
+    subject = call.text("subject")
+    found = call.registry.versions_of(call.context, call.id, deleted=call.flag("deleted"))
+    return [one for one in found if call.sees(one.subject) and subject in ("", one.subject)]
+
+
+def _formatted(call: Call, found: SubjectVersion) -> str | None:
+    """The text in the `format` that was asked for; None: as it is stored."""
+    match call.text("format"), found.definition.schema_type:
+        case "", _:
+            return None
+        case "resolved", "AVRO":
+            return call.registry.resolved(found)
+        case "serialized", "PROTOBUF":
+            return call.registry.serialized(found)
+        case _:
+            return None
+
+
+def _text(call: Call, found: SubjectVersion) -> Answer:
+    text = _formatted(call, found)
+    content = found.definition.schema if text is None else text
+    return Answer(raw=content.encode())
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = tuple(table)

@@ -1,0 +1,160 @@
+"""The schemas of topics as subjects, and the other way round: `orders-value` has the schemas of the topic `orders`.
+
+A topic's schemas change without the registry, over Pulsar's protocol and REST. The registry asks for them before it answers, and
+gives each new one a version and an id. A schema that is registered under a topic's subject becomes the topic's.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.broker.broker import Broker
+from penstock.codec.avro.references import with_references
+from penstock.codec.json_schema.pulsar import json_schema, of_json_schema
+from penstock.codec.key_value import key_value_parts
+from penstock.codec.proto.native import of_proto, to_proto
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
+from penstock.model.subjects import (
+    BAD_SCHEMA,
+    Definition,
+    Level,
+    RegistryError,
+    SubjectVersion,
+    subject_of,
+    topic_of,
+)
+
+from .subjects import Record, Subjects, schema_record
+
+_LEVELS: Final[Mapping[Compatibility, Level]] = {
+    Compatibility.ALWAYS_COMPATIBLE: Level.NONE,
+    **{strategy: Level[strategy.name] for strategy in Compatibility if strategy.name in Level.__members__},
+}
+
+
+class TopicSubjects:
+    """Keeps the subjects of topics the same as the topics' schemas."""
+
+    def __init__(self, broker: Broker, subjects: Subjects) -> None:
+        self._broker = broker
+        self._subjects = subjects
+        self._seen = -1  # the number of changes of schemas up to which all are known
+
+    @property
+    def current(self) -> bool:
+        """Whether every schema of a topic is known."""
+        return self._seen == self._broker.schemas.changes
+
+    def level(self, subject: str) -> Level | None:
+        """The level that the strategy of a topic's namespace is; None unless it was set."""
+        topic = topic_of(subject)
+        found = None if topic is None else self._broker.namespaces.find(topic.namespace_name)
+        return None if found is None else _LEVELS.get(found.schema_compatibility)
+
+    def changes(self) -> list[Record]:
+        """The records that make the subjects of topics what the topics' schemas are now. Call `taken` when they are written."""
+        self._next = self._broker.schemas.changes
+        found: list[Record] = []
+        ids = _Ids(self._subjects)
+        for topic in self._topics():
+            found += self._changes_of(topic, ids)
+        return found
+
+    def taken(self) -> None:
+        self._seen = self._next
+
+    def _topics(self) -> Iterator[TopicName]:
+        """The topics that have schemas, and those that subjects are of."""
+        of_subjects = (topic_of(subject) for subject in self._subjects.names())
+        names = {topic for topic in of_subjects if topic is not None}
+        yield from sorted(names.union(self._broker.schemas.topics()))
+
+    def _changes_of(self, topic: TopicName, ids: "_Ids") -> Iterator[Record]:
+        live = {one.version: one for one in self._broker.schemas.all(topic)}
+        subject = subject_of(topic)
+        known = list(self._subjects.versions(subject, deleted=True))
+        for one in known:
+            if not one.deleted and one.topic_version is not None and one.topic_version not in live:
+                yield schema_record(msgspec.structs.replace(one, deleted=True))
+        last = max((one.version for one in known), default=0)
+        numbered = {one.topic_version for one in known}
+        for number, version in sorted(live.items()):
+            definition = None if number in numbered else _definition(version.schema)
+            if definition is not None:
+                last += 1
+                yield schema_record(
+                    SubjectVersion(subject, last, ids.of(definition), definition, topic_version=number)
+                )
+
+    async def store(self, subject: str, definition: Definition, references: Mapping[str, str]) -> int | None:
+        """Make a definition the next schema of its subject's topic; returns its version there, None if the subject is of no topic,
+        or of one whose schema is of keys and values. Raises RegistryError."""
+        topic = topic_of(subject)
+        if topic is None:
+            return None
+        latest = self._broker.schemas.latest(topic)
+        if latest is not None and latest.schema.type is SchemaType.KEY_VALUE:
+            return None
+        try:
+            schema = _schema(definition, references)
+            self._broker.namespaces.check(topic.namespace_name)
+            return await self._broker.schemas.get_or_create(topic, schema, forced=True, checked=True)
+        except PenstockError as error:
+            if error.kind in (ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.NAMESPACE_NOT_FOUND):
+                raise RegistryError(BAD_SCHEMA, f"Invalid schema: {error.message}") from None
+            raise
+        except ValueError as error:
+            raise RegistryError(BAD_SCHEMA, f"Invalid schema: {error}") from None
+
+    async def delete(self, subject: str) -> None:
+        """Delete the schema of a subject's topic, whose last version was deleted."""
+        topic = topic_of(subject)
+        if topic is not None and self._broker.schemas.latest(topic) is not None:
+            await self._broker.schemas.delete(topic)
+
+
+class _Ids:
+    """Ids for several new schemas, which are written together."""
+
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
+        self._next = subjects.next_id(".")
+        self._given: dict[Definition, int] = {}
+
+    def of(self, definition: Definition) -> int:
+        found = self._subjects.id_of(".", definition) or self._given.get(definition)
+        if found is None:
+            found = self._given[definition] = self._next
+            self._next += 1
+        return found
+
+
+def _definition(schema: SchemaInfo) -> Definition | None:
+    """A topic's schema as a registry has it; None for a type that no registry has, and for Protobuf that imports other files."""
+    if schema.type is SchemaType.KEY_VALUE:
+        _, schema, _ = key_value_parts(schema)
+    if schema.type is SchemaType.AVRO:
+        return Definition(msgspec.json.encode(msgspec.json.decode(schema.data)).decode())
+    if schema.type is SchemaType.JSON:
+        return Definition(json_schema(schema.data.decode()), "JSON")
+    if schema.type is SchemaType.PROTOBUF_NATIVE:
+        try:
+            files = to_proto(schema.data).files
+        except ValueError:  # an edition
+            return None
+        return Definition(files[0].text, "PROTOBUF") if len(files) == 1 else None
+    return None
+
+
+def _schema(definition: Definition, references: Mapping[str, str]) -> SchemaInfo:
+    """A registry's schema as a topic has it. Raises ValueError, PenstockError."""
+    match definition.schema_type:
+        case "AVRO":
+            return SchemaInfo(SchemaType.AVRO, with_references(definition.schema, references).encode())
+        case "JSON":
+            return of_json_schema(definition.schema)
+        case _:
+            return of_proto(definition.schema, references)
