@@ -38,13 +38,22 @@ class Address(Calls):
     """Where a server is, and calls to it for tests."""
 
     def __init__(self, *urls: str) -> None:
-        by_scheme = {url.partition("://")[0]: url for url in urls}
+        by_scheme = {url.partition("://")[0]: url for url in reversed(urls)}  # the first of each
         self.https = by_scheme.get("https", "")  # "" where nothing is served over TLS
         self.pulsar_tls = by_scheme.get("pulsar+ssl", "")
         self.url = by_scheme.get("http", self.https)
         self.pulsar = by_scheme.get("pulsar", "")  # "" where the binary endpoint is off
+        registries = [url for url in urls if url.startswith("http:")][1:]
+        self.registry_port = (
+            int(registries[0].rsplit(":", 1)[1]) if registries else 0
+        )  # 0: it has no own port
         self.ws = "ws" + self.url.removeprefix("http")
         self.wss = "ws" + self.https.removeprefix("http") if self.https else ""
+
+    @property
+    def registry_url(self) -> str:
+        """Where clients of a schema registry with Confluent's API ask."""
+        return f"{self.url}/registry"
 
     @property
     def port(self) -> int:

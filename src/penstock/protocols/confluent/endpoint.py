@@ -71,6 +71,8 @@ class RegistryEndpoint:
         await registry.sync()
         try:
             value = await handler(Call(registry, caller, names, exchange, body))
+            if exchange.method in ("PUT", "DELETE"):
+                self._context.audit.changed(caller.role, exchange.scope, 200, proxy=caller.proxy)
         except RecursionError:
             raise RegistryError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None
         if isinstance(value, Answer):
