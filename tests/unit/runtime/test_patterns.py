@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.patterns import COMPILED_MAX, MEMORY_BYTES_MAX, PATTERN_CHARACTERS_MAX, Pattern
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.patterns import COMPILED_MAX, MEMORY_BYTES_MAX, PATTERN_CHARACTERS_MAX, Pattern
 
 _ONE = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", r"\w", r"\d", "[a-c0]", "^", "$", "é", "-"])
 

@@ -159,6 +159,17 @@ table: Final = Table("schema registry", "/registry", "/registry/contexts/{contex
 _SUBJECT: Final = "/subjects/{subject}"
 _VERSION: Final = f"{_SUBJECT}/versions/{{version}}"
 _ERRORS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN, ErrorKind.UNAVAILABLE)
+_FURTHER: Final = (
+    (400, "The body is not valid JSON."),
+    (404, "40401 subject, 40402 version, 40403 schema not found; 40404 to 40409: of deletions and settings."),
+    (406, "No type of the answer is accepted."),
+    (409, "409: the schema is not compatible."),
+    (415, "The type of the body is not taken."),
+    (
+        422,
+        "42201 schema, 42202 version, 42203 level, 42204 mode, 42205 not permitted, 42206 referenced, 42208 subject.",
+    ),
+)
 
 
 def _flag(name: str, description: str) -> Parameter:
@@ -173,7 +184,7 @@ _FORMAT: Final = Parameter(
 
 
 def _on(method: str, path: str, **about: Any) -> Callable[[Handler], Handler]:
-    return table.on(method, path, errors=_ERRORS, **about)
+    return table.on(method, path, errors=_ERRORS, media=MEDIA, further=_FURTHER, **about)
 
 
 @_on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])
@@ -527,9 +538,8 @@ async def _nothing(call: Call) -> dict[str, Any]:
 
 
 for _method in ("GET", "POST"):
-    table.on(_method, "", "/", summary="That a registry is here.", answer=dict[str, Any], errors=_ERRORS)(
-        _nothing
-    )
+    _on(_method, "", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
+    _on(_method, "/", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
 
 
 def _whole(call: Call) -> str | None:
@@ -575,4 +585,9 @@ def _text(call: Call, found: SubjectVersion) -> Answer:
     return Answer(raw=content.encode())
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = tuple(table)
+# Those of contexts are the same again.
+OPERATIONS: Final[tuple[Operation, ...]] = tuple(
+    operation
+    for operation in table
+    if "{context}" not in operation.path and (operation.method, operation.handler) != ("POST", _nothing)
+)

@@ -96,10 +96,11 @@ def _operation(
     if operation.request is not None:
         body: dict[str, Any] = {
             "required": operation.request_needed,
-            "content": {"application/json": {"schema": by_type[id(operation.request)]}},
+            "content": {media: {"schema": by_type[id(operation.request)]} for media in operation.media},
         }
         if operation.example is not None:
-            body["content"]["application/json"]["example"] = operation.example
+            for content in body["content"].values():
+                content["example"] = operation.example
         if context is not None:
             most = context.limits.max_request_bytes
             body["description"] = f"At most {most} bytes; {_COMPRESSED}"
@@ -135,7 +136,7 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     done: dict[str, Any] = {"description": "Done."}
     content: dict[str, Any] = {}
     if operation.answer is not None:
-        content["application/json"] = {"schema": by_type[id(operation.answer)]}
+        content |= {media: {"schema": by_type[id(operation.answer)]} for media in operation.media}
     content |= {media: {} for media in operation.answers}
     if content:
         done["content"] = content
@@ -143,16 +144,15 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     if operation.accepted is not None:
         shown = {"application/json": {"schema": by_type[id(operation.accepted)]}}
         responses["202"] = {"description": "The work goes on.", "content": shown}
+    refused = {media: {"schema": by_type[id(Error)]} for media in operation.media}
     for number, meaning in operation.further:
-        responses[str(number)] = {"description": meaning, **({"content": content} if number < 300 else {})}
+        shown = content if number < 300 else refused if number >= 400 else {}
+        responses[str(number)] = {"description": meaning, **({"content": shown} if shown else {})}
     of_body = _OF_BODIES if operation.request is not None or operation.bodies else ()
     every = dict.fromkeys((*operation.errors, *of_body, *_BEFORE))
     for status, kinds in sorted(_by_status(every).items()):
         codes = ", ".join(f"{kind.codes.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
-        responses[str(status)] = {
-            "description": codes,
-            "content": {"application/json": {"schema": by_type[id(Error)]}},
-        }
+        responses[str(status)] = {"description": codes, "content": refused}
     return responses
 
 

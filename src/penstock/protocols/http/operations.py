@@ -43,7 +43,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     accepted: Any = None  # the answer with 202, while the work goes on
     answers: tuple[str, ...] = ()
     bodies: tuple[str, ...] = ()  # media types of a body that is not JSON of a type of ours
-    further: tuple[tuple[int, str], ...] = ()  # statuses that are no error, with what they mean
+    media: tuple[str, ...] = ("application/json",)  # of `request`, `answer` and errors
+    further: tuple[tuple[int, str], ...] = ()  # further statuses, with what they mean
     errors: tuple[ErrorKind, ...] = ()
     handler: Any = None  # what serves it; its arguments are its endpoint's
 

@@ -180,7 +180,7 @@ def test_a_change(original: Any, update: Any, forth: list[str], back: list[str])
     assert names(original, update) == forth
     assert names(update, original) == back
     nested = ({"properties": {"x": each}} for each in (original, update))
-    assert [name for name in names(*nested)] == forth
+    assert names(*nested) == forth
 
 
 def test_a_difference_names_its_place() -> None:
@@ -242,11 +242,7 @@ def test_a_comparison_is_bounded() -> None:
 
 
 def test_deeply_nested_schemas_end() -> None:
-    for depth in (300, 3000):
-        texts = ('{"items": ' * depth + end + "}" * depth for end in ("{}", '{"type": "string"}'))
-        try:
-            old, new = map(Document, texts)
-        except JsonSchemaError as error:
-            assert "nested too deeply" in str(error) or "not valid JSON" in str(error)
-        else:
-            assert [each.name for each in narrowed(old, new)] == ["TOO_DEEP"]
+    with pytest.raises(JsonSchemaError, match="nested too deeply"):
+        Document('{"items": ' * 900 + "{}" + "}" * 900)
+    old, new = (Document('{"items": ' * 60 + end + "}" * 60) for end in ("{}", '{"type": "string"}'))
+    assert [each.name for each in narrowed(old, new)] == ["ADDITIONAL_ITEMS_NARROWED"]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.protocols.binary.handlers import ClientSession, sessions
 
-from penstock.runtime.patterns import Pattern
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.protocols.binary.topic_lists import hash_of
+from penstock.runtime.patterns import Pattern
 from penstock.wire.pulsar_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandWatchTopicList,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from penstock.model.subjects import Definition, Mode, Reference, RegistryError
 from penstock.protocols.confluent.registry import Registry
 from penstock.protocols.confluent.subjects import Record, Subjects
-from penstock.model.subjects import Definition, Mode, Reference, RegistryError
 
 STRING = Definition('"string"')
 INT, LONG = Definition('"int"'), Definition('"long"')
