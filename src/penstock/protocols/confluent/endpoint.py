@@ -17,8 +17,9 @@ from penstock.protocols.http.media import choose_type, parse_media_type
 from penstock.protocols.http.operations import Handlers
 from penstock.protocols.http.paths import segments as segments_of
 
+from .call import Call
 from .failures import failed
-from .operations import MEDIA, Call, table
+from .operations import MEDIA, table
 from .registry import Registry
 from .subjects import Record, Subjects
 from .topics import TopicSubjects

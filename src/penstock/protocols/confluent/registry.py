@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.codec.registered import TYPES, Schema, incompatibilities, read
+from penstock.codec.registered import TYPES, Schema, incompatibilities
 from penstock.model.subjects import (
     BAD_LEVEL,
     BAD_MODE,
@@ -32,7 +32,6 @@ from penstock.model.subjects import (
     Definition,
     Level,
     Mode,
-    Reference,
     RegistryError,
     SubjectVersion,
     context_of,
@@ -40,10 +39,10 @@ from penstock.model.subjects import (
 )
 from penstock.runtime.tasks import Locks
 
+from .definitions import Definitions
 from .subjects import Record, Subjects, config_record, mode_record, schema_key, schema_record
 from .topics import TopicSubjects
 
-REFERENCES_MAX: Final = 200  # that one schema uses, also through others
 SUBJECT_MAX: Final = 1000  # characters
 _LEVEL: Final = "compatibilityLevel"
 
@@ -57,6 +56,7 @@ class Registry:
 
     def __init__(self, subjects: Subjects, write: Write, topics: TopicSubjects | None = None) -> None:
         self._subjects = subjects
+        self._definitions = Definitions(subjects)
         self._write = write
         self._topics = topics
         self._locks: Locks[str] = Locks()  # one writer for each context, which numbers ids
@@ -94,7 +94,7 @@ class Registry:
         context = context_of(subject)
         async with self._locks.hold(context):
             await self._sync()
-            definition, schema = self._read(subject, wanted, normalize=normalize)
+            definition, schema = self._definitions.read(subject, wanted, normalize=normalize)
             mode = self._subjects.mode(subject)
             if mode is not Mode.IMPORT:
                 found = self._find(subject, definition, schema)
@@ -120,7 +120,7 @@ class Registry:
             number = version if version is not None and version > 0 else last + 1
             number_there = None
             if self._topics is not None:
-                texts = self._references(subject, definition)
+                texts = self._definitions.references(subject, definition)
                 number_there = await self._topics.store(subject, definition, texts)
             made = SubjectVersion(
                 subject,
@@ -144,7 +144,7 @@ class Registry:
     def _id(self, context: str, definition: Definition, schema: Schema, given: int | None) -> int:
         if given is not None:
             held = self._subjects.holders(context, given)
-            if held and not self._same(held[0], definition, schema):
+            if held and not self._definitions.same(held[0], definition, schema):
                 raise RegistryError(NOT_PERMITTED, f"Overwrite new schema with id {given} is not permitted.")
             return given
         known = self._subjects.id_of(context, definition)
@@ -154,7 +154,7 @@ class Registry:
         self, subject: str, wanted: Definition, *, normalize: bool = False, deleted: bool = False
     ) -> SubjectVersion:
         """The version of a subject with the same definition. Raises SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, BAD_SCHEMA."""
-        definition, schema = self._read(subject, wanted, normalize=normalize)
+        definition, schema = self._definitions.read(subject, wanted, normalize=normalize)
         self._known(subject, deleted=deleted)
         found = self._find(subject, definition, schema, deleted=deleted)
         if found is None:
@@ -230,17 +230,13 @@ class Registry:
                 return each
         raise RegistryError(SCHEMA_NOT_FOUND, "Schema not found")
 
-    def schema(self, version: SubjectVersion) -> Schema:
-        """A version's schema, read with its references. Raises BAD_SCHEMA where one of them is gone."""
-        return self._read(version.subject, version.definition)[1]
-
     def resolved(self, version: SubjectVersion) -> str:
         """The text of an Avro schema with its references put into it."""
-        return self.schema(version).resolved()
+        return self._definitions.schema(version).resolved()
 
     def serialized(self, version: SubjectVersion) -> str:
         """The FileDescriptorProto of a Protobuf schema, in base64."""
-        return self.schema(version).serialized()
+        return self._definitions.schema(version).serialized()
 
     def greatest_id(self, context: str) -> int:
         """The greatest id ever given in a context."""
@@ -263,7 +259,7 @@ class Registry:
             existing = list(self._subjects.versions(subject))
         else:
             existing = [self.version(subject, number)]
-        definition, schema = self._read(subject, wanted, normalize=normalize)
+        definition, schema = self._definitions.read(subject, wanted, normalize=normalize)
         return self._objections(subject, definition, schema, existing, self._level(subject))
 
     def _objections(
@@ -277,7 +273,7 @@ class Registry:
         if level is Level.NONE or not existing:
             return []
         compared = existing if level.transitive else existing[-1:]
-        before = [(each.definition.schema_type, self.schema(each)) for each in compared]
+        before = [(each.definition.schema_type, self._definitions.schema(each)) for each in compared]
         return incompatibilities((definition.schema_type, schema), before, level)
 
     # -- deleting
@@ -447,77 +443,16 @@ class Registry:
             await self._write([mode_record(subject, None)])
             return before or Mode.READWRITE
 
-    # -- reading a definition
-
-    def _read(
-        self, subject: str, wanted: Definition, *, normalize: bool = False
-    ) -> tuple[Definition, Schema]:
-        """A definition as it is stored, and its schema."""
-        kind = wanted.schema_type or "AVRO"
-        if kind not in TYPES:
-            raise RegistryError(BAD_SCHEMA, f"Invalid schema type {kind[:80]}")
-        if not wanted.schema.strip():
-            raise RegistryError(BAD_SCHEMA, "Empty schema")
-        try:
-            schema = read(kind, wanted.schema, self._references(subject, wanted))
-            if normalize or self._subjects.normalizes(subject):
-                schema = read(kind, schema.normalized(), self._references(subject, wanted))
-                references = tuple(sorted(wanted.references, key=lambda one: (one.name, one.subject)))
-                wanted = msgspec.structs.replace(wanted, references=references)
-        except ValueError as error:
-            raise RegistryError(BAD_SCHEMA, f"Invalid schema of type {kind}: {error}") from None
-        return msgspec.structs.replace(wanted, schema=schema.text, schema_type=kind), schema
-
-    def _references(self, subject: str, definition: Definition) -> dict[str, str]:
-        """The texts of all that a definition uses, also through others, by the names it is used by."""
-        found: dict[str, str] = {}
-        waiting = [(subject, one) for one in definition.references]
-        while waiting:
-            user, one = waiting.pop()
-            if one.name in found:
-                continue
-            if len(found) >= REFERENCES_MAX:
-                raise RegistryError(BAD_SCHEMA, f"Invalid schema: more than {REFERENCES_MAX} references")
-            used = self._referenced(user, one)
-            found[one.name] = used.definition.schema
-            waiting += [(used.subject, each) for each in used.definition.references]
-        return found
-
-    def _referenced(self, user: str, one: Reference) -> SubjectVersion:
-        subject = qualified(context_of(user), one.subject)
-        if one.version == -1:
-            found = next(iter(list(self._subjects.versions(subject))[-1:]), None)
-        else:
-            found = self._subjects.version(subject, one.version)
-        if found is None:
-            raise RegistryError(
-                BAD_SCHEMA,
-                f"Invalid schema: no schema reference found for subject {one.subject!r} and version {one.version}",
-            )
-        return found
+    # -- finding
 
     def _find(
         self, subject: str, definition: Definition, schema: Schema, *, deleted: bool = False
     ) -> SubjectVersion | None:
         """The newest version of a subject that is the same."""
         for each in reversed(list(self._subjects.versions(subject, deleted=deleted))):
-            if self._same(each, definition, schema):
+            if self._definitions.same(each, definition, schema):
                 return each
         return None
-
-    def _same(self, one: SubjectVersion, definition: Definition, schema: Schema) -> bool:
-        held = one.definition
-        if held == definition:
-            return True
-        if held.schema_type != definition.schema_type or held.schema_type != "PROTOBUF":
-            return False
-        if (held.references, held.metadata, held.rule_set) != (
-            definition.references,
-            definition.metadata,
-            definition.rule_set,
-        ):
-            return False
-        return self.schema(one).key == schema.key  # texts of Protobuf are compared after they were read
 
     def _known(self, subject: str, *, deleted: bool) -> None:
         if not any(True for _ in self._subjects.versions(subject, deleted=deleted)):

@@ -245,4 +245,4 @@ def test_deeply_nested_schemas_end() -> None:
     with pytest.raises(JsonSchemaError, match="nested too deeply"):
         Document('{"items": ' * 900 + "{}" + "}" * 900)
     old, new = (Document('{"items": ' * 60 + end + "}" * 60) for end in ("{}", '{"type": "string"}'))
-    assert [each.name for each in narrowed(old, new)] == ["ADDITIONAL_ITEMS_NARROWED"]
+    assert [each.name for each in narrowed(old, new)] == ["TYPE_CHANGED"]
