@@ -1,6 +1,7 @@
 """The schema registry's API, as its clients use it, and beside Pulsar's own schemas."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -223,6 +224,17 @@ def test_the_registry_has_its_own_port(server: Running) -> None:
         assert http.get("/subjects").status_code == 200
         assert http.get("/registry/subjects").json()["error_code"] == 404
         assert http.get("/admin/v2/tenants").json()["error_code"] == 404
+
+
+def test_the_javascript_client(server: Running, http: httpx.Client) -> None:
+    command = ["node", str(Path(__file__).parents[1] / "js" / "registry.mjs"), server.registry_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found == [
+        {"type": kind, "framing": 0, "drink": "tea", "known": True} for kind in ("AVRO", "JSON", "PROTOBUF")
+    ]
+    assert http.get("/config/js-AVRO-value").json() == {"compatibilityLevel": "FULL"}
 
 
 def test_schemas_outlast_the_server(tmp_path: Path) -> None:
