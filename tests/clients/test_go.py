@@ -29,6 +29,8 @@ STEPS: Final[dict[str, Any]] = {
     # Pulsar refuses the schema of bytes to a table view of a topic that has messages.
     "tableView": [2, True],
     "transaction": True,
+    # franz-go's client of the schema registry
+    "registry": [True, 1, False, 409, 2, True, "x", [1, 2], 40401],
 }
 
 

@@ -5,6 +5,7 @@ go 1.24.0
 require (
 	github.com/apache/pulsar-client-go v0.19.0
 	github.com/sirupsen/logrus v1.9.3
+	github.com/twmb/franz-go/pkg/sr v1.8.0
 )
 
 require (

@@ -32,6 +32,7 @@ var steps = map[string]func(*server) (any, error){
 	"bytesSchema":  bytesSchema,
 	"tableView":    tableView,
 	"transaction":  transaction,
+	"registry":     registry,
 }
 
 // message sends one message, there and back.
