@@ -1,5 +1,6 @@
 """The schemas of topics, by version (PIP-43). Versions count from 0, one for each schema or deletion."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.model.names import TopicName
@@ -13,8 +14,8 @@ class Schemas(Protocol):
     def changes(self) -> int:
         """How often the schemas of any topic changed: while it stays, `latest` answers the same for every topic."""
 
-    def topics(self) -> list[TopicName]:
-        """The topics that have schemas, or had some: those that are known here."""
+    def follow(self, changed: Callable[[TopicName], None]) -> None:
+        """Have `changed` called for every topic whose schemas are known here, and for each whose schemas change later."""
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         """The newest schema of a topic; None where there is none, or it was deleted."""

@@ -5,7 +5,7 @@ follow another is the cluster's own decision.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -44,6 +44,7 @@ class Schemas:
         self._cluster = cluster
         self._bytes_max = bytes_max
         self._topics: dict[TopicName, _Known] = {}
+        self._followers: list[Callable[[TopicName], None]] = []
 
     # -- learning
 
@@ -54,7 +55,7 @@ class Schemas:
         if found is None or found.deleted:
             if found is not None:
                 known.versions[found.version] = found
-            self._set_newest(known, None)
+            self._set_newest(topic, known, None)
             return
         held = known.newest
         if held is not None and held.version == found.version and held.schema == found.schema:
@@ -62,7 +63,7 @@ class Schemas:
         if held is not None and held.version >= found.version:
             known.versions.clear()  # the topic was deleted, and is another now
         known.versions[found.version] = found
-        self._set_newest(known, found)
+        self._set_newest(topic, known, found)
         await self.fetch(topic, range(max(0, found.version - LEARNED_MAX), found.version))
 
     def knows(self, topic: TopicName, number: int) -> bool:
@@ -82,7 +83,7 @@ class Schemas:
     def forget(self, topic: TopicName) -> None:
         """The topic is deleted."""
         if self._topics.pop(topic.base, None) is not None:
-            self.changes += 1
+            self._changed(topic)
 
     def require_version(self, topic: TopicName) -> None:
         """The cluster takes no messages without a schema on this topic."""
@@ -96,10 +97,15 @@ class Schemas:
             known = self._topics[topic.base] = _Known()
         return known
 
-    def _set_newest(self, known: _Known, newest: SchemaVersion | None) -> None:
+    def _set_newest(self, topic: TopicName, known: _Known, newest: SchemaVersion | None) -> None:
         if known.newest is not newest:
             known.newest = newest
-            self.changes += 1
+            self._changed(topic)
+
+    def _changed(self, topic: TopicName) -> None:
+        self.changes += 1
+        for changed in self._followers:
+            changed(topic.base)
 
     async def _link(self, topic: TopicName) -> Link:
         try:
@@ -128,8 +134,10 @@ class Schemas:
 
     # -- reading
 
-    def topics(self) -> list[TopicName]:
-        return list(self._topics)
+    def follow(self, changed: Callable[[TopicName], None]) -> None:
+        self._followers.append(changed)
+        for topic in list(self._topics):
+            changed(topic)
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         known = self._topics.get(topic.base)

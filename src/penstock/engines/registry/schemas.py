@@ -1,6 +1,7 @@
 """The schema registry: versions per topic, and which schema may come next (PIP-43; docs/schemas.md)."""
 
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -70,6 +71,7 @@ class Schemas:
         self._versions: dict[str, list[SchemaVersion]] = {}
         self._unread: dict[str, set[int]] = {}  # numbers of stored versions that cannot be read
         self.changes = 0  # of any topic
+        self._followers: list[Callable[[TopicName], None]] = []
         self._locks: Locks[str] = Locks()
 
     async def load(self) -> None:
@@ -93,12 +95,20 @@ class Schemas:
         if not versions:
             del self._versions[topic]
         self.changes += 1
+        self._tell(topic, self._followers)
 
     # -- reading
 
-    def topics(self) -> list[TopicName]:
-        found = map(TopicName.parse_known, self._versions)
-        return [topic for topic in found if topic is not None]
+    def follow(self, changed: Callable[[TopicName], None]) -> None:
+        self._followers.append(changed)
+        for key in self._versions:
+            self._tell(key, (changed,))
+
+    def _tell(self, key: str, followers: Iterable[Callable[[TopicName], None]]) -> None:
+        topic = TopicName.parse_known(key) if followers else None
+        if topic is not None:
+            for changed in followers:
+                changed(topic)
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         versions = self._versions.get(schema_id(topic))
@@ -266,6 +276,7 @@ class Schemas:
         numbers = [one.version for one in self._versions.pop(key, ())]
         numbers += sorted(self._unread.pop(key, ()))
         self.changes += 1
+        self._tell(key, self._followers)
         if numbers:
             await self._store.save_meta([(KIND, self._row(key, number), None) for number in numbers])
 

@@ -69,10 +69,13 @@ class Registry:
 
     async def _sync(self) -> None:
         while self._topics is not None and not self._topics.current:
-            records = self._topics.changes()
-            if records:
-                await self._write(records)
-            self._topics.taken()
+            records, done = self._topics.changes(), False
+            try:
+                if records:
+                    await self._write(records)
+                done = True
+            finally:
+                self._topics.written(done=done)
 
     # -- schemas
 

@@ -41,12 +41,17 @@ class TopicSubjects:
     def __init__(self, broker: Broker, subjects: Subjects) -> None:
         self._broker = broker
         self._subjects = subjects
-        self._seen = -1  # the number of changes of schemas up to which all are known
+        self._changed = {topic for topic in map(topic_of, subjects.names()) if topic is not None}
+        self._taken: set[TopicName] = set()  # whose records are being written
+        broker.schemas.follow(self._note)
+
+    def _note(self, topic: TopicName) -> None:
+        self._changed.add(topic.base)
 
     @property
     def current(self) -> bool:
-        """Whether every schema of a topic is known."""
-        return self._seen == self._broker.schemas.changes
+        """Whether every schema of a topic has its record."""
+        return not (self._changed or self._taken)
 
     def level(self, subject: str) -> Level | None:
         """The level that the strategy of a topic's namespace is; None unless it was set."""
@@ -55,22 +60,18 @@ class TopicSubjects:
         return None if found is None else _LEVELS.get(found.schema_compatibility)
 
     def changes(self) -> list[Record]:
-        """The records that make the subjects of topics what the topics' schemas are now. Call `taken` when they are written."""
-        self._next = self._broker.schemas.changes
-        found: list[Record] = []
+        """The records that make the subjects of topics what the topics' schemas are now. Call `written` when they are, or if they
+        cannot be."""
+        self._taken |= self._changed
+        self._changed.clear()
         ids = _Ids(self._subjects)
-        for topic in self._topics():
-            found += self._changes_of(topic, ids)
-        return found
+        return [record for topic in sorted(self._taken) for record in self._changes_of(topic, ids)]
 
-    def taken(self) -> None:
-        self._seen = self._next
-
-    def _topics(self) -> Iterator[TopicName]:
-        """The topics that have schemas, and those that subjects are of."""
-        of_subjects = (topic_of(subject) for subject in self._subjects.names())
-        names = {topic for topic in of_subjects if topic is not None}
-        yield from sorted(names.union(self._broker.schemas.topics()))
+    def written(self, *, done: bool) -> None:
+        """The records were written, or (not `done`) are to be made again."""
+        if not done:
+            self._changed |= self._taken
+        self._taken.clear()
 
     def _changes_of(self, topic: TopicName, ids: "_Ids") -> Iterator[Record]:
         live = {one.version: one for one in self._broker.schemas.all(topic)}
@@ -82,7 +83,7 @@ class TopicSubjects:
         last = max((one.version for one in known), default=0)
         numbered = {one.topic_version for one in known}
         for number, version in sorted(live.items()):
-            definition = None if number in numbered else _definition(version.schema)
+            definition = None if number in numbered else _registered(version.schema)
             if definition is not None:
                 last += 1
                 yield schema_record(
@@ -130,6 +131,14 @@ class _Ids:
             found = self._given[definition] = self._next
             self._next += 1
         return found
+
+
+def _registered(schema: SchemaInfo) -> Definition | None:
+    """As `_definition`; None for a stored schema that cannot be read, which must not hold up the others."""
+    try:
+        return _definition(schema)
+    except (ValueError, LookupError, TypeError, RecursionError, PenstockError):
+        return None
 
 
 def _definition(schema: SchemaInfo) -> Definition | None:
