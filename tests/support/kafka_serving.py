@@ -1,14 +1,13 @@
 """A process that serves subscriptions over a journal and a log in memory, as one of a service before Kafka."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import structs
 
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.topic.served import ServedTopic
-from penstock.engines.kafka.driver.groups import Committed, Member
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.ownership.owner import SlotOwner
@@ -90,9 +89,8 @@ class Groups:
     """Consumer groups of the cluster: what each has committed, and the error that an operation raises, by group."""
 
     def __init__(self) -> None:
-        self.commits: dict[str, dict[At, Committed]] = {}
+        self.commits: dict[str, dict[At, int]] = {}
         self.errors: dict[str, PenstockError] = {}
-        self.joined: dict[str, Sequence[Member]] = {}
         self.calls = 0
 
     def _called(self, group: str) -> None:
@@ -100,7 +98,7 @@ class Groups:
         if group in self.errors:
             raise self.errors[group]
 
-    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
+    async def commit(self, group: str, changes: Mapping[At, int]) -> None:
         self._called(group)
         self.commits.setdefault(group, {}).update(changes)
 
@@ -108,17 +106,6 @@ class Groups:
         self._called(group)
         if self.commits.pop(group, None) is None:
             raise PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, group)
-
-    async def names(self) -> list[str]:
-        return list(self.commits)
-
-    async def members(self, group: str) -> Sequence[Member]:
-        return self.joined.get(group, ())
-
-    async def committed(self, group: str, places: Iterable[At]) -> dict[At, Committed]:
-        self._called(group)
-        found = self.commits.get(group, {})
-        return {place: found[place] for place in places if place in found}
 
 
 class Server:

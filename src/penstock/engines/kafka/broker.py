@@ -193,7 +193,6 @@ class KafkaBroker:
             clock,
             self.tasks,
             means,
-            self.documents,
             fleet=fleet,
             new_name=self.new_name,
         )

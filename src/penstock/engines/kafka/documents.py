@@ -56,7 +56,6 @@ class Documents:
         self._fields = fields
         self._rows: dict[str, str] = {}  # of kinds that are stored once: the row that counts
         self._table: CompactedTopic | None = None
-        self.created = False  # the topic, by this process: nothing was kept before
 
     async def start(self) -> None:
         """Read all documents; creates the topic. Raises UNAVAILABLE. Where it may not be created, nothing is kept."""
@@ -64,7 +63,6 @@ class Documents:
         if await admin.describe(self._topic) is None:
             try:
                 await admin.create(self._topic, 1, self._replication, CONFIG)
-                self.created = True
             except PenstockError as error:
                 if error.kind is ErrorKind.FORBIDDEN:
                     log.warning(

@@ -33,7 +33,7 @@ class KafkaGroupPositions:
         for topic, place in zip(topics, places, strict=True):
             await topic.refresh()
             begin, end = topic.first_offset, topic.next_offset
-            offset = committed[place].offset if place in committed else begin
+            offset = committed.get(place, begin)
             if not begin <= offset <= end:
                 extra = {"group": group, "topic": str(topic.name), "committed": offset, "begins_at": begin}
                 log.warning("a group's position does not fit its log", extra=extra)

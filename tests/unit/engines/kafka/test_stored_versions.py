@@ -119,7 +119,7 @@ async def test_documents_of_every_version_are_read(version: int) -> None:
     assert found.schemas.get(ORDERS).schema.type is SchemaType.AVRO
     # Kinds that are not known are those of earlier releases: nothing reads them.
     read = {kind_of(one) for one in stored}
-    later = {"cursors"} | ({"fleet"} if version == 0 else set())
+    later = {"fleet"} if version == 0 else set()
     assert read >= set(DOCUMENTS) - later, "there is a record of each kind"
 
 

@@ -28,7 +28,6 @@ from .records import (
     Claim,
     CursorKey,
     CursorRecord,
-    adoption,
     deletion_of,
     encode_claim,
     encode_done,
@@ -344,9 +343,6 @@ class Cursors(JournalReader):
                 return
             # Everything is written under these terms: what is claimed again has its cursors before the new claim.
             terms = await self._claim(owned)
-        for part in packed([adoption(slot) for slot in terms if self.state.slots[slot].adopted]):
-            async with self._writing:
-                await self._write_save(part, terms)
         keys = [(slot, key) for slot in terms for key in self.state.slots[slot].cursors]
         for start in range(0, len(keys), CHECKPOINT_CURSORS):
             async with self._writing:

@@ -9,12 +9,10 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .cursors import Cursors
-from .ports import EarlierInUse, EarlierStore
 
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5  # until slots are claimed again
-IN_USE_RETRY_S: Final = 5.0  # likewise, while processes of an earlier release consume
 MAINTAIN_S: Final = 5.0  # between checks whether the journal has grown
 
 
@@ -34,8 +32,7 @@ class SlotHost(Protocol):
         """Slots that were in doubt are this process's: go on delivering."""
 
     def refused(self, error: PenstockError) -> None:
-        """This process can own no slots: the cluster does not allow it, or the settings do not fit; or it can own none until
-        processes of an earlier release are stopped."""
+        """This process can own no slots: the cluster does not allow it, or the settings do not fit."""
 
 
 class SlotLease(Protocol):
@@ -49,7 +46,6 @@ class SlotOwner:
 
     lease: SlotLease
     cursors: Cursors
-    earlier: EarlierStore | None = None
 
     def __init__(self, host: SlotHost, tasks: Tasks) -> None:
         self._host = host
@@ -130,26 +126,15 @@ class SlotOwner:
 
     async def _claim(self, slots: Sequence[int]) -> bool:
         try:
-            if self.earlier is not None:
-                await self.earlier.read(slots)
             await self.cursors.claim(slots)
-            if self.earlier is not None:
-                await self.earlier.take_over(self._owned(slots))
-        except EarlierInUse as error:
-            self._host.refused(error)
-            await asyncio.sleep(IN_USE_RETRY_S)
-            return False
         except PenstockError as error:
             log.info("slots are not claimed yet: %s", error.message)
             return False
-        owned = self._owned(slots)
+        owned = [slot for slot in slots if slot in self._assigned and slot in self.cursors.owned]
         if owned:
             self._open.update(owned)
             self._host.opened(owned)
         return bool(owned)
-
-    def _owned(self, slots: Iterable[int]) -> list[int]:
-        return [slot for slot in slots if slot in self._assigned and slot in self.cursors.owned]
 
     def _opened(self, slots: Iterable[int]) -> list[int]:
         return [slot for slot in slots if slot in self._open]

@@ -16,21 +16,6 @@ class Replaced(PenstockError):
     """Another process owns the slot, or nobody yet: nothing was saved."""
 
 
-class EarlierInUse(PenstockError):
-    """Processes of an earlier release, which kept cursors elsewhere, still consume."""
-
-
-class EarlierStore(Protocol):
-    """Where earlier releases kept cursors."""
-
-    async def read(self, slots: Sequence[int]) -> None:
-        """Read the cursors there, unless those of all these slots were taken over; called before the slots are claimed. Raises
-        EarlierInUse, UNAVAILABLE."""
-
-    async def take_over(self, slots: Sequence[int]) -> None:
-        """Save them for slots that were claimed, and not taken over before; raises as `Cursors.save`."""
-
-
 class JournalPort(Protocol):
     """What is used of the driver's `Journal`."""
 

@@ -84,12 +84,6 @@ def check_properties(document: bytes | None) -> None:
         )
 
 
-def adoption(slot: int) -> CursorRecord:
-    """The change that says that a slot's cursors of earlier releases were taken over. It is in that slot, and no topic has this
-    name."""
-    return CursorRecord("", slot, "", "", 0)
-
-
 def deletion_of(key: CursorKey, topic_id: str = "") -> CursorRecord:
     """The change that deletes a cursor; with a topic id only that of this topic."""
     return CursorRecord(key.topic, key.partition, key.subscription, topic_id, 0, deleted=True)

@@ -73,7 +73,6 @@ class Slot(msgspec.Struct):
     whole_bytes: int = 0  # that the journal grew by during the last checkpoint
     unknown: PenstockError | None = None  # a record of a newer version that counts
     cursors: dict[CursorKey, StoredCursor] = {}
-    adopted: bool = False  # the cursors of earlier releases were taken over
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -150,9 +149,7 @@ class JournalState:
             if number not in counts:
                 continue
             cursors, key = self.slots[number].cursors, change.key
-            if not change.topic:
-                self.slots[number].adopted = True
-            elif change.deleted:
+            if change.deleted:
                 if key in cursors and change.topic_id in ("", cursors[key].topic_id):
                     del cursors[key]
             elif key in cursors:

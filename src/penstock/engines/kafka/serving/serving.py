@@ -13,7 +13,6 @@ from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.documents import Documents
 from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
 from penstock.engines.kafka.ownership.cursors import Cursors
@@ -30,7 +29,6 @@ from .admin import OwnerAdmin
 from .administration import Service
 from .cleaning import LOOK_S, CursorCleaning
 from .consumers import ServedConsumers
-from .earlier_cursors import EarlierCursors
 from .links import OwnerLinks, Owners
 from .others import OtherProcesses
 from .shown_marks import ShownMarks
@@ -53,7 +51,6 @@ class Serving:
         clock: Clock,
         tasks: Tasks,
         means: Means,
-        documents: Documents,
         *,
         fleet: ProcessFleet | None,
         new_name: Callable[[str], str],
@@ -63,7 +60,6 @@ class Serving:
         self._clock = clock
         self._tasks = tasks
         self._means = means
-        self._documents = documents
         self._fleet = fleet
         self.served = ServedSubscriptions(means, cluster.clients.refused)
         self.consumers = ServedConsumers(topics, self.served, clock, new_name)
@@ -97,10 +93,6 @@ class Serving:
         lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
         self._owner.cursors, self._owner.lease = cursors, lease
         prefix = cluster.settings.group_prefix
-        earlier = self._owner.earlier = EarlierCursors(
-            cursors, cluster.groups, cluster.admin, self._documents, prefix=prefix, service=group
-        )
-        await earlier.start()
         marks = ShownMarks(cursors, cluster.groups, prefix, time.monotonic)
         cursors.on_saved = marks.saved
         self.served.use(self._owner, cursors, marks)

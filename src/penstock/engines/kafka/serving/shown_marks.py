@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
-from penstock.engines.kafka.driver.groups import Committed
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.ownership.cursors import Cursors
 from penstock.engines.kafka.ownership.records import CursorKey
@@ -32,7 +31,7 @@ Name = tuple[str, str]  # of Kafka's topic and of the subscription
 class Groups(Protocol):
     """What is used of the driver's `KafkaGroups`."""
 
-    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None: ...
+    async def commit(self, group: str, changes: Mapping[At, int]) -> None: ...
     async def delete(self, group: str) -> None: ...
 
 
@@ -62,8 +61,7 @@ class ShownMarks:
     def saved(self, keys: Iterable[CursorKey]) -> None:
         """Cursors of this process were saved, or deleted."""
         for key in keys:
-            if key.topic:  # else it is about a whole slot
-                self._changed[key.topic, key.subscription].add(key.partition)
+            self._changed[key.topic, key.subscription].add(key.partition)
         self._wake.set()
 
     def refresh(self, slots: Collection[int]) -> None:
@@ -138,9 +136,7 @@ class ShownMarks:
                 marks[key] = stored.mark
         group = shown_group(self._prefix, topic, subscription)
         if marks:
-            await self._groups.commit(
-                group, {(topic, key.partition): Committed(mark) for key, mark in marks.items()}
-            )
+            await self._groups.commit(group, {(topic, key.partition): mark for key, mark in marks.items()})
             self._shown |= marks
         elif gone and not self._cursors.state.exists(topic, subscription):
             await self._delete(group)
