@@ -22,8 +22,8 @@ from tests.support.kafka_owner import SUBSCRIPTION, TOPIC, Service
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster as Cluster
 from penstock.engines.kafka.driver.lease import Lease
-from penstock.engines.kafka.ownership.records import CursorRecord, slot_of
-from penstock.engines.kafka.ownership.topics import owner_topics
+from penstock.engines.kafka.internal import owner_topics
+from penstock.engines.kafka.serving.state import CursorRecord, slot_of
 from penstock.model.errors import ErrorKind, PenstockError
 
 WAIT_S = 90.0

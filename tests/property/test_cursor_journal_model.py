@@ -8,8 +8,7 @@ from collections import defaultdict
 import pytest
 from tests.support.cursor_journal import SLOTS, Log, Process
 
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord, slot_of
-from penstock.engines.kafka.ownership.state import JournalState
+from penstock.engines.kafka.serving.state import CursorKey, CursorRecord, JournalState, slot_of
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import PenstockError
 

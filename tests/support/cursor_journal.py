@@ -10,8 +10,8 @@ import msgspec
 
 from penstock.engines.kafka.driver.journal import JournalReader, JournalRecord
 from penstock.engines.kafka.driver.record import Header
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.state import JournalState
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import JournalState
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import Failures

@@ -18,12 +18,12 @@ from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
-from penstock.engines.kafka.ownership import cursors as cursors_module
-from penstock.engines.kafka.ownership import owner as owner_module
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.records import CursorRecord, slot_of
-from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
+from penstock.engines.kafka.internal import owner_group, owner_topics
+from penstock.engines.kafka.serving import cursors as cursors_module
+from penstock.engines.kafka.serving import owner as owner_module
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.owner import SlotOwner
+from penstock.engines.kafka.serving.state import CursorRecord, slot_of
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock

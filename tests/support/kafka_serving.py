@@ -10,12 +10,11 @@ from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.topic.served import ServedTopic
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.records import slot_of
 from penstock.engines.kafka.replies import SentReplies
-from penstock.engines.kafka.serving.consumers import ServedConsumer, ServedConsumers
+from penstock.engines.kafka.serving.owner import SlotOwner
+from penstock.engines.kafka.serving.served import ServedConsumer, ServedConsumers, ServedSubscriptions
 from penstock.engines.kafka.serving.shown_marks import ShownMarks
-from penstock.engines.kafka.serving.subscriptions import ServedSubscriptions
+from penstock.engines.kafka.serving.state import slot_of
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.cursors import CursorFlusher

@@ -13,7 +13,7 @@ from penstock.runtime.tasks import each
 
 from .cluster import KafkaCluster
 from .policies import KafkaNamespaces, KafkaPolicies
-from .serving.administration import Process
+from .serving.owned import Process
 from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)

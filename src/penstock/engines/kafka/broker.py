@@ -49,28 +49,24 @@ from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks, each
 from penstock.wire import entry as wire
 
-from . import properties as properties_module
 from .administration import KafkaAdministration
 from .cluster import KafkaCluster
-from .documents import Documents
+from .documents import PROPERTIES, Documents, KafkaProcessDocuments
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
+from .framing import KafkaRecordFormats
 from .group_positions import KafkaGroupPositions
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
-from .policies import KafkaNamespaces, KafkaPolicies
-from .process_documents import KafkaProcessDocuments
+from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
-from .record_formats import KafkaRecordFormats
 from .replies import PartitionAddresses, ReplyPartitions, SentReplies
-from .retention_times import RetentionTimes
-from .schema_registry.opening import open_registry
-from .serving.administration import OwnedSubscriptions
-from .serving.schemas import DeliveredSchemas
+from .schema_registry.schemas import open_registry
+from .serving.owned import DeliveredSchemas, OwnedSubscriptions
 from .serving.serving import Serving
-from .staging.opening import open_staging
+from .staging.writers import open_staging
 from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
@@ -250,7 +246,7 @@ class KafkaBroker:
         listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
         listeners[policies_module.KIND].append(self.policies.learned)
         listeners[schemas_module.KIND].append(self.schemas.learned)
-        listeners[properties_module.KIND].append(self.topics.properties.learned)
+        listeners[PROPERTIES].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
 
     def drain(self) -> None:

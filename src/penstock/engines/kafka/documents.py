@@ -1,4 +1,4 @@
-"""What Kafka has no place for, as documents of a compacted topic: namespaces, policies, schemas.
+"""What Kafka has no place for, as documents of a compacted topic: namespaces, policies, schemas, properties of topics, processes.
 
 Every process reads all of them and hears of each change. Of two that write one document at a time the later one counts
 everywhere; of a kind that is stored once, the first one, and the other process learns that it was late.
@@ -13,14 +13,57 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
+from penstock.broker.fleet import Learned
+from penstock.broker.topic import MetaStore
+from penstock.engines.fleet.membership import KIND
 from penstock.engines.shared.documents import DocumentReader
 from penstock.engines.shared.versions import UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, document_format, with_unknown_fields
+from penstock.model.names import TopicName
 from penstock.runtime.failures import FailureKind, Failures
 
 from .cluster import KafkaCluster
 from .driver.compacted import CompactedTopic, Row
+
+PROPERTIES: Final = "topic-properties"
+
+
+class TopicProperties:
+    """By the names of topics."""
+
+    def __init__(self, documents: MetaStore, reader: DocumentReader) -> None:
+        self._documents = documents
+        self._reader = reader
+        self._by_topic: dict[TopicName, dict[str, str]] = {}
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        self._reader.read_all(PROPERTIES, await self._documents.load_meta(PROPERTIES), self.learned)
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """The properties of a topic are stored, or removed (None)."""
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
+        if document is None:
+            self._by_topic.pop(name, None)
+        else:
+            self._by_topic[name] = msgspec.json.decode(document, type=dict[str, str])
+
+    def of(self, name: TopicName) -> dict[str, str]:
+        """A topic's; none where nothing is stored."""
+        return self._by_topic.get(name, {})
+
+    async def save(self, name: TopicName, properties: dict[str, str]) -> None:
+        """Store a topic's, durably before they count; none removes them."""
+        if properties or name in self._by_topic:
+            document = msgspec.json.encode(properties) if properties else None
+            await self._documents.save_meta([(PROPERTIES, str(name), document)])
+            self.learned(str(name), document)
+
 
 log = logging.getLogger(__name__)
 
@@ -187,3 +230,28 @@ class Documents:
 
 def _format_of(row: str) -> Format:
     return document_format(row.partition(_SEPARATOR)[0])
+
+
+class KafkaProcessDocuments:
+    """`ProcessDocuments`."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    async def start(self, learned: Learned) -> None:
+        def read(id: str, document: bytes | None) -> None:
+            learned(id, None if isinstance(document, UnknownVersion) else document)
+            if isinstance(document, UnknownVersion):
+                raise document.new_error()
+
+        self._documents.reader.read_all(KIND, await self._documents.load_meta(KIND), read)
+        self._documents.listeners[KIND].append(read)
+
+    async def write(self, id: str, document: bytes) -> None:
+        await self._documents.save_meta([(KIND, id, document)])
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        await self._documents.save_meta([*([(KIND, id, last)] if last else []), (KIND, id, None)])
+
+    async def catch_up(self) -> None:
+        await self._documents.catch_up()

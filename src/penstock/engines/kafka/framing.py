@@ -6,6 +6,10 @@ A value that only looks like it, as the registry has no such id, is taken as it 
 learned before the records are handed on; while the registry is away they stand for themselves: the version is `BY_ID` + id, as
 it is for ids of another subject, and is found later. Values of ours with a schema that is not in the registry say so in a
 header, as do those without a schema that look framed. Keys are looked at where the topic has a key's subject.
+
+Message indexes name a message of the schema's file, as zigzag varints: how many indexes there are, and they: the number of a
+message of the file, of one within it, … The file's first message is a single 0. The entries of maps count, as they do in
+descriptors.
 """
 
 from collections import OrderedDict
@@ -14,7 +18,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.broker.records import SchemaId
+from penstock.broker.records import RecordFormat, SchemaId
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion
@@ -22,8 +26,48 @@ from penstock.runtime.clock import Clock
 
 from .driver.record import Header
 from .headers import ENTRY, SCHEMA_VERSION, UNVERSIONED, schema_header
-from .indexes import FIRST, read_indexes
+from .naming import Naming
 from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_message, split_pair
+
+INDEXES_MAX: Final = 33  # of one value
+FIRST: Final = (b"\0", b"\x02\0")  # both say: the first message of the file
+
+
+def encode_indexes(place: Sequence[int]) -> bytes:
+    """Those of one message."""
+    if tuple(place) == (0,):
+        return b"\0"
+    found = bytearray()
+    for number in (len(place), *place):
+        left = number << 1
+        while left > 0x7F:
+            found.append(left & 0x7F | 0x80)
+            left >>= 7
+        found.append(left)
+    return bytes(found)
+
+
+def read_indexes(value: bytes, first: int, messages: dict[bytes, int]) -> tuple[int, int]:
+    """Which of the messages, which are known by their indexes, those at `first` name, and where they end; -1 for none."""
+    if value[first : first + 1] == FIRST[0]:
+        return 0, first + 1
+    count, at = _integer(value, first)
+    if count & 1 or count >> 1 > INDEXES_MAX:  # zigzag: an odd number is below 0
+        return -1, at
+    for _ in range(count >> 1):
+        _, at = _integer(value, at)
+    return messages.get(value[first:at], -1), at
+
+
+def _integer(value: bytes, at: int) -> tuple[int, int]:
+    """A varint of at most 5 bytes, and where it ends; -1 where there is none."""
+    number = 0
+    for shift, byte in enumerate(value[at : at + 5]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return number, at + shift + 1
+    return -1, at
+
 
 MAGIC: Final = b"\0"
 HEAD_BYTES: Final = 5
@@ -301,3 +345,42 @@ def framed(key: bytes | None, value: bytes | None, version: int | None, framing:
     if framing is not None:
         return framing.frame(key, value, version)
     return key, value, [] if version is None else schema_header(version)
+
+
+class KafkaRecordFormats:
+    """`broker.RecordFormats`; `framings` is None without a schema registry."""
+
+    def __init__(self, naming: Naming, framings: Framings | None) -> None:
+        self._naming = naming
+        self._framings = framings
+
+    async def of(
+        self, topic: TopicName, values: Sequence[int] = (), keys: Sequence[int] = ()
+    ) -> RecordFormat:
+        name = self._naming.kafka_name(topic.base)
+        framings = self._framings
+        if framings is None:
+            return RecordFormat(topic=name, registry=False)
+        framing = framings.framing(topic)
+        unknown = UnknownSchemas(
+            {_head(one) for one in values if framing.meaning(one, of_keys=False) is None},
+            {_head(one) for one in keys if framing.meaning(one, of_keys=True) is None},
+        )
+        if unknown.ids or unknown.keys or framing.keyed is None:
+            await framings.learn_ids(topic, unknown)
+            framing = framings.framing(topic)
+        return RecordFormat(
+            topic=name,
+            registry=True,
+            keyed=bool(framing.keyed),
+            values=_meanings(framing, values, of_keys=False),
+            keys=_meanings(framing, keys, of_keys=True),
+        )
+
+
+def _head(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+def _meanings(framing: Framing, numbers: Sequence[int], *, of_keys: bool) -> list[SchemaId]:
+    return [one for number in numbers if (one := framing.meaning(number, of_keys=of_keys)) is not None]

@@ -22,8 +22,8 @@ from .driver.producer import LINGER_MS, RecordProducer
 from .driver.record import Header, NewRecord
 from .framing import Framing, Framings, UnknownVersion
 from .headers import schema_header
+from .policies import RetentionTimes
 from .records import records_of
-from .retention_times import RetentionTimes
 from .topic import KafkaTopic
 from .topics import KafkaTopics
 

@@ -19,13 +19,12 @@ from penstock.model.policy import AutoTopics, InForce
 from penstock.runtime.clock import Clock
 
 from .cluster import KafkaCluster
-from .documents import Documents
+from .documents import Documents, TopicProperties
 from .driver.fetcher import Fetcher
 from .driver.record import At
 from .framing import Framings
 from .naming import Naming, Place
 from .policies import KafkaNamespaces
-from .properties import TopicProperties
 from .topic import KafkaTopic
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from penstock.engines.kafka.driver.transactions import Stored
-from penstock.engines.kafka.staging import committing
-from penstock.engines.kafka.staging.committing import _Copying
+from penstock.engines.kafka.staging import writers as committing
+from penstock.engines.kafka.staging.writers import _Copying
 from penstock.model.errors import ErrorKind, PenstockError
 
 

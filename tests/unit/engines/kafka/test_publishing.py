@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.broker.producer import Placement, Result
-from penstock.engines.kafka.driver.producer import LINGER_MS
-from penstock.engines.kafka.driver.sent import Outcome
+from penstock.engines.kafka.driver.producer import LINGER_MS, Outcome
 from penstock.engines.kafka.framing import Framing, Framings
 from penstock.engines.kafka.publishing import Publishing, Turns
 from penstock.engines.shared.routing import Router

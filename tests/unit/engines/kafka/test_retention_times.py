@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engines.kafka.retention_times import REFUSED_MS, RetentionTimes
+from penstock.engines.kafka.policies import REFUSED_MS, RetentionTimes
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.testing.clock import ManualClock
 

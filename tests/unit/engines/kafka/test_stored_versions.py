@@ -14,12 +14,11 @@ from penstock.broker.producer import Reply
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller
 from penstock.engines.kafka import headers
-from penstock.engines.kafka.documents import Documents, _format_of
+from penstock.engines.kafka.documents import Documents, TopicProperties, _format_of
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row, rows_of
 from penstock.engines.kafka.driver.record import Header
 from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.policies import KafkaNamespaces, KafkaPolicies
-from penstock.engines.kafka.properties import TopicProperties
 from penstock.engines.kafka.records import entries_of
 from penstock.engines.kafka.replies import PartitionAddresses, ReplyPartitions
 from penstock.engines.kafka.staging.parts import KafkaParts, Staged

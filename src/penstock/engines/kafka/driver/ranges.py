@@ -10,8 +10,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import REFUSED_S, UNREACHABLE
-from .errors import engine_error
-from .failures import REFUSALS
+from .errors import REFUSALS, engine_error
 from .reader import FETCH_WAIT_MS, OutOfRange, mends, reading
 from .record import At, Record
 

@@ -7,8 +7,10 @@ follow another is the registry's own decision.
 import asyncio
 from typing import Final
 
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.topic import MetaStore
 from penstock.engines.kafka.framing import Framing, UnknownSchemas
+from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.schemas import Schemas
@@ -17,6 +19,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
+from penstock.runtime.tasks import Tasks
 
 from .client import Definition, RegistryClient
 from .definitions import Outgoing, of_registry, to_registry
@@ -233,3 +237,25 @@ def _outgoing(schema: SchemaInfo) -> Outgoing:
     found = to_registry(schema)
     assert found is not None, schema.type
     return found
+
+
+def open_registry(
+    settings: ClusterSettings,
+    documents: MetaStore,
+    namespaces: Namespaces,
+    naming: Naming,
+    clock: Clock,
+    own: BrokerSettings,
+    tasks: Tasks,
+    failures: Failures,
+) -> RegistrySchemas | None:
+    """None where the settings name no registry; raises BAD_PARAMETER for settings that cannot be used."""
+    if not settings.schema_registry:
+        return None
+    client = RegistryClient(settings)
+    names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
+    learning = Learning(client, names, clock, tasks, failures)
+    reader = DocumentReader(failures)
+    return RegistrySchemas(
+        documents, namespaces, clock, own.max_schema_bytes, client, names, learning, reader
+    )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from penstock.engines.kafka.driver.admin import Described
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import CursorKey
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import Clock
 

@@ -19,8 +19,8 @@ from penstock.engines.attached.local_link import LocalLink, Subscribes
 from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.peer import tls_context
 from penstock.engines.kafka.driver.record import At
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.state import StoredCursor
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import StoredCursor
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.tasks import Locks, Tasks

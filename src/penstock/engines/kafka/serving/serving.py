@@ -15,24 +15,22 @@ from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.fitting import Misfit
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
+from penstock.engines.kafka.internal import owner_group, owner_topics
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.owner import SlotOwner
+from penstock.engines.kafka.serving.stored import Misfit
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .admin import OwnerAdmin
-from .administration import Service
 from .cleaning import LOOK_S, CursorCleaning
-from .consumers import ServedConsumers
 from .links import OwnerLinks, Owners
-from .others import OtherProcesses
+from .others import OtherProcesses, OwnerAdmin
+from .owned import Service
+from .served import ServedConsumers, ServedSubscriptions
 from .shown_marks import ShownMarks
-from .subscriptions import ServedSubscriptions
 
 log = logging.getLogger(__name__)
 

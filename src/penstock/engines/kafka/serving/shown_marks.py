@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from penstock.engines.kafka.driver.record import At
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import CursorKey
 from penstock.model.errors import ErrorKind, PenstockError
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.engines.kafka.driver import compacted
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
-from penstock.engines.kafka.driver.failures import ClientErrors
+from penstock.engines.kafka.driver.errors import ClientErrors
 from penstock.model.formats import Format
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.settings import ClusterSettings
-from penstock.engines.kafka.driver.config import properties
+from penstock.engines.kafka.driver.credentials import properties
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 

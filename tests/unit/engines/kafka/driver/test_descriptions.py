@@ -7,8 +7,8 @@ from concurrent.futures import Future
 import pytest
 from tests.support.waiting import until_async
 
-from penstock.engines.kafka.driver import descriptions as module
-from penstock.engines.kafka.driver.descriptions import Descriptions
+from penstock.engines.kafka.driver import admin as module
+from penstock.engines.kafka.driver.admin import Descriptions
 
 
 class Cluster:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from penstock.engines.kafka.driver.ends import EndLookup
+from penstock.engines.kafka.driver.positions import EndLookup
 from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks

@@ -5,8 +5,8 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock.engines.kafka.driver import failures as module
-from penstock.engines.kafka.driver.failures import ClientErrors
+from penstock.engines.kafka.driver import errors as module
+from penstock.engines.kafka.driver.errors import ClientErrors
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "3/3 brokers are down")
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "Authentication failed: invalid credentials")

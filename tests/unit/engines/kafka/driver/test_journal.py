@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from penstock.engines.kafka.driver import journal as module
-from penstock.engines.kafka.driver.failures import ClientErrors
+from penstock.engines.kafka.driver.errors import ClientErrors
 from penstock.engines.kafka.driver.journal import Journal, JournalRecord
 from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.engines.kafka.driver.offsets import END, Offsets
+from penstock.engines.kafka.driver.positions import END, Offsets
 
 PLACE = ("orders", 0)
 

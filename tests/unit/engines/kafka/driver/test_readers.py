@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 import pytest
 from tests.support.kafka_clients import FakeClients
 
-from penstock.engines.kafka.driver import readers as module
+from penstock.engines.kafka.driver import reader as module
 from penstock.engines.kafka.driver.clients import CredentialsInUse
-from penstock.engines.kafka.driver.reader import Found
-from penstock.engines.kafka.driver.readers import Readers
+from penstock.engines.kafka.driver.reader import Found, Readers
 from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError
 

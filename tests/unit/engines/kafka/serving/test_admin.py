@@ -8,7 +8,7 @@ import pytest
 
 from penstock.broker.fleet import ForwardedRequest, Process, ProcessGoneError
 from penstock.engines.attached.link import Moved
-from penstock.engines.kafka.serving.admin import OwnerAdmin
+from penstock.engines.kafka.serving.others import OwnerAdmin
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.target import Target

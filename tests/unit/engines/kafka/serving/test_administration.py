@@ -11,10 +11,10 @@ from tests.support.skipping_log import SkippingLog
 from tests.unit.engines.kafka.serving.test_attached import Admin
 
 from penstock.engines.core.broker.topic_subscriptions import TopicSubscriptions
-from penstock.engines.kafka.serving import administration as module
-from penstock.engines.kafka.serving.administration import OwnedSubscriptions, Service
+from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import Owners
 from penstock.engines.kafka.serving.others import OtherProcesses
+from penstock.engines.kafka.serving.owned import OwnedSubscriptions, Service
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName

@@ -11,9 +11,9 @@ from tests.support.skipping_log import LEDGER, SkippingLog
 
 from penstock.broker.acting import FOR_PROCESS
 from penstock.engines.attached.link import Moved
-from penstock.engines.kafka.serving.attached import OwnedSubscription
 from penstock.engines.kafka.serving.links import Owners
-from penstock.engines.kafka.serving.subscription import ServedSubscription
+from penstock.engines.kafka.serving.owned import OwnedSubscription
+from penstock.engines.kafka.serving.served import ServedSubscription
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST

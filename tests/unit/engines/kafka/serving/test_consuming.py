@@ -14,10 +14,10 @@ from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
 from penstock.engines.fleet.proof import new_process_id
-from penstock.engines.kafka.serving import administration as module
-from penstock.engines.kafka.serving.administration import Service
+from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
 from penstock.engines.kafka.serving.others import OtherProcesses
+from penstock.engines.kafka.serving.owned import Service
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError

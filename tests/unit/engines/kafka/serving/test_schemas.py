@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.kafka.serving.schemas import DeliveredSchemas
+from penstock.engines.kafka.serving.owned import DeliveredSchemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 

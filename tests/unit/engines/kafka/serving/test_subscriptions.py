@@ -10,8 +10,8 @@ from tests.support.kafka_serving import FLUSH_MS, READ_ALL, SLOT, TOPIC, WAIT_S,
 from tests.support.skipping_log import SkippingLog
 
 from penstock.engines.attached.link import Moved
-from penstock.engines.kafka.ownership.records import CursorKey
-from penstock.engines.kafka.serving.consumers import ServedConsumer
+from penstock.engines.kafka.serving.served import ServedConsumer
+from penstock.engines.kafka.serving.state import CursorKey
 from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import LATEST
@@ -245,7 +245,7 @@ async def test_a_slot_that_comes_back_while_it_is_released_is_served(
         return await append(*record)
 
     monkeypatch.setattr(a.process.journal, "append", slow)
-    monkeypatch.setattr("penstock.engines.kafka.ownership.owner.RETRY_S", 0)
+    monkeypatch.setattr("penstock.engines.kafka.serving.owner.RETRY_S", 0)
     releasing = a.tasks.spawn(a.owner.releasing([SLOT]), "release")
     await settle()
     a.owner.gained([SLOT])

@@ -7,7 +7,7 @@ from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import Server, offsets
 from tests.support.skipping_log import SkippingLog
 
-from penstock.engines.kafka.ownership.fitting import Misfit
+from penstock.engines.kafka.serving.stored import Misfit
 from penstock.testing.clock import ManualClock
 
 

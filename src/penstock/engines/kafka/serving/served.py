@@ -1,25 +1,117 @@
-"""The subscriptions that this process serves: durable ones of the slots that it owns, and those of its readers."""
+"""The subscriptions that this process serves: durable ones of the slots that it owns, and those of its readers; and their consumers."""
 
 import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, cast
 
 from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import subscriptions_of
+from penstock.engines.core.broker.consumers import Consumers
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.broker.subscriptions import RunningSubscriptions
 from penstock.engines.core.ports.cursors import Held
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.records import CursorKey
 from penstock.engines.kafka.topic import KafkaTopic
+from penstock.engines.kafka.topics import KafkaTopics
+from penstock.engines.subscription import Consumer, Subscription
+from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.runtime.clock import Clock
 
-from .cursors import JournalCursors
+from .cursors import Cursors
+from .owner import SlotOwner
 from .shown_marks import ShownMarks
-from .subscription import ServedSubscription
+from .state import CursorKey, check_properties
+from .stored import JournalCursors
+
+
+class ServedSubscription(Subscription):
+    """`broker.Subscription`. The log is followed while it has consumers.
+
+    Nothing is delivered unless it is `held`; while `alone` is held, no subscription of this name is opened. After `end` nothing is
+    delivered, and answers are refused; after `drop` another process may serve the subscription, and nothing is saved here either.
+    """
+
+    topic: KafkaTopic
+
+    def __init__(
+        self,
+        topic: KafkaTopic,
+        name: str,
+        held: Held | None,
+        alone: Callable[[], AbstractAsyncContextManager[None]],
+        **parts: Any,
+    ) -> None:
+        """`held`: whether this process may serve it; None: any process may, and it is not durable. `parts` are those of any
+        subscription."""
+        super().__init__(topic, name, durable=held is not None, **parts)
+        self.ended = False
+        self._held = held
+        self._alone = alone
+
+    @property
+    def halted(self) -> bool:
+        return self.ended or super().halted or (self._held is not None and not self._held())
+
+    def check_held(self) -> None:
+        """Raise `Moved` after the end."""
+        if self.ended:
+            raise Moved(self.topic.name)
+
+    async def _save(self, properties: bytes | None = None) -> None:
+        self.check_held()
+        check_properties(properties)
+        await super()._save(properties)
+        if self.ended and self.deleted:  # it gave up
+            self.check_held()
+
+    def add(self, consumer: Receiver, *, unique_name: bool = False) -> None:
+        """As `Subscription.add`; raises `Moved` after the end."""
+        self.check_held()
+        super().add(consumer, unique_name=unique_name)
+        self.topic.followers.add(self.wake)
+
+    def remove(self, consumer: Receiver) -> None:
+        super().remove(consumer)
+        if not self.consumers:
+            self.topic.followers.discard(self.wake)
+
+    async def move(self, offset: int) -> None:
+        """As `Subscription.move`. Consumers are told before anything is delivered from the new position."""
+        self.tell_moved()
+        await super().move(offset)
+
+    def tell_moved(self) -> None:
+        """Consumers of other processes are disconnected, as brokers of Pulsar do: they come back, and expect everything that is not
+        acknowledged. Those of this process forget what they got."""
+        for consumer in list(self.consumers):
+            if consumer.options.forwarded:
+                consumer.close()
+            elif consumer.moved is not None:
+                consumer.moved()
+
+    async def delete(self, *, force: bool = True) -> None:
+        """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription. Raises `Moved` if another
+        call deleted it, or after the end: the cursor may be that of the next subscription of this name."""
+        async with self._alone():
+            if self.ended or self.deleted:
+                raise Moved(self.topic.name)
+            await super().delete(force=force)
+
+    def end(self) -> None:
+        """Disconnect the consumers, which connect to the next owner. The flusher saves what they acknowledged before."""
+        self.ended = True
+        self.close()
+
+    def drop(self) -> None:
+        """`end`, and save nothing more: the cursor may be that of an earlier holding of the slot."""
+        if not self.ended:
+            self.end()
+        self.deleted = True
+
 
 log = logging.getLogger(__name__)
 
@@ -217,3 +309,33 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
 
 def _served(topic: KafkaTopic) -> list[ServedSubscription]:
     return cast(list[ServedSubscription], list(topic.served.values()))  # nothing else is entered there
+
+
+class ServedConsumer(Consumer):
+    """`broker.Consumer`. It is closed when the subscription gets another owner."""
+
+    async def flush(self) -> None:
+        """As `Consumer.flush`. Raises `Moved` if it is closed: nothing is known of what was not saved until then."""
+        if self.closed:
+            raise Moved(self.subscription)
+        await super().flush()
+
+
+class ServedConsumers(Consumers[KafkaTopic, ServedSubscription]):
+    """What links within this process, and the links of other processes, subscribe at: with one topic without partitions, or one
+    partition. `subscribe` raises `Moved` if another process owns it and the consumer is durable."""
+
+    kind = ServedConsumer
+
+    def __init__(
+        self,
+        topics: KafkaTopics,
+        subscriptions: ServedSubscriptions,
+        clock: Clock,
+        new_name: Callable[[str], str],
+    ) -> None:
+        async def logs_of(name: TopicName) -> Sequence[KafkaTopic]:
+            # Whoever asks has created it. One that was deleted does not come back because its consumers connect again.
+            return [await topics.get_for_process(name)]
+
+        super().__init__(logs_of, subscriptions, clock, new_name)

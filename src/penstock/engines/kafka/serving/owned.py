@@ -1,35 +1,81 @@
 """Durable subscriptions as the endpoints of every process see them: the owner of the partition has them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from penstock.broker.acting import FOR_PROCESS
+from penstock.broker.subscription import Subscription
+from penstock.broker.topic import Topic
 from penstock.engines.attached.entry_answers import AttachedEntryAnswers, WholeEntries
-from penstock.engines.attached.link import Moved
+from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink
 from penstock.engines.attached.subscription import (
     RANGES_MAX,
     Admin,
-    Subscription,
+    attached_subscription,
     subscription_deleted,
+    subscriptions_of,
 )
-from penstock.engines.kafka.ownership.fitting import fitted
-from penstock.engines.kafka.ownership.state import StoredCursor
+from penstock.engines.attached.subscription import Subscription as AttachedSubscription
 from penstock.engines.kafka.topic import KafkaTopic
+from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.shared.unsubscribing import connected_error, other_consumers_error
 from penstock.engines.subscription.cursors import CLIENTS_BY_INDEX
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
+from penstock.model.schema import SchemaVersion
 
-from .links import Owners
-from .subscription import ServedSubscription
-from .subscriptions import ServedSubscriptions
+from .links import OwnerLinks, Owners
+from .others import OtherProcesses
+from .served import ServedSubscription, ServedSubscriptions
+from .state import StoredCursor
+from .stored import fitted
+
+MISSING_MAX: Final = 10_000
 
 
-class OwnedSubscription(Subscription):
+class KnownSchemas(Protocol):
+    """What is used of the schemas of this process."""
+
+    def version(self, topic: TopicName, number: int) -> SchemaVersion: ...
+    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion: ...
+
+
+class DeliveredSchemas:
+    """`attached.ArrivingSchemas`. `catch_up` learns everything that processes have stored until now."""
+
+    def __init__(self, schemas: KnownSchemas, catch_up: Callable[[], Awaitable[None]]) -> None:
+        self._schemas = schemas
+        self._catch_up = catch_up
+        self._missing: dict[tuple[TopicName, int], None] = {}  # versions that do not exist
+
+    def knows(self, topic: TopicName, version: int) -> bool:
+        if (topic, version) in self._missing:
+            return True
+        try:
+            self._schemas.version(topic, version)
+        except PenstockError:
+            return False
+        return True
+
+    async def fetch(self, topic: TopicName, version: int) -> None:
+        """As `ArrivingSchemas.fetch`. A version is stored before the entries that name it: it exists now, or never will."""
+        await self._catch_up()
+        try:
+            await self._schemas.find_version(topic, version)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SCHEMA_NOT_FOUND:
+                raise
+            self._missing[topic, version] = None
+            if len(self._missing) > MISSING_MAX:
+                del self._missing[next(iter(self._missing))]
+
+
+class OwnedSubscription(AttachedSubscription):
     """`broker.Subscription`. What this process serves is asked and changed here, all else by `admin`, the owner's REST.
 
     Methods raise `Moved`, which is retriable, while the partition has no owner.
@@ -217,3 +263,105 @@ def shown_properties(document: bytes | None) -> dict[str, str]:
     found = {} if document is None else msgspec.json.decode(document, type=dict[str, str])
     found.pop(CLIENTS_BY_INDEX, None)
     return found
+
+
+class Service:
+    """`attached.Cluster`: the processes of the service, for the consumers of this one."""
+
+    numbered = True
+
+    def __init__(
+        self,
+        links: OwnerLinks,
+        served: ServedSubscriptions,
+        owners: Owners,
+        admin: Admin,
+        others: OtherProcesses,
+    ) -> None:
+        self.owners = owners
+        self.others = others
+        self.served = served
+        self.admin = admin
+        self._links = links
+
+    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
+        return await self._links.link_to(wanted, sink)
+
+    def subscription(self, topic: Topic, name: str) -> OwnedSubscription:
+        """The subscription of that name, as all consumers of this process see it."""
+        made = attached_subscription(self._make, topic, name)
+        assert isinstance(made, OwnedSubscription)
+        return made
+
+    async def consumers(self, topic: KafkaTopic, name: str) -> Sequence[Mapping[str, str]]:
+        """The properties of all consumers of a subscription, in any process."""
+        try:
+            return await self.find(topic, name).consumer_properties()
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                raise
+            return []
+
+    def find(self, topic: KafkaTopic, name: str) -> OwnedSubscription:
+        """The same, but for a single use: one that this process does not know yet is not entered among the topic's."""
+        known = subscriptions_of(topic).get(name)
+        return known if isinstance(known, OwnedSubscription) else self._make(topic, name)
+
+    def stored(self, topic: KafkaTopic) -> Mapping[str, StoredCursor]:
+        """The durable subscriptions of a topic, as far as the journal was read."""
+        return self.owners.stored(topic.name)
+
+    def _make(self, topic: Topic, name: str) -> OwnedSubscription:
+        assert isinstance(topic, KafkaTopic)
+        return OwnedSubscription(self.served, self.owners, self.admin, topic, name)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Owners keep acknowledgements of messages in batches."""
+        return name == "acknowledgmentAtBatchIndexLevelEnabled" or default
+
+
+class Process(Protocol):
+    """What is used of `Serving`."""
+
+    @property
+    def service(self) -> Service: ...
+
+
+class OwnedSubscriptions:
+    """`LogSubscriptions`: the owner of each partition is asked. Used once `process` has been started."""
+
+    def __init__(self, topics: KafkaTopics, process: Process) -> None:
+        self._topics = topics
+        self._process = process
+
+    @property
+    def _service(self) -> Service:
+        return self._process.service
+
+    def find(self, topic: KafkaTopic, name: str) -> OwnedSubscription:
+        return self._service.find(topic, name)
+
+    async def create(self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str]) -> bool:
+        start = MessageId(topic.ledger, mark, topic.name.partition)
+        return await self._service.find(topic, name).create(start, inclusive=True, properties=properties)
+
+    async def skip(self, subscription: Subscription, offset: int) -> None:
+        """Durable when it returns: another call may have begun a `flush` that does not know of it."""
+        assert isinstance(subscription, OwnedSubscription)
+        await subscription.skip_to(offset)
+
+    def durable(self, topic: KafkaTopic) -> Mapping[str, Mapping[str, str]]:
+        stored = self._service.stored(topic)
+        return {name: shown_properties(cursor.properties) for name, cursor in stored.items()}
+
+    async def learn(self, name: TopicName) -> None:
+        """Enter the subscriptions of a topic, which has been refreshed, among those that the process knows, as far as the journal was
+        read. Those that this process serves are opened."""
+        for topic in await self._topics.all_of(name, create=False):
+            await self._service.served.open_all(topic)
+            stored = self._service.stored(topic)
+            for subscription, cursor in stored.items():
+                self._service.subscription(topic, subscription).show(cursor)
+            for gone in [one for one in subscriptions_of(topic).values() if one.name not in stored]:
+                if not gone.consumers:
+                    del topic.subscriptions[gone.name]

@@ -8,8 +8,7 @@ from tests.support.cluster_vectors import StoredRecord, records
 from tests.support.cursor_journal import Log
 
 from penstock.engines.kafka.driver.journal import JournalRecord
-from penstock.engines.kafka.ownership.fitting import Misfit, fitted
-from penstock.engines.kafka.ownership.records import (
+from penstock.engines.kafka.serving.state import (
     CHUNK_BYTES,
     CLAIM,
     DONE,
@@ -18,13 +17,15 @@ from penstock.engines.kafka.ownership.records import (
     Claim,
     CursorKey,
     CursorRecord,
+    JournalState,
+    StoredCursor,
     encode_claim,
     encode_done,
     encode_save,
     packed,
     slot_of,
 )
-from penstock.engines.kafka.ownership.state import JournalState, StoredCursor
+from penstock.engines.kafka.serving.stored import Misfit, fitted
 from penstock.model.errors import ErrorKind
 from penstock.model.formats import CURSORS
 

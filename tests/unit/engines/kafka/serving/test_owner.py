@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from tests.support.cursor_journal import Log, Process
 
-from penstock.engines.kafka.ownership import owner as module
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.records import CursorRecord, slot_of
+from penstock.engines.kafka.serving import owner as module
+from penstock.engines.kafka.serving.owner import SlotOwner
+from penstock.engines.kafka.serving.state import CursorRecord, slot_of
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 import pytest
 from tests.support.cursor_journal import Log, Process
 
-from penstock.engines.kafka.ownership import cursors as module
-from penstock.engines.kafka.ownership.fitting import Misfit
-from penstock.engines.kafka.ownership.ports import Replaced
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord, slot_of
-from penstock.engines.kafka.ownership.state import StoredCursor
-from penstock.engines.kafka.ownership.writer import JournalWriter
+from penstock.engines.kafka.serving import cursors as module
+from penstock.engines.kafka.serving.cursors import Replaced
+from penstock.engines.kafka.serving.state import CursorKey, CursorRecord, StoredCursor, slot_of
+from penstock.engines.kafka.serving.stored import JournalWriter, Misfit
 from penstock.engines.subscription.store import CursorChange
 from penstock.model.errors import ErrorKind, PenstockError
 

@@ -6,9 +6,9 @@ import pytest
 from tests.support.cursor_journal import Log, Process
 from tests.support.skipping_log import LEDGER, Host, SkippingLog
 
-from penstock.engines.kafka.ownership.ports import Replaced
-from penstock.engines.kafka.ownership.records import CursorKey, slot_of
-from penstock.engines.kafka.ownership.writer import JournalWriter
+from penstock.engines.kafka.serving.cursors import Replaced
+from penstock.engines.kafka.serving.state import CursorKey, slot_of
+from penstock.engines.kafka.serving.stored import JournalWriter
 from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.offsets import OffsetSet

@@ -1,11 +1,18 @@
-"""Where partitions begin and end, asked by a consumer that reads nothing: the administrator's request for it corrupts memory in
-librdkafka 2.11 to 2.16 where a topic is deleted meanwhile."""
+"""Where partitions begin and end.
 
-from collections.abc import Sequence
+A consumer that reads nothing is asked: the administrator's request for it corrupts memory in librdkafka 2.11 to 2.16 if a topic is
+deleted meanwhile.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Tasks, each
 
 from .clients import UNREACHABLE, Clients, CredentialsInUse
 from .errors import error_of
@@ -81,3 +88,62 @@ class Offsets:
             consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
+
+
+ALONE_AT_ONCE: Final = 16
+
+Ends = tuple[int, int]  # the first offset, and the one after the last
+
+
+class Positions(Protocol):
+    """What an administrator knows of partitions; of the driver's `KafkaAdmin`."""
+
+    async def begins(self, places: Iterable[At]) -> dict[At, int]: ...
+    async def ends(self, places: Iterable[At]) -> dict[At, int]: ...
+    async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]: ...
+
+
+class EndLookup:
+    """Asks for all that was wanted since the last request, one request after the other."""
+
+    def __init__(self, positions: Positions, tasks: Tasks) -> None:
+        self._positions = positions
+        self._tasks = tasks
+        self._wanted: dict[At, asyncio.Future[Ends]] = {}
+        self._asking = False
+
+    async def ends(self, place: At) -> Ends:
+        """Where one log begins and ends now. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
+        future = self._wanted.get(place)
+        if future is None:
+            future = self._wanted[place] = asyncio.get_running_loop().create_future()
+            if not self._asking:
+                self._asking = True
+                self._tasks.spawn(self._ask(), "ask where logs end")
+        return await asyncio.shield(future)
+
+    async def _ask(self) -> None:
+        try:
+            while self._wanted:
+                await asyncio.sleep(0)  # who asks in the same turn of the loop joins
+                wanted, self._wanted = self._wanted, {}
+                await self._answer(wanted)
+        finally:
+            self._asking = False
+
+    async def _answer(self, wanted: dict[At, asyncio.Future[Ends]]) -> None:
+        try:
+            begins, ends = await asyncio.gather(self._positions.begins(wanted), self._positions.ends(wanted))
+        except PenstockError as error:
+            if len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE:
+                # It is the error of one of them: each is asked for alone, so that no other waits for it.
+                await each(lambda one: self._answer(dict((one,))), list(wanted.items()), ALONE_AT_ONCE)
+                return
+            for future in wanted.values():
+                if not future.done():
+                    future.set_exception(error)
+                    future.exception()  # nobody may wait any more
+        else:
+            for place, future in wanted.items():
+                if not future.done():
+                    future.set_result((begins[place], ends[place]))
