@@ -395,7 +395,7 @@ async def test_what_was_staged_is_deleted(
     async with engine(kafka_cluster.service_url, f"__kf-{uuid4().hex[:12]}") as broker:
         assert isinstance(broker, KafkaBroker)
         assert isinstance(broker.staging, Staging)
-        admin, own = broker.cluster.admin, broker.staging._parts
+        admin, own = broker.kafka.admin, broker.staging._parts
         space = own._space
         places = [(space.entries, number) for number in range(PARTITIONS)]
 

@@ -11,7 +11,6 @@ from penstock.engines.core.topic.served import ServedTopic
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.replies import SentReplies
-from penstock.engines.kafka.serving.owner import SlotOwner
 from penstock.engines.kafka.serving.served import ServedConsumer, ServedConsumers, ServedSubscriptions
 from penstock.engines.kafka.serving.shown_marks import ShownMarks
 from penstock.engines.kafka.serving.state import slot_of
@@ -122,14 +121,13 @@ class Server:
         host = Host()
         means = Means(wire.keys, self.flusher, host.bury, SentReplies(nothing), host.failures, self.tasks)
         self.refusal: PenstockError | None = None  # of the cluster
-        self.served = ServedSubscriptions(means, lambda: self.refusal)
-        self.owner = SlotOwner(self.served, self.tasks)
-        self.process = Process(journal, name, listener=self.owner)
+        self.process = Process(journal, name)
         self.cursors = self.process.cursors
-        self.owner.lease, self.owner.cursors = self.lease, self.cursors
         self.marks = ShownMarks(self.cursors, self.groups, "", lambda: self.now_s)
-        self.cursors.on_saved = self.marks.saved
-        self.served.use(self.owner, self.cursors, self.marks)
+        self.served = ServedSubscriptions(
+            means, self.cursors, self.marks, lambda listener: self.lease, lambda: self.refusal
+        )
+        self.owner = self.served.owner
         topics: Any = self
         self.consumers = ServedConsumers(topics, self.served, self.clock, NewNames())
 

@@ -82,7 +82,6 @@ class Documents:
         self,
         cluster: KafkaCluster,
         topic: str,
-        replication: int,
         *,
         once: Collection[str] = (),
         failures: Failures,
@@ -93,7 +92,6 @@ class Documents:
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self._cluster = cluster
         self._topic = topic
-        self._replication = replication
         self._documents: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self._once = once
         self._fields = fields
@@ -102,25 +100,16 @@ class Documents:
 
     async def start(self) -> None:
         """Read all documents; creates the topic. Raises UNAVAILABLE. Where it may not be created, nothing is kept."""
-        admin = self._cluster.admin
-        if await admin.describe(self._topic) is None:
-            try:
-                await admin.create(self._topic, 1, self._replication, CONFIG)
-            except PenstockError as error:
-                if error.kind is ErrorKind.FORBIDDEN:
-                    log.warning(
-                        "documents cannot be kept",
-                        extra={
-                            "topic": self._topic,
-                            "reason": error.message,
-                            "follows": "nothing is administered",
-                        },
-                    )
-                    return
-                if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
-                    raise
-            await admin.created(self._topic, self._cluster.timeout_s)
         cluster = self._cluster
+        if await cluster.admin.describe(self._topic) is None:
+            try:
+                await cluster.have(self._topic, 1, CONFIG)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.FORBIDDEN:
+                    raise
+                extra = {"topic": self._topic, "reason": error.message, "follows": "nothing is administered"}
+                log.warning("documents cannot be kept", extra=extra)
+                return
         table = CompactedTopic(
             cluster.clients,
             self._topic,
@@ -131,7 +120,7 @@ class Documents:
         )
         self._table = table
         place = (self._topic, 0)
-        await table.start((await admin.ends([place]))[place])
+        await table.start((await cluster.admin.ends([place]))[place])
 
     async def configs(self) -> Mapping[str, str]:
         """The configuration of the topic: retention as the brokers say, for none is set; nothing where it may not be seen."""

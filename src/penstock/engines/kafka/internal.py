@@ -7,7 +7,6 @@ from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .cluster import KafkaCluster
-from .driver.admin import Described
 
 # Appended to the name of the topic of documents.
 STAGED: Final = "_staging"  # entries of staged parts
@@ -15,6 +14,14 @@ PARTS: Final = "_parts"  # the positions of the parts' entries
 COMMITS: Final = "_commits"  # committed batches, written in their transactions
 SLOTS: Final = "_slots"  # whose partitions the processes share out
 CURSORS: Final = "_cursors"  # the journal of cursors
+
+SLOTS_COUNT: Final = 64
+# Every record stays until it is superseded: compaction would keep the last record of a key, whether it counts or not.
+CURSORS_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
 
 
 def internal_topics(settings: ClusterSettings) -> dict[str, str]:
@@ -34,50 +41,27 @@ def internal_topics(settings: ClusterSettings) -> dict[str, str]:
     return found
 
 
-SLOTS_COUNT: Final = 64
-SLOTS_CONFIG: Final[Mapping[str, str]] = {}
-# Every record stays until it is superseded: compaction would keep the last record of a key, whether it counts or not.
-CURSORS_CONFIG: Final[Mapping[str, str]] = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-}
-
-
 def owner_group(settings: ClusterSettings) -> str:
     """The consumer group in which the processes of a service share out slots."""
     return f"penstock-{settings.documents_topic}"
 
 
-async def owner_topics(cluster: KafkaCluster) -> tuple[str, str, int]:
-    """The topics of slots and of cursors, and the number of slots.
+async def have_owner_topics(cluster: KafkaCluster) -> int:
+    """Create the topics of slots and of cursors if they are missing; returns the number of slots.
 
     Raises BAD_PARAMETER if the topic of cursors would lose records, FORBIDDEN if a topic is missing and may not be created,
     UNAVAILABLE.
     """
     prefix = cluster.settings.documents_topic
-    slots = await _have(cluster, prefix + SLOTS, SLOTS_COUNT, SLOTS_CONFIG)
-    cursors = await _have(cluster, prefix + CURSORS, 1, CURSORS_CONFIG)
+    slots = await cluster.have(prefix + SLOTS, SLOTS_COUNT, {})
+    cursors = await cluster.have(prefix + CURSORS, 1, CURSORS_CONFIG)
     if cursors.partitions != 1:
         raise _bad(prefix + CURSORS, f"it has {cursors.partitions} partitions instead of one")
     found = await cluster.admin.configs(prefix + CURSORS)
     for key, value in CURSORS_CONFIG.items():
         if found.get(key, value) != value:
             raise _bad(prefix + CURSORS, f"its {key} has to be {value}, and is {found[key]}")
-    return prefix + SLOTS, prefix + CURSORS, slots.partitions
-
-
-async def _have(cluster: KafkaCluster, topic: str, partitions: int, config: Mapping[str, str]) -> Described:
-    admin = cluster.admin
-    found = await admin.describe(topic)
-    if found is not None:
-        return found
-    try:
-        await admin.create(topic, partitions, cluster.settings.replication_factor, config)
-    except PenstockError as error:
-        if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
-            raise
-    return await admin.created(topic, cluster.timeout_s)
+    return slots.partitions
 
 
 def _bad(topic: str, what: str) -> PenstockError:

@@ -98,7 +98,8 @@ class ReplyPartitions:
     async def _begin(self, reply_to: str) -> None:
         try:
             at = _place(reply_to)
-            await self._have_topic()
+            found = await self._cluster.have(self._addresses.topic, PARTITIONS, CONFIG)
+            self._addresses.partitions = found.partitions
             if at[1] >= self._addresses.partitions:
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE,
@@ -116,19 +117,6 @@ class ReplyPartitions:
                 raise
         finally:
             self._beginning = None
-
-    async def _have_topic(self) -> None:
-        """Create the topic unless it is there."""
-        topic, admin = self._addresses.topic, self._cluster.admin
-        found = await admin.describe(topic)
-        if found is None:
-            try:
-                await admin.create(topic, PARTITIONS, self._cluster.settings.replication_factor, CONFIG)
-            except PenstockError as error:
-                if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
-                    raise
-            found = await admin.created(topic, self._cluster.timeout_s)
-        self._addresses.partitions = found.partitions
 
     def arrived(self, records: Sequence[Record]) -> None:
         """As `driver.tail.Follower.arrived`. What is another process's is passed over."""

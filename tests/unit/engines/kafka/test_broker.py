@@ -25,7 +25,7 @@ async def test_a_document_that_changes_during_the_start_is_learned(
         return {}
 
     for one in (
-        "cluster.start",
+        "kafka.start",
         "documents.start",
         "topics.load",
         "_reply_partitions.start",

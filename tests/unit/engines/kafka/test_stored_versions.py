@@ -67,7 +67,6 @@ class Process:
         self.documents = Documents(
             nobody,
             "__penstock",
-            -1,
             once=(schemas.KIND,),
             failures=self.failures,
             fields={

@@ -10,12 +10,9 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
-import msgspec
-
-from penstock.engines.kafka.driver.journal import JournalReader, JournalRecord
-from penstock.engines.kafka.driver.record import Header
+from penstock.engines.kafka.driver.journal import Journal, JournalReader, JournalRecord
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import CURSORS
 from penstock.runtime.failures import FailureKind, Failures
@@ -33,74 +30,15 @@ from .state import (
     JournalState,
     Read,
     StoredCursor,
+    Waiting,
     deletion_of,
     encode_claim,
     encode_done,
     encode_save,
     packed,
+    replaced,
     slot_of,
 )
-
-
-class Replaced(PenstockError):
-    """Another process owns the slot, or nobody yet: nothing was saved."""
-
-
-class JournalPort(Protocol):
-    """What is used of the driver's `Journal`."""
-
-    topic: str
-    begin: int
-    position: int
-
-    async def start(self) -> None: ...
-    async def append(self, key: bytes, value: bytes, headers: Sequence[Header] = ()) -> int: ...
-    async def trim(self, offset: int) -> None: ...
-    async def close(self) -> None: ...
-
-
-class CursorsListener(Protocol):
-    """Called on the loop."""
-
-    def replaced(self, slots: Sequence[int]) -> None:
-        """Others own these slots now; if the group still assigns them to this process, it claims them again."""
-
-    def refused(self, error: PenstockError) -> None:
-        """This process cannot own slots at all."""
-
-
-class Waiting(msgspec.Struct, eq=False):
-    """A save that is not answered."""
-
-    changes: Sequence[CursorRecord]
-    holdings: dict[int, int]  # the slots, and which time of owning them it belongs to
-    size: int
-    future: "asyncio.Future[None]"
-
-    def end(self, error: PenstockError | None) -> None:
-        if self.future.done():  # the caller no longer waits
-            return
-        if error is None:
-            self.future.set_result(None)
-        else:
-            self.future.set_exception(type(error)(error.kind, error.message))
-
-
-def replaced(slot: int) -> Replaced:
-    """The error of a save for a slot that this process does not own."""
-    return Replaced(ErrorKind.UNAVAILABLE, f"another process owns slot {slot}")
-
-
-def foreign(claim: Claim, topic: str, group: str, slots: int) -> PenstockError | None:
-    """Why a claim in a topic is not one of the service with this group and number of slots."""
-    if claim.slots != slots:
-        what = f"the cursors in {topic} are those of {claim.slots} slots, not of {slots}"
-    elif claim.group != group:
-        what = f"group {claim.group} claims slots in {topic}, which is {group}'s"
-    else:
-        return None
-    return PenstockError(ErrorKind.BAD_PARAMETER, what)
-
 
 log = logging.getLogger(__name__)
 
@@ -113,28 +51,30 @@ CHECKPOINT_CURSORS: Final = 200  # that are written before other saves go on
 
 
 class Cursors(JournalReader):
-    """`group` is the consumer group that shares out `slots` slots; `process` is a name that no other start of a process has."""
+    """`group` is the consumer group that shares out slots; `process` is a name that no other start of a process has."""
 
     def __init__(
         self,
-        open_journal: Callable[[JournalReader], JournalPort],
-        listener: CursorsListener,
+        open_journal: Callable[[JournalReader], Journal],
         tasks: Tasks,
         failures: Failures,
         *,
         group: str,
-        slots: int,
         process: str,
     ) -> None:
         self.group = group
-        self.slots = slots
         self.process = process
+        # Called with the slots that others own now: if the group still assigns them to this process, it claims them again.
+        self.on_replaced: list[Callable[[Sequence[int]], None]] = []
+        # Called with the reason if this process cannot own slots at all.
+        self.on_refused: list[Callable[[PenstockError], None]] = []
+        self.on_claimed: list[Callable[[Collection[int]], None]] = []  # with the slots, by any process
+        self.on_saved: list[Callable[[Iterable[CursorKey]], None]] = []  # or deleted
         self.saves = Histogram(SECONDS)  # until changes were durable
-        self._listener = listener
         self._tasks = tasks
         self._failures = failures
         self._journal = open_journal(self)
-        self.state = JournalState(slots)  # what the journal says, as far as it was read
+        self.set_slots(0)
         self._started = False
         self._newest = -1  # the offset of the last claim: those before it are read again after a gap
         self._refusal: PenstockError | None = None
@@ -152,15 +92,17 @@ class Cursors(JournalReader):
         self._queue: deque[Waiting] = deque()
         self._batch: list[Waiting] = []
         self._saving = False
-        self.on_saved: Callable[[Iterable[CursorKey]], None] = lambda keys: None  # or deleted
-        self.on_claimed: Callable[[Collection[int]], None] = lambda slots: None  # by any process
+
+    def set_slots(self, slots: int) -> None:
+        """The number of slots of the service, before anything is read."""
+        self.slots = slots
+        self.state = JournalState(slots)  # of the journal, as far as it was read
 
     async def start(self) -> None:
         """Read the journal. Raises UNAVAILABLE, and BAD_PARAMETER if the service has another number of slots."""
         await self._journal.start()
         newest = self.state.newest
-        foreign = None if newest is None else self._foreign(newest)
-        if newest is not None and foreign is not None:
+        if newest is not None and (foreign := self._foreign(newest)) is not None:
             if newest.slots != self.slots:
                 raise foreign
             extra = {"topic": self._journal.topic, "before": newest.group, "now": self.group}
@@ -270,12 +212,9 @@ class Cursors(JournalReader):
             self._saving = True
             self._tasks.spawn(self._save_all(), "save cursors")
         await future
-        self.on_saved([one.key for one in changes])
+        for saved in self.on_saved:
+            saved([one.key for one in changes])
         self.saves.observe(loop.time() - began)
-
-    async def delete(self, key: CursorKey, topic_id: str = "") -> None:
-        """Delete a cursor, as `save`; nothing happens if there is none, or one of another topic than `topic_id` (empty: of any)."""
-        await self.save((deletion_of(key, topic_id),))
 
     async def delete_all(self, keys: Iterable[CursorKey]) -> int:
         """Delete cursors, as `save`; one that another topic has by then stays. Returns how many there were."""
@@ -411,20 +350,12 @@ class Cursors(JournalReader):
         keys = [(slot, key) for slot in terms for key in self.state.slots[slot].cursors]
         for start in range(0, len(keys), CHECKPOINT_CURSORS):
             async with self._writing:
-                wholes = [self._whole(*one) for one in keys[start : start + CHECKPOINT_CURSORS]]
+                wholes = [self.state.whole(*one) for one in keys[start : start + CHECKPOINT_CURSORS]]
                 for part in packed([one for one in wholes if one is not None]):
                     await self._write_save(part, terms)
         async with self._writing:
             number = next(self._numbers)
             await self._append(number, DONE, encode_done(self.process, number, terms), terms.keys())
-
-    def _whole(self, slot: int, key: CursorKey) -> CursorRecord | None:
-        """All of a cursor; None if it was deleted."""
-        stored = self.state.slots[slot].cursors.get(key)
-        if stored is None:
-            return None
-        names = key.topic, key.partition, key.subscription
-        return CursorRecord(*names, stored.topic_id, stored.mark, dict(stored.chunks), stored.properties)
 
     async def trim(self) -> None:
         """Delete the records that no slot needs. Raises UNAVAILABLE, FORBIDDEN."""
@@ -448,16 +379,17 @@ class Cursors(JournalReader):
             if own and found.number in self._outcomes:
                 self._outcomes[found.number] = found
         if gone:
-            self._listener.replaced(list(gone))
-        if claimed:
-            self.on_claimed(claimed)
+            self._tell_replaced(list(gone))
+        for told in self.on_claimed if claimed else ():
+            told(claimed)
 
     def _claimed(self, claim: Claim, offset: int, expected: bool, gone: dict[int, None]) -> None:
         """A claim was read; `expected`: it is being written here."""
         if self._started and self._refusal is None and offset > self._newest:
-            self._refusal = self._foreign(claim)
-            if self._refusal is not None:
-                self._listener.refused(self._refusal)
+            self._refusal = refusal = self._foreign(claim)
+            if refusal is not None:
+                for told in self.on_refused:
+                    told(refusal)
         self._newest = max(self._newest, offset)
         for slot, term in claim.terms.items():
             if expected:
@@ -479,14 +411,25 @@ class Cursors(JournalReader):
 
     def _foreign(self, claim: Claim) -> PenstockError | None:
         """Why a claim is not one of this service."""
-        return foreign(claim, self._journal.topic, self.group, self.slots)
+        topic = self._journal.topic
+        if claim.slots != self.slots:
+            what = f"the cursors in {topic} are those of {claim.slots} slots, not of {self.slots}"
+        elif claim.group != self.group:
+            what = f"group {claim.group} claims slots in {topic}, which is {self.group}'s"
+        else:
+            return None
+        return PenstockError(ErrorKind.BAD_PARAMETER, what)
 
     def restarted(self) -> None:
         self.state = JournalState(self.slots)
         gone = list(self._terms)
         self._terms.clear()
         if gone:
-            self._listener.replaced(gone)
+            self._tell_replaced(gone)
+
+    def _tell_replaced(self, slots: Sequence[int]) -> None:
+        for told in self.on_replaced:
+            told(slots)
 
     def failing(self, reason: str | None) -> None:
         if reason is None:

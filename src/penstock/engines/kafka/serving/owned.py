@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from penstock.broker.acting import FOR_PROCESS
+from penstock.broker.schemas import Schemas
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.engines.attached.entry_answers import AttachedEntryAnswers, WholeEntries
@@ -27,10 +28,8 @@ from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.schema import SchemaVersion
 
 from .links import OwnerLinks, Owners
-from .others import OtherProcesses
 from .served import ServedSubscription, ServedSubscriptions
 from .state import StoredCursor
 from .stored import fitted
@@ -38,17 +37,10 @@ from .stored import fitted
 MISSING_MAX: Final = 10_000
 
 
-class KnownSchemas(Protocol):
-    """What is used of the schemas of this process."""
-
-    def version(self, topic: TopicName, number: int) -> SchemaVersion: ...
-    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion: ...
-
-
 class DeliveredSchemas:
     """`attached.ArrivingSchemas`. `catch_up` learns everything that processes have stored until now."""
 
-    def __init__(self, schemas: KnownSchemas, catch_up: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, schemas: Schemas, catch_up: Callable[[], Awaitable[None]]) -> None:
         self._schemas = schemas
         self._catch_up = catch_up
         self._missing: dict[tuple[TopicName, int], None] = {}  # versions that do not exist
@@ -276,10 +268,8 @@ class Service:
         served: ServedSubscriptions,
         owners: Owners,
         admin: Admin,
-        others: OtherProcesses,
     ) -> None:
         self.owners = owners
-        self.others = others
         self.served = served
         self.admin = admin
         self._links = links
@@ -320,23 +310,12 @@ class Service:
         return name == "acknowledgmentAtBatchIndexLevelEnabled" or default
 
 
-class Process(Protocol):
-    """What is used of `Serving`."""
-
-    @property
-    def service(self) -> Service: ...
-
-
 class OwnedSubscriptions:
-    """`LogSubscriptions`: the owner of each partition is asked. Used once `process` has been started."""
+    """`LogSubscriptions`: the owner of each partition is asked."""
 
-    def __init__(self, topics: KafkaTopics, process: Process) -> None:
+    def __init__(self, topics: KafkaTopics, service: Service) -> None:
         self._topics = topics
-        self._process = process
-
-    @property
-    def _service(self) -> Service:
-        return self._process.service
+        self._service = service
 
     def find(self, topic: KafkaTopic, name: str) -> OwnedSubscription:
         return self._service.find(topic, name)

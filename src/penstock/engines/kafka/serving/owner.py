@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
+from penstock.engines.kafka.driver.lease import Lease, LeaseListener
 from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
@@ -35,24 +36,25 @@ class SlotHost(Protocol):
         """This process can own no slots: the cluster does not allow it, or the settings do not fit."""
 
 
-class SlotLease(Protocol):
-    """What is used of the driver's `Lease`."""
-
-    def holds(self, slot: int) -> bool: ...
-
-
 class SlotOwner:
-    """`LeaseListener` and `CursorsListener`. `lease` and `cursors` are set before either starts."""
+    """`LeaseListener`. `open_lease` makes the lease that this listens to."""
 
-    lease: SlotLease
-    cursors: Cursors
-
-    def __init__(self, host: SlotHost, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        host: SlotHost,
+        cursors: Cursors,
+        open_lease: Callable[[LeaseListener], Lease],
+        tasks: Tasks,
+    ) -> None:
+        self.lease = open_lease(self)
         self._host = host
+        self._cursors = cursors
         self._tasks = tasks
         self._assigned: set[int] = set()  # by the group
         self._open: set[int] = set()
         self._claiming = False
+        cursors.on_replaced.append(self._replaced)
+        cursors.on_refused.append(host.refused)
 
     def owns(self, slot: int) -> bool:
         """Whether this process may deliver and acknowledge messages of a slot now."""
@@ -64,7 +66,8 @@ class SlotOwner:
         return self._open
 
     def start(self) -> None:
-        """Keep the journal short from now on."""
+        """Join the group, and keep the journal short from now on."""
+        self.lease.start()
         self._tasks.spawn(self._maintain(), "checkpoint cursors")
 
     # -- from the lease
@@ -80,7 +83,7 @@ class SlotOwner:
         self._open.difference_update(still)
         if still:
             await self._host.closing(still)
-        await self.cursors.release(slots)
+        await self._cursors.release(slots)
         self._open.update(still)
         self._close(slots)
         if not self._assigned.isdisjoint(slots):  # they came back before the cluster had answered
@@ -88,11 +91,11 @@ class SlotOwner:
 
     def lost(self, slots: Sequence[int]) -> None:
         self._assigned.difference_update(slots)
-        self.cursors.forget(slots)
+        self._cursors.forget(slots)
         self._close(slots)
 
     async def confirm(self) -> None:
-        await self.cursors.confirm()
+        await self._cursors.confirm()
 
     def confirmed(self) -> None:
         self._host.confirmed()
@@ -102,7 +105,7 @@ class SlotOwner:
 
     # -- from the journal
 
-    def replaced(self, slots: Sequence[int]) -> None:
+    def _replaced(self, slots: Sequence[int]) -> None:
         self._close(slots)
         self._claim_soon()  # those that the group still assigns to this process
 
@@ -126,11 +129,11 @@ class SlotOwner:
 
     async def _claim(self, slots: Sequence[int]) -> bool:
         try:
-            await self.cursors.claim(slots)
+            await self._cursors.claim(slots)
         except PenstockError as error:
             log.info("slots are not claimed yet: %s", error.message)
             return False
-        owned = [slot for slot in slots if slot in self._assigned and slot in self.cursors.owned]
+        owned = [slot for slot in slots if slot in self._assigned and slot in self._cursors.owned]
         if owned:
             self._open.update(owned)
             self._host.opened(owned)
@@ -149,6 +152,6 @@ class SlotOwner:
         while True:
             await asyncio.sleep(MAINTAIN_S)
             try:
-                await self.cursors.maintain()
+                await self._cursors.maintain()
             except PenstockError as error:
                 log.info("the cursors' journal is not shortened: %s", error.message)

@@ -13,6 +13,7 @@ from penstock.engines.core.broker.consumers import Consumers
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.broker.subscriptions import RunningSubscriptions
 from penstock.engines.core.ports.cursors import Held
+from penstock.engines.kafka.driver.lease import Lease, LeaseListener
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.subscription import Consumer, Subscription
@@ -121,29 +122,30 @@ REFIT_S: Final = 1.0  # until the cursors of a truncated log are looked at again
 class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
     """`SlotHost`, and the `Lease` of its own subscriptions, which run until their slot, or their topic, is closed.
 
-    `use` is called before slots come. `refused` says why the cluster refuses this process, which then keeps no slots.
+    `marks` shows the positions of its cursors. `refused` says why the cluster refuses this process, which then keeps no slots.
     """
 
-    _owner: SlotOwner
-    cursors: Cursors
-
-    def __init__(self, means: Means, refused: Callable[[], PenstockError | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        means: Means,
+        cursors: Cursors,
+        marks: ShownMarks,
+        open_lease: Callable[[LeaseListener], Lease],
+        refused: Callable[[], PenstockError | None] = lambda: None,
+    ) -> None:
         self.refusal: PenstockError | None = None  # why this process can own no slots
         self.began = asyncio.Event()  # the first slots came, or none will
+        self.cursors = cursors
+        self.owner = SlotOwner(self, cursors, open_lease, means.tasks)
+        self.stored = JournalCursors(cursors)
+        self._marks = marks
         self._flusher = means.flusher
         self._refused = refused
         self._by_slot: defaultdict[int, set[ServedSubscription]] = defaultdict(set)
         self._closings: Counter[int] = Counter()  # how often each slot was closed
-        self.stored = JournalCursors()
         super().__init__(
             self, self.stored, means, self._make, moved=lambda topic, subscription: None, removed=self._unlist
         )
-
-    def use(self, owner: SlotOwner, cursors: Cursors, marks: ShownMarks) -> None:
-        """The owner of slots, whose host this is, its cursors, and what shows their marks."""
-        self._owner = owner
-        self.cursors = self.stored.cursors = cursors
-        self._marks = marks
 
     # -- which are this process's
 
@@ -153,7 +155,7 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
 
     def owns(self, topic: KafkaTopic) -> bool:
         """Whether durable subscriptions of a topic are served here now."""
-        return self._owner.owns(self.slot(topic))
+        return self.owner.owns(self.slot(topic))
 
     def serves(self, key: CursorKey) -> bool:
         """Whether the durable subscription of a cursor is open here."""
@@ -169,10 +171,10 @@ class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):
         slot = self.slot(topic)
         if self.refusal is not None:
             raise PenstockError(self.refusal.kind, self.refusal.message)
-        if not self._owner.owns(slot):
+        if not self.owner.owns(slot):
             raise self._refused() or self.lost(topic)
         closings = self._closings[slot]
-        return lambda: self._closings[slot] == closings and self._owner.owns(slot)
+        return lambda: self._closings[slot] == closings and self.owner.owns(slot)
 
     def lost(self, topic: KafkaTopic) -> PenstockError:
         return Moved(topic.name)

@@ -7,10 +7,10 @@ aborts the process when an administrator's request for commits meets a broker th
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
-from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.driver.groups import KafkaGroups
 from penstock.engines.kafka.serving.cursors import Cursors
 from penstock.engines.kafka.serving.state import CursorKey
 from penstock.model.errors import ErrorKind, PenstockError
@@ -28,13 +28,6 @@ REFRESH_S: Final = (
 Name = tuple[str, str]  # of Kafka's topic and of the subscription
 
 
-class Groups(Protocol):
-    """What is used of the driver's `KafkaGroups`."""
-
-    async def commit(self, group: str, changes: Mapping[At, int]) -> None: ...
-    async def delete(self, group: str) -> None: ...
-
-
 def shown_group(prefix: str, topic: str, subscription: str) -> str:
     """The group that shows a subscription. `topic` is Kafka's name, in which a colon is not allowed."""
     return f"{prefix}{MARKER}{topic}:{subscription}"
@@ -44,7 +37,9 @@ class ShownMarks:
     """Commits the marks of the cursors that this process owns, as they change. `prefix` begins the names of groups; `clock` is
     monotonic, in seconds."""
 
-    def __init__(self, cursors: Cursors, groups: Groups, prefix: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cursors: Cursors, groups: KafkaGroups, prefix: str, clock: Callable[[], float]
+    ) -> None:
         self._cursors = cursors
         self._groups = groups
         self._prefix = prefix
@@ -57,8 +52,9 @@ class ShownMarks:
         self._refused = False  # and that was logged
         self._refreshed = clock()
         self._wake = asyncio.Event()
+        cursors.on_saved.append(self._saved)
 
-    def saved(self, keys: Iterable[CursorKey]) -> None:
+    def _saved(self, keys: Iterable[CursorKey]) -> None:
         """Cursors of this process were saved, or deleted."""
         for key in keys:
             self._changed[key.topic, key.subscription].add(key.partition)

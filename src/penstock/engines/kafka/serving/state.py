@@ -13,6 +13,7 @@ A record *counts* for a slot if its term is that of the slot's last claim before
 replaced, and are ignored. Every process that reads the same records has the same state.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -33,6 +34,15 @@ RECORD_BYTES: Final = 256 << 10  # of the cursors in one record, about
 PROPERTIES_BYTES_MAX: Final = 2 * RECORD_BYTES  # of one cursor
 CHUNK_BYTES: Final = 530  # of a chunk with its number
 CURSOR_BYTES: Final = 100  # of a cursor without names, chunks and properties
+
+
+class Replaced(PenstockError):
+    """Another process owns the slot, or none does yet: nothing was saved."""
+
+
+def replaced(slot: int) -> Replaced:
+    """The error of a save for a slot that this process does not own."""
+    return Replaced(ErrorKind.UNAVAILABLE, f"another process owns slot {slot}")
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -161,6 +171,23 @@ def packed(cursors: Sequence[CursorRecord]) -> Iterator[list[CursorRecord]]:
 log = logging.getLogger(__name__)
 
 KEY_SHOWN: Final = 40  # bytes of an unknown record's key
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """A save that is not answered."""
+
+    changes: Sequence[CursorRecord]
+    holdings: dict[int, int]  # the slots, and which time of owning them it belongs to
+    size: int
+    future: "asyncio.Future[None]"
+
+    def end(self, error: PenstockError | None) -> None:
+        if self.future.done():  # the caller no longer waits
+            return
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(type(error)(error.kind, error.message))
 
 
 class StoredCursor(msgspec.Struct):
@@ -295,6 +322,14 @@ class JournalState:
             for key, stored in cursors.items()
             if key.topic == topic and key.partition == partition
         }
+
+    def whole(self, slot: int, key: CursorKey) -> CursorRecord | None:
+        """All of a cursor; None if it was deleted."""
+        stored = self.slots[slot].cursors.get(key)
+        if stored is None:
+            return None
+        names = key.topic, key.partition, key.subscription
+        return CursorRecord(*names, stored.topic_id, stored.mark, dict(stored.chunks), stored.properties)
 
     def has(self, key: CursorKey) -> bool:
         """Whether there is such a cursor."""

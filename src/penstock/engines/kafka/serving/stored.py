@@ -9,13 +9,14 @@ import msgspec
 
 from penstock.engines.attached.link import Moved
 from penstock.engines.core.ports.cursors import OpenedCursor
+from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.engines.subscription.store import CursorChange, CursorWriter
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .cursors import Cursors, Replaced
-from .state import CursorKey, CursorRecord, StoredCursor, check_properties
+from .cursors import Cursors
+from .state import CursorKey, CursorRecord, Replaced, StoredCursor, check_properties, deletion_of
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def fitted(stored: StoredCursor, topic_id: str, begin: int, end: int) -> tuple[O
     return cursor, None
 
 
-def log_misfit(key: CursorKey, misfit: Misfit, stored: int, begins_at: int) -> None:
+def _log_misfit(key: CursorKey, misfit: Misfit, stored: int, begins_at: int) -> None:
     """Log that a cursor does not fit, with the marks that were stored and that count now."""
     extra = {
         "topic": key.topic,
@@ -58,109 +59,100 @@ def log_misfit(key: CursorKey, misfit: Misfit, stored: int, begins_at: int) -> N
     log.warning("a cursor does not fit its log", extra=extra)
 
 
-class JournalWriter:
-    """`CursorWriter`. A log is bound while its subscriptions are served here; `cursors` is set before that."""
+class JournalCursors:
+    """`core.ports.Cursors`, and `CursorWriter` of topics while their subscriptions are served here. A topic whose slot another process
+    owns raises `Moved`."""
 
-    cursors: Cursors
-
-    def __init__(self) -> None:
+    def __init__(self, cursors: Cursors) -> None:
         self.misfits: Counter[Misfit] = Counter()  # cursors that did not fit their logs, since the start
-        self._logs: dict[int, tuple[str, int, str]] = {}
+        self._cursors = cursors
+        self._places: dict[int, Place] = {}  # by ledger
 
-    def bind(self, ledger: int, topic: str, partition: int, topic_id: str) -> None:
-        """A ledger is this partition of the Kafka topic with this id."""
-        self._logs[ledger] = topic, partition, topic_id
+    def writer(self, topic: KafkaTopic) -> CursorWriter:
+        self._places[topic.ledger] = topic.place
+        return self
 
     def unbind(self, ledger: int) -> None:
-        """Its subscriptions are not served here any more."""
-        self._logs.pop(ledger, None)
+        """The subscriptions of a topic are not served here any more."""
+        self._places.pop(ledger, None)
 
-    async def load(
-        self, key: CursorKey, topic_id: str, begin: int, end: int
-    ) -> tuple[OffsetSet, bytes | None] | None:
-        """A cursor and its properties, for a log with the offsets `begin` up to, not with, `end`; None if there is none.
+    def has(self, topic: KafkaTopic, name: str) -> bool:
+        return self._cursors.state.has(_key(topic.place, name))
+
+    def names(self, topic: KafkaTopic) -> Collection[str]:
+        return self._cursors.known(topic.place.topic, topic.place.partition).keys()
+
+    async def open(self, topic: KafkaTopic, name: str, *, refreshed: bool) -> OpenedCursor | None:
+        """As `Cursors.open`.
 
         A cursor that does not fit the log begins at the earliest place at which no message is missed, which is saved, logged
         and counted. Raises as `Cursors.load` and `Cursors.save`.
         """
-        stored = self.cursors.load(self.cursors.slot(key.topic, key.partition)).get(key)
-        if stored is None:
-            return None
-        cursor, misfit = fitted(stored, topic_id, begin, end)
-        if misfit is not None:
-            self.misfits[misfit] += 1
-            log_misfit(key, misfit, stored.mark, cursor.mark)
-            # Now: once the log has grown, the stored cursor would seem to fit. What it has beyond the mark goes, too.
-            cursor.touch({**stored.chunks})
-            names = key.topic, key.partition, key.subscription
-            await self.cursors.save((CursorRecord(*names, topic_id, cursor.mark, cursor.take_changes()),))
-        return cursor, stored.properties
+        place, key = topic.place, _key(topic.place, name)
+        slot = self._cursors.slot(place.topic, place.partition)
+        try:
+            if key not in self._cursors.load(slot):
+                return None
+            if not refreshed:
+                await topic.refresh()
+            end = topic.next_offset if topic.cut_at is None else min(topic.next_offset, topic.cut_at)
+            stored = self._cursors.load(slot).get(key)
+            if stored is None:
+                return None
+            cursor, misfit = fitted(stored, place.topic_id, min(topic.first_offset, end), end)
+            if misfit is not None:
+                self.misfits[misfit] += 1
+                _log_misfit(key, misfit, stored.mark, cursor.mark)
+                # Now: once the log has grown, the stored cursor would seem to fit. What it has beyond the mark goes, too.
+                cursor.touch({**stored.chunks})
+                await self._cursors.save((_record(place, name, cursor.mark, cursor.take_changes()),))
+        except Replaced:
+            raise Moved(topic.name) from None
+        return OpenedCursor(cursor, msgspec.json.decode(stored.properties or b"{}", type=dict[str, str]))
+
+    async def create(self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str]) -> None:
+        document = msgspec.json.encode(properties) if properties else None
+        check_properties(document)
+        try:
+            await self._cursors.save((_record(topic.place, name, mark, {}, document),))
+        except Replaced:
+            raise Moved(topic.name) from None
+
+    # -- while subscriptions are served
 
     async def save_cursors(self, changes: Sequence[CursorChange]) -> None:
         """As `CursorWriter`, but if it fails a part of the changes may be stored: saving them again is harmless. Raises
         Replaced if another process owns one of the logs, UNAVAILABLE if the outcome is unknown."""
-        records: list[CursorRecord] = []
-        for one in changes:
-            topic, partition, topic_id = self._log(one.ledger)
-            names = topic, partition, one.subscription
-            records.append(CursorRecord(*names, topic_id, one.mark, one.chunks, one.properties))
-        await self.cursors.save(records)
+        await self._cursors.save(
+            [
+                _record(self._place(one.ledger), one.subscription, one.mark, one.chunks, one.properties)
+                for one in changes
+            ]
+        )
 
     async def delete_cursor(self, ledger: int, subscription: str) -> None:
         """As `CursorWriter`; raises as `save_cursors`."""
-        topic, partition, topic_id = self._log(ledger)
-        await self.cursors.delete(CursorKey(topic, partition, subscription), topic_id)
+        place = self._place(ledger)
+        await self._cursors.save((deletion_of(_key(place, subscription), place.topic_id),))
 
-    def _log(self, ledger: int) -> tuple[str, int, str]:
-        found = self._logs.get(ledger)
+    def _place(self, ledger: int) -> Place:
+        found = self._places.get(ledger)
         if found is None:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"ledger {ledger} is not served here")
         return found
 
 
-class JournalCursors(JournalWriter):
-    """`core.ports.Cursors`. A topic whose slot another process owns raises `Moved`."""
-
-    def writer(self, topic: KafkaTopic) -> CursorWriter:
-        place = topic.place
-        self.bind(topic.ledger, place.topic, place.partition, place.topic_id)
-        return self
-
-    def has(self, topic: KafkaTopic, name: str) -> bool:
-        return self.cursors.state.has(_key(topic, name))
-
-    def names(self, topic: KafkaTopic) -> Collection[str]:
-        return self.cursors.known(topic.place.topic, topic.place.partition).keys()
-
-    async def open(self, topic: KafkaTopic, name: str, *, refreshed: bool) -> OpenedCursor | None:
-        """As `Cursors.open`. A cursor that does not fit its log begins as `load` says."""
-        key, slot = _key(topic, name), self.cursors.slot(topic.place.topic, topic.place.partition)
-        try:
-            if key not in self.cursors.load(slot):
-                return None
-            if not refreshed:
-                await topic.refresh()
-            end = topic.next_offset if topic.cut_at is None else min(topic.next_offset, topic.cut_at)
-            found = await self.load(key, topic.place.topic_id, min(topic.first_offset, end), end)
-        except Replaced:
-            raise Moved(topic.name) from None
-        if found is None:
-            return None
-        cursor, document = found
-        return OpenedCursor(
-            cursor, {} if document is None else msgspec.json.decode(document, type=dict[str, str])
-        )
-
-    async def create(self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str]) -> None:
-        document = msgspec.json.encode(properties) if properties else None
-        check_properties(document)
-        place = topic.place
-        record = CursorRecord(place.topic, place.partition, name, place.topic_id, mark, properties=document)
-        try:
-            await self.cursors.save((record,))
-        except Replaced:
-            raise Moved(topic.name) from None
+def _key(place: Place, subscription: str) -> CursorKey:
+    return CursorKey(place.topic, place.partition, subscription)
 
 
-def _key(topic: KafkaTopic, name: str) -> CursorKey:
-    return CursorKey(topic.place.topic, topic.place.partition, name)
+def _record(
+    place: Place,
+    subscription: str,
+    mark: int,
+    chunks: Mapping[int, bytes | None],
+    properties: bytes | None = None,
+) -> CursorRecord:
+    return CursorRecord(
+        place.topic, place.partition, subscription, place.topic_id, mark, dict(chunks), properties
+    )

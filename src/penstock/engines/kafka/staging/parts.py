@@ -66,20 +66,15 @@ class Space:
         await self._create(self.entries, PARTITIONS, entries)
 
     async def _create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        admin = self.cluster.admin
         try:
-            if await admin.describe(topic) is not None:
-                return
-            await admin.create(topic, partitions, self.cluster.settings.replication_factor, config)
+            await self.cluster.have(topic, partitions, config)
         except PenstockError as error:
-            if error.kind is ErrorKind.FORBIDDEN:
-                raise PenstockError(
-                    ErrorKind.UNAVAILABLE,
-                    f"this server needs the topic {topic} for what is staged: {error.message}",
-                ) from None
-            if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
+            if error.kind is not ErrorKind.FORBIDDEN:
                 raise
-        await admin.created(topic, self.cluster.timeout_s)
+            raise PenstockError(
+                ErrorKind.UNAVAILABLE,
+                f"this server needs the topic {topic} for what is staged: {error.message}",
+            ) from None
 
     async def start_table(
         self, topic: str, changed: Callable[[list[Row]], None], format: Format

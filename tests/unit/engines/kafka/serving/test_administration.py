@@ -1,7 +1,6 @@
 """Subscriptions of a topic as administrators create, list, move and delete them, at the owner and at another process."""
 
 from collections.abc import AsyncIterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.unit.engines.kafka.serving.test_attached import Admin
 from penstock.engines.core.broker.topic_subscriptions import TopicSubscriptions
 from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import Owners
-from penstock.engines.kafka.serving.others import OtherProcesses
 from penstock.engines.kafka.serving.owned import OwnedSubscriptions, Service
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
@@ -47,8 +45,8 @@ class Case:
         links: Any = None  # no consumer is attached
         topics: Any = Topics(server)
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
-        service = Service(links, server.served, owners, self.admin, OtherProcesses(None, server.clock, 1.0))
-        self.owned[server] = OwnedSubscriptions(topics, SimpleNamespace(service=service))
+        service = Service(links, server.served, owners, self.admin)
+        self.owned[server] = OwnedSubscriptions(topics, service)
         return TopicSubscriptions(topics, self.owned[server])
 
 

@@ -16,7 +16,6 @@ from penstock.engines.attached.consumers import AttachedConsumers
 from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
-from penstock.engines.kafka.serving.others import OtherProcesses
 from penstock.engines.kafka.serving.owned import Service
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription.subscription import HAND_OVER_MS
@@ -60,9 +59,7 @@ class Case:
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         nobody: Any = None
         self.links = OwnerLinks(owners, server.consumers, server.tasks, nobody, 20.0)
-        self.service = Service(
-            self.links, server.served, owners, Admin(), OtherProcesses(None, server.clock, 1.0)
-        )
+        self.service = Service(self.links, server.served, owners, Admin())
         topics: Any = Topics(server)
         self.attached = AttachedConsumers(
             topics,

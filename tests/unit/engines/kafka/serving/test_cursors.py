@@ -1,16 +1,12 @@
 """Cursors of several processes over one journal: claims, saves, what is refused, unknown outcomes, checkpoints."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 from tests.support.cursor_journal import Log, Process
 
 from penstock.engines.kafka.serving import cursors as module
-from penstock.engines.kafka.serving.cursors import Replaced
-from penstock.engines.kafka.serving.state import CursorKey, CursorRecord, StoredCursor, slot_of
-from penstock.engines.kafka.serving.stored import JournalWriter, Misfit
-from penstock.engines.subscription.store import CursorChange
+from penstock.engines.kafka.serving.state import CursorKey, CursorRecord, Replaced, slot_of
 from penstock.model.errors import ErrorKind, PenstockError
 
 SLOT = slot_of("t", 0, 2)
@@ -55,7 +51,7 @@ async def test_an_owner_saves_and_the_next_one_goes_on() -> None:
     assert a.told.gone == [SLOT]
     assert not a.cursors.owned
     assert log.state(0).slots[SLOT].cursors[KEY].mark == 5
-    await b.cursors.delete(KEY)
+    await b.cursors.delete_all([KEY])
     assert not b.cursors.load(SLOT)
     await b.cursors.save([])
 
@@ -271,26 +267,6 @@ async def test_another_service_on_the_same_topics_is_refused(caplog: pytest.LogC
         await begin(log, "c", slots=3)
 
 
-async def test_a_cursor_that_does_not_fit_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    a = await begin(Log(), "a")
-    await a.cursors.claim([SLOT])
-    writer = JournalWriter()
-    writer.cursors = a.cursors
-    await a.cursors.save([CursorRecord("t", 0, "s", "id", 9, {0: b"\x00\x08", 1: b"\x01"}, b"{}")])
-    assert await writer.load(CursorKey("t", 0, "other"), "id", 0, 9) is None
-    found = await writer.load(KEY, "id", 0, 9999)
-    assert found is not None
-    assert (found[0].mark, list(found[0].ranges()), found[1]) == (9, [(11, 11), (4096, 4096)], b"{}")
-    assert not writer.misfits
-    found = await writer.load(KEY, "id", 2, 8)
-    assert found is not None
-    assert (found[0].mark, found[1]) == (2, b"{}")
-    assert writer.misfits == {Misfit.BEYOND_END: 1}
-    (line,) = [one for one in caplog.records if one.message == "a cursor does not fit its log"]
-    assert (line.__dict__["why"], line.__dict__["begins_at"]) == ("beyond_end", 2)
-    assert a.cursors.load(SLOT)[KEY] == StoredCursor("id", 2, {}, b"{}"), "also when the log has grown"
-
-
 async def test_cursors_of_a_newer_release_are_not_served() -> None:
     log = Log()
     a = await begin(log, "a")
@@ -324,26 +300,3 @@ async def test_too_many_waiting_saves_are_refused(monkeypatch: pytest.MonkeyPatc
     await a.cursors.claim([SLOT])
     results = await asyncio.gather(*(a.cursors.save([change(n)]) for n in range(5)), return_exceptions=True)
     assert [isinstance(one, PenstockError) for one in results] == [False] * 3 + [True] * 2
-
-
-async def test_the_store_of_subscriptions() -> None:
-    log = Log()
-    a = await begin(log, "a")
-    await a.cursors.claim([SLOT])
-    writer = JournalWriter()
-    writer.cursors = a.cursors
-    changes: Sequence[CursorChange] = [CursorChange(7, "s", 4, {0: b"\x80"}, b"{}")]
-    with pytest.raises(PenstockError) as caught:
-        await writer.save_cursors(changes)
-    assert caught.value.kind is ErrorKind.TOPIC_NOT_FOUND
-    writer.bind(7, "t", 0, "id")
-    await writer.save_cursors(changes)
-    await writer.save_cursors([CursorChange(7, "s", 5, {})])
-    found = await writer.load(KEY, "id", 0, 9)
-    assert found is not None
-    assert (found[0].mark, list(found[0].ranges()), found[1]) == (5, [(7, 7)], b"{}")
-    await writer.delete_cursor(7, "s")
-    assert await writer.load(KEY, "id", 0, 9) is None
-    writer.unbind(7)
-    with pytest.raises(PenstockError):
-        await writer.delete_cursor(7, "s")
