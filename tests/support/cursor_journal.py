@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.engines.kafka.driver.journal import JournalReader, JournalRecord
 from penstock.engines.kafka.driver.record import Header
+from penstock.engines.kafka.driver.shared_log import JournalReader, JournalRecord
 from penstock.engines.kafka.serving.cursors import Cursors
 from penstock.engines.kafka.serving.state import JournalState
 from penstock.model.errors import ErrorKind, PenstockError

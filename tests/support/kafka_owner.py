@@ -16,8 +16,8 @@ import msgspec
 
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
+from penstock.engines.kafka.driver.shared_log import Journal, JournalReader
 from penstock.engines.kafka.internal import CURSORS, SLOTS, have_owner_topics, owner_group
 from penstock.engines.kafka.serving import cursors as cursors_module
 from penstock.engines.kafka.serving import owner as owner_module

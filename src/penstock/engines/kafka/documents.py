@@ -26,7 +26,7 @@ from penstock.model.names import TopicName
 from penstock.runtime.failures import FailureKind, Failures
 
 from .cluster import KafkaCluster
-from .driver.compacted import CompactedTopic, Row
+from .driver.shared_log import CompactedTopic, Row
 
 PROPERTIES: Final = "topic-properties"
 
@@ -110,17 +110,16 @@ class Documents:
                 extra = {"topic": self._topic, "reason": error.message, "follows": "nothing is administered"}
                 log.warning("documents cannot be kept", extra=extra)
                 return
-        table = CompactedTopic(
+        self._table = CompactedTopic(
             cluster.clients,
+            cluster.admin,
             self._topic,
             cluster.timeout_s,
             self._changed,
             _format_of,
             failing=self._failing,
         )
-        self._table = table
-        place = (self._topic, 0)
-        await table.start((await cluster.admin.ends([place]))[place])
+        await self._table.start()
 
     async def configs(self) -> Mapping[str, str]:
         """The configuration of the topic: retention as the brokers say, for none is set; nothing where it may not be seen."""
@@ -137,8 +136,7 @@ class Documents:
     async def catch_up(self) -> None:
         """Learn what every process has stored until now; raises UNAVAILABLE."""
         if self._table is not None:
-            place = (self._topic, 0)
-            await self._table.reached((await self._cluster.admin.ends([place]))[place])
+            await self._table.catch_up()
 
     async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
         """Store documents, in order; an error may leave the first of them.

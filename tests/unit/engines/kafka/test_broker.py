@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
-from penstock.engines.kafka.driver.compacted import Row
+from penstock.engines.kafka.driver.shared_log import Row
 from penstock.model.names import NamespaceName
 from penstock.runtime.clock import LoopClock
 

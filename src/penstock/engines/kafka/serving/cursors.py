@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
-from penstock.engines.kafka.driver.journal import Journal, JournalReader, JournalRecord
+from penstock.engines.kafka.driver.shared_log import Journal, JournalReader, JournalRecord
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import CURSORS
 from penstock.runtime.failures import FailureKind, Failures

@@ -14,8 +14,8 @@ from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease, LeaseListener
+from penstock.engines.kafka.driver.shared_log import Journal, JournalReader
 from penstock.engines.kafka.internal import CURSORS, SLOTS, have_owner_topics, owner_group
 from penstock.engines.kafka.serving.cursors import Cursors
 from penstock.engines.kafka.serving.stored import Misfit

@@ -21,7 +21,7 @@ from zlib import crc32
 
 import msgspec
 
-from penstock.engines.kafka.driver.journal import JournalRecord
+from penstock.engines.kafka.driver.shared_log import JournalRecord
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import CURSORS, version_of

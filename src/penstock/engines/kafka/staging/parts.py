@@ -15,11 +15,11 @@ from zlib import crc32
 import msgspec
 
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
+from penstock.engines.kafka.driver.shared_log import CompactedTopic, Row
 from penstock.engines.kafka.internal import COMMITS, PARTS, STAGED
 from penstock.engines.shared.versions import UnknownVersion
 from penstock.engines.staging.batches import Batch, Share, outline_of
@@ -80,20 +80,16 @@ class Space:
         self, topic: str, changed: Callable[[list[Row]], None], format: Format
     ) -> CompactedTopic:
         """Read one of the two tables, and follow it. Raises UNAVAILABLE."""
-        clients, timeout_s = self.cluster.clients, self.cluster.timeout_s
-        table = CompactedTopic(clients, topic, timeout_s, changed, lambda _: format, WAIT_MS)
-        place: At = (topic, 0)
+        cluster = self.cluster
+        table = CompactedTopic(
+            cluster.clients, cluster.admin, topic, cluster.timeout_s, changed, lambda _: format, WAIT_MS
+        )
         try:
-            await table.start((await self.cluster.admin.ends([place]))[place])
+            await table.start()
         except BaseException:
             await table.close()
             raise
         return table
-
-    async def catch_up(self, table: CompactedTopic, topic: str) -> None:
-        """Know all that is in a table now. What lies behind an open transaction is waited for. Raises UNAVAILABLE."""
-        place: At = (topic, 0)
-        await table.reached((await self.cluster.admin.last_ends([place]))[place])
 
 
 log = logging.getLogger(__name__)
@@ -174,7 +170,7 @@ class KafkaParts:
 
     async def _catch_up(self) -> None:
         """Know what all processes have stored until now. Raises UNAVAILABLE."""
-        await self._space.catch_up(self._there, self._space.parts)
+        await self._there.catch_up(committed=False)
 
     @property
     def _there(self) -> CompactedTopic:

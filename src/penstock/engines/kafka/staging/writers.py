@@ -15,9 +15,9 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Expected
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.record import At, NewRecord
+from penstock.engines.kafka.driver.shared_log import CompactedTopic, Row
 from penstock.engines.kafka.driver.transactions import Transaction, Transactions
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topic import KafkaTopic
@@ -300,7 +300,7 @@ class KafkaWriters:
     async def _catch_up(self) -> None:
         """Know what all processes have committed until now. Raises UNAVAILABLE."""
         assert self._table is not None, "it was started"
-        await self._space.catch_up(self._table, self._space.commits)
+        await self._table.catch_up(committed=False)
 
     def check(self, name: str) -> None:
         """Raise NEWER_FORMAT if the writer has rows of unknown versions."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
-from penstock.engines.kafka.driver import journal as module
+from penstock.engines.kafka.driver import shared_log as module
 from penstock.engines.kafka.driver.errors import ClientErrors
-from penstock.engines.kafka.driver.journal import Journal, JournalRecord
 from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.driver.shared_log import Journal, JournalRecord
 from penstock.model.errors import ErrorKind, PenstockError
 
 WAIT_S = 30.0

@@ -7,7 +7,7 @@ import pytest
 from tests.support.cluster_vectors import StoredRecord, records
 from tests.support.cursor_journal import Log
 
-from penstock.engines.kafka.driver.journal import JournalRecord
+from penstock.engines.kafka.driver.shared_log import JournalRecord
 from penstock.engines.kafka.serving.state import (
     CHUNK_BYTES,
     CLAIM,

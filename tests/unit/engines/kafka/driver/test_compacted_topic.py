@@ -2,15 +2,16 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
-from penstock.engines.kafka.driver import compacted
-from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
+from penstock.engines.kafka.driver import shared_log
 from penstock.engines.kafka.driver.errors import ClientErrors
+from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.driver.shared_log import CompactedTopic, Row
 from penstock.model.formats import Format
 
 
@@ -75,13 +76,17 @@ class _Clients:
     def poll_in_background(self, client: Any) -> Any:
         return client
 
+    async def ends(self, places: Sequence[At]) -> dict[At, int]:
+        """As an administrator: the log has three records."""
+        return {places[0]: 3}
+
     async def wait_unless_refused(self, waiting: Awaitable[Any]) -> Any:
         return await waiting
 
 
 async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     clients: Any = _Clients()
-    monkeypatch.setattr(compacted, "AGAIN_S", 0.001)
+    monkeypatch.setattr(shared_log, "RETRY_S", 0.001)
     rows: list[Row] = []
     said: list[str | None] = []
     _Consumer.begun.clear()
@@ -94,11 +99,11 @@ async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPat
             _Record(2, b"c"),
         ]
     )
-    topic = CompactedTopic(clients, "t", 30.0, rows.extend, Format, failing=said.append)
-    await topic.start(3)
+    topic = CompactedTopic(clients, clients, "t", 30.0, rows.extend, Format, failing=said.append)
+    await topic.start()
     await topic.close()
     await asyncio.sleep(0)
     assert [key for key, _ in rows] == ["a", "b", "c"]
     assert [one is None for one in said] == [True, False, True, False, True]
     assert "authorization" in str(said[1]).lower()
-    assert _Consumer.begun == [0, 2]  # a new client goes on where the first ended
+    assert _Consumer.begun == [OFFSET_BEGINNING, 2]  # a new client goes on where the first ended
