@@ -54,7 +54,6 @@ from .documents import PROPERTIES, Documents, KafkaProcessDocuments
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
 from .framing import KafkaRecordFormats
-from .group_positions import KafkaGroupPositions
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
@@ -62,8 +61,8 @@ from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
 from .replies import PartitionAddresses, ReplyPartitions, SentReplies
-from .schema_registry.schemas import open_registry
-from .serving.owned import DeliveredSchemas, OwnedSubscriptions
+from .schema_registry.schemas import RegistrySchemas
+from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
 from .staging.writers import open_staging
 from .topics import KafkaTopics
@@ -129,8 +128,20 @@ class KafkaBroker:
             reader=reader,
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
-        parts = self.documents, self.namespaces, self.naming
-        registry = open_registry(settings, *parts, clock, own, self.tasks, self.failures)
+        registry = (
+            RegistrySchemas(
+                settings,
+                self.documents,
+                self.namespaces,
+                self.naming,
+                clock,
+                own.max_schema_bytes,
+                self.tasks,
+                self.failures,
+            )
+            if settings.schema_registry
+            else None
+        )
         self.schemas = registry or Schemas(
             self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
         )
@@ -190,13 +201,12 @@ class KafkaBroker:
             fleet=fleet,
             new_name=self.new_name,
         )
-        owned = OwnedSubscriptions(self.topics, self._serving.service)
-        self.subscriptions = TopicSubscriptions(self.topics, owned)
+        self.subscriptions = TopicSubscriptions(self.topics, self._serving.service)
         self.administration = KafkaAdministration(
             self.kafka, self.topics, self.namespaces, self.policies, self.schemas, self._serving
         )
-        self.topics.learners.append(owned.learn)
-        self.group_positions = KafkaGroupPositions(self.topics, self.kafka.groups).of
+        self.topics.learners.append(self._serving.service.learn)
+        self.group_positions = self.topics.group_positions
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),

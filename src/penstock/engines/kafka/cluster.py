@@ -32,9 +32,7 @@ class KafkaCluster:
         self.clients = Clients(settings)
         self.timeout_s = settings.timeout_ms / 1000
         self.admin = KafkaAdmin(self.clients, self.timeout_s)
-        asked_s = min(self.timeout_s, GROUPS_S)
-        self._group_admin = KafkaAdmin(self.clients, asked_s, renewed=True)
-        self.groups = KafkaGroups(self._group_admin, self.clients, asked_s)
+        self.groups = KafkaGroups(self.clients, min(self.timeout_s, GROUPS_S))
         self.tasks = Tasks()
         self.problem: str | None = None
 
@@ -83,7 +81,6 @@ class KafkaCluster:
     async def close(self) -> None:
         """End all that runs for the cluster."""
         await self.tasks.close()
-        await self._group_admin.close()
         await self.admin.close()
         await in_thread(self.clients.close)
 

@@ -14,6 +14,7 @@ from penstock.engines.attached.subscription import subscriptions_of
 from penstock.engines.shared.catalog import NO_TOPICS, Catalog, Described
 from penstock.engines.shared.name_list import check_growth, check_new, check_partitions
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
 from penstock.runtime.clock import Clock
@@ -161,6 +162,27 @@ class KafkaTopics(Catalog[KafkaTopic]):
         if self.found(name) is not None:
             return self.naming.kafka_name(name), 0
         return self.naming.kafka_name(name.base), max(0, name.partition)
+
+    async def group_positions(self, name: TopicName, group: str) -> Mapping[TopicName, MessageId]:
+        """As `broker.GroupPositions`."""
+        topics = await self.all_of(name, create=False)
+        places = [(topic.place.topic, topic.place.partition) for topic in topics]
+        committed = await self._cluster.groups.committed(group, places)
+        if not committed:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"consumer group {group} has committed no position in {name}"
+            )
+        found: dict[TopicName, MessageId] = {}
+        for topic, place in zip(topics, places, strict=True):
+            await topic.refresh()
+            begin, end = topic.first_offset, topic.next_offset
+            offset = committed.get(place, begin)
+            if not begin <= offset <= end:
+                extra = {"group": group, "topic": str(topic.name), "committed": offset, "begins_at": begin}
+                log.warning("a group's position does not fit its log", extra=extra)
+                offset = begin
+            found[topic.name] = MessageId(topic.ledger, offset, topic.name.partition)
+        return found
 
     # -- opening
 

@@ -109,13 +109,10 @@ AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited f
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
-    def __init__(self, clients: Clients, timeout_s: float, *, renewed: bool = False) -> None:
+    def __init__(self, clients: Clients, timeout_s: float) -> None:
         self._clients = clients
         self._credentials = CredentialsInUse(clients)
         self._timeout_s = timeout_s
-        # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
-        # again by the client that knew it before it was restarted.
-        self._renewed = renewed
         self._made: AdminClient | None = None
         self._left: list[list[AdminClient]] = []  # former clients, alone in their lists: they may owe answers
         self._committed = Offsets(clients, timeout_s, committed=True)
@@ -364,13 +361,7 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await self._clients.wait_unless_refused(ask())
 
-        client = self.client
-        try:
-            return await _patiently(answered, what)
-        except PenstockError as error:
-            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and client is self._made:
-                self._leave()
-            raise
+        return await _patiently(answered, what)
 
 
 async def _patiently(

@@ -20,8 +20,7 @@ EVENTS_MAX: Final = 100  # that are looked through for the reason of an error
 class KafkaGroups:
     """Reads groups, and changes those without members; raises as `KafkaAdmin` does."""
 
-    def __init__(self, admin: KafkaAdmin, clients: Clients, timeout_s: float) -> None:
-        self._admin = admin
+    def __init__(self, clients: Clients, timeout_s: float) -> None:
         self._clients = clients
         self._timeout_s = timeout_s
         self._session_ms = max(SESSION_MS_MIN, int(timeout_s * 1000))
@@ -77,9 +76,14 @@ class KafkaGroups:
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
-        await self._admin.answer(
-            lambda: self._admin.client.delete_consumer_groups([group], **self._admin.bound)[group], group
-        )
+        # librdkafka 2.16 does not reach the coordinator of a group again by a client that knew it before it was restarted.
+        admin = KafkaAdmin(self._clients, self._timeout_s)
+        try:
+            await admin.answer(
+                lambda: admin.client.delete_consumer_groups([group], **admin.bound)[group], group
+            )
+        finally:
+            await admin.close()
 
 
 def _refusal(consumer: Any, heard: list[KafkaError]) -> KafkaError | None:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -24,22 +24,12 @@ from .threads import aside, in_thread
 Outcome = int | PenstockError  # the offset of a record, or why it was not stored
 
 
-class Sender(Protocol):
-    """Who sends records, and bounds how many are on their way."""
-
-    def failed(self, error: KafkaError, what: str) -> PenstockError:
-        """A record of a topic was not stored."""
-
-    def ended(self, sent: "AnySent") -> None:
-        """Every record of a call has its outcome."""
-
-
 class AnySent:
     """`future` gets the outcome of each record, in the order in which they were sent; `size` is about their bytes."""
 
     __slots__ = ("_left", "_outcomes", "_sender", "count", "future", "size", "what")
 
-    def __init__(self, sender: Sender, what: str, count: int) -> None:
+    def __init__(self, sender: "RecordProducer", what: str, count: int) -> None:
         self.what = what
         self.size = 0
         self.count = self._left = count
@@ -62,7 +52,7 @@ class Sent(AnySent):
 
     __slots__ = ()
 
-    def __init__(self, sender: Sender, what: str, count: int) -> None:
+    def __init__(self, sender: "RecordProducer", what: str, count: int) -> None:
         super().__init__(sender, what, count)
         self._outcomes = [-1] * count
 
@@ -93,7 +83,7 @@ class SentValues(AnySent):
 
     __slots__ = ("_failed", "_refused", "_values")
 
-    def __init__(self, sender: Sender, what: str, values: Sequence[bytes | str | None]) -> None:
+    def __init__(self, sender: "RecordProducer", what: str, values: Sequence[bytes | str | None]) -> None:
         super().__init__(sender, what, len(values))
         self._values = values
         self._failed: dict[int, bytes | None] = {}  # by when it was reported
@@ -310,7 +300,7 @@ class RecordProducer:
     # -- in
 
     def failed(self, error: KafkaError, what: str) -> PenstockError:
-        """As `sent.Sender.failed`."""
+        """The error of a record of a topic that was not stored."""
         if error.fatal():
             self._replace()
         refusal = self._clients.errors.refusal() if error.code() == KafkaError._MSG_TIMED_OUT else None
@@ -319,7 +309,7 @@ class RecordProducer:
         return engine_error(error, what)
 
     def ended(self, sent: AnySent) -> None:
-        """As `sent.Sender.ended`."""
+        """Every record of a call has its outcome."""
         self._bytes -= sent.held
         self._records -= sent.count
         self._less.set()

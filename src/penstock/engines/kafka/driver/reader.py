@@ -64,6 +64,19 @@ def mends(error: KafkaError) -> bool:
     return error.code() in _PASSING or passes(error)
 
 
+def log_end(message: Message, what: str) -> int | None:
+    """The end of the log, as a message with an error says it; None for an error that librdkafka mends. Raises OutOfRange, and other
+    errors."""
+    error = message.error()
+    if error.code() == KafkaError._PARTITION_EOF:
+        return int(message.offset())
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+        raise OutOfRange
+    if not mends(error):
+        raise engine_error(error, what)
+    return None
+
+
 class Reader:
     """Used by one read at a time."""
 
@@ -140,17 +153,10 @@ class Reader:
 
     def _take_in(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            error = message.error()
-            if error is None:
+            if message.error() is None:
                 self._held.append(message)
-                continue
-            code = error.code()
-            if code == KafkaError._PARTITION_EOF:
-                self._end = message.offset()
-            elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
-                raise OutOfRange
-            elif not mends(error):
-                raise engine_error(error, self._what)
+            elif (end := log_end(message, self._what)) is not None:
+                self._end = end
 
     @property
     def _what(self) -> str:

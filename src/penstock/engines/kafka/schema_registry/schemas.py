@@ -7,7 +7,7 @@ follow another is the registry's own decision.
 import asyncio
 from typing import Final
 
-from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.settings import ClusterSettings
 from penstock.broker.topic import MetaStore
 from penstock.engines.kafka.framing import Framing, UnknownSchemas
 from penstock.engines.kafka.naming import Naming
@@ -35,20 +35,22 @@ class RegistrySchemas(Schemas):
 
     def __init__(
         self,
+        settings: ClusterSettings,
         store: MetaStore,
         namespaces: Namespaces,
+        naming: Naming,
         clock: Clock,
         bytes_max: int,
-        client: RegistryClient,
-        names: SubjectNames,
-        learning: Learning,
-        reader: DocumentReader,
+        tasks: Tasks,
+        failures: Failures,
     ) -> None:
+        """Raises BAD_PARAMETER for settings that cannot be used."""
+        reader = DocumentReader(failures)
         super().__init__(store, namespaces, clock, bytes_max, first=DOCUMENTS, reader=reader)
-        self._client = client
-        self._names = names
-        self._learning = learning
-        learning.changed = self._note_change
+        self._client = RegistryClient(settings)
+        self._names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
+        self._learning = Learning(self._client, self._names, clock, tasks, failures)
+        self._learning.changed = self._note_change
 
     def _note_change(self) -> None:
         self.changes += 1
@@ -237,25 +239,3 @@ def _outgoing(schema: SchemaInfo) -> Outgoing:
     found = to_registry(schema)
     assert found is not None, schema.type
     return found
-
-
-def open_registry(
-    settings: ClusterSettings,
-    documents: MetaStore,
-    namespaces: Namespaces,
-    naming: Naming,
-    clock: Clock,
-    own: BrokerSettings,
-    tasks: Tasks,
-    failures: Failures,
-) -> RegistrySchemas | None:
-    """None where the settings name no registry; raises BAD_PARAMETER for settings that cannot be used."""
-    if not settings.schema_registry:
-        return None
-    client = RegistryClient(settings)
-    names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
-    learning = Learning(client, names, clock, tasks, failures)
-    reader = DocumentReader(failures)
-    return RegistrySchemas(
-        documents, namespaces, clock, own.max_schema_bytes, client, names, learning, reader
-    )

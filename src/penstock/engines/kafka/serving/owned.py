@@ -258,21 +258,23 @@ def shown_properties(document: bytes | None) -> dict[str, str]:
 
 
 class Service:
-    """`attached.Cluster`: the processes of the service, for the consumers of this one."""
+    """`attached.Cluster` and `LogSubscriptions`: the owner of each partition has its subscriptions, in any process."""
 
     numbered = True
 
     def __init__(
         self,
+        topics: KafkaTopics,
         links: OwnerLinks,
         served: ServedSubscriptions,
         owners: Owners,
         admin: Admin,
     ) -> None:
-        self.owners = owners
-        self.served = served
-        self.admin = admin
+        self._topics = topics
         self._links = links
+        self._served = served
+        self._owners = owners
+        self._admin = admin
 
     async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
         return await self._links.link_to(wanted, sink)
@@ -283,8 +285,9 @@ class Service:
         assert isinstance(made, OwnedSubscription)
         return made
 
-    async def consumers(self, topic: KafkaTopic, name: str) -> Sequence[Mapping[str, str]]:
+    async def consumers(self, log: TopicName, name: str) -> Sequence[Mapping[str, str]]:
         """The properties of all consumers of a subscription, in any process."""
+        topic = await self._topics.get(log, create=False)
         try:
             return await self.find(topic, name).consumer_properties()
         except PenstockError as error:
@@ -297,32 +300,17 @@ class Service:
         known = subscriptions_of(topic).get(name)
         return known if isinstance(known, OwnedSubscription) else self._make(topic, name)
 
-    def stored(self, topic: KafkaTopic) -> Mapping[str, StoredCursor]:
-        """The durable subscriptions of a topic, as far as the journal was read."""
-        return self.owners.stored(topic.name)
-
     def _make(self, topic: Topic, name: str) -> OwnedSubscription:
         assert isinstance(topic, KafkaTopic)
-        return OwnedSubscription(self.served, self.owners, self.admin, topic, name)
+        return OwnedSubscription(self._served, self._owners, self._admin, topic, name)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Owners keep acknowledgements of messages in batches."""
         return name == "acknowledgmentAtBatchIndexLevelEnabled" or default
 
-
-class OwnedSubscriptions:
-    """`LogSubscriptions`: the owner of each partition is asked."""
-
-    def __init__(self, topics: KafkaTopics, service: Service) -> None:
-        self._topics = topics
-        self._service = service
-
-    def find(self, topic: KafkaTopic, name: str) -> OwnedSubscription:
-        return self._service.find(topic, name)
-
     async def create(self, topic: KafkaTopic, name: str, mark: int, properties: Mapping[str, str]) -> bool:
         start = MessageId(topic.ledger, mark, topic.name.partition)
-        return await self._service.find(topic, name).create(start, inclusive=True, properties=properties)
+        return await self.find(topic, name).create(start, inclusive=True, properties=properties)
 
     async def skip(self, subscription: Subscription, offset: int) -> None:
         """Durable when it returns: another call may have begun a `flush` that does not know of it."""
@@ -330,17 +318,17 @@ class OwnedSubscriptions:
         await subscription.skip_to(offset)
 
     def durable(self, topic: KafkaTopic) -> Mapping[str, Mapping[str, str]]:
-        stored = self._service.stored(topic)
+        stored = self._owners.stored(topic.name)
         return {name: shown_properties(cursor.properties) for name, cursor in stored.items()}
 
     async def learn(self, name: TopicName) -> None:
         """Enter the subscriptions of a topic, which has been refreshed, among those that the process knows, as far as the journal was
         read. Those that this process serves are opened."""
         for topic in await self._topics.all_of(name, create=False):
-            await self._service.served.open_all(topic)
-            stored = self._service.stored(topic)
+            await self._served.open_all(topic)
+            stored = self._owners.stored(topic.name)
             for subscription, cursor in stored.items():
-                self._service.subscription(topic, subscription).show(cursor)
+                self.subscription(topic, subscription).show(cursor)
             for gone in [one for one in subscriptions_of(topic).values() if one.name not in stored]:
                 if not gone.consumers:
                     del topic.subscriptions[gone.name]

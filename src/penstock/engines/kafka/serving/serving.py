@@ -76,11 +76,11 @@ class Serving:
         self._marks = ShownMarks(self._cursors, kafka.groups, settings.group_prefix, time.monotonic)
         self.served = ServedSubscriptions(means, self._cursors, self._marks, open_lease, clients.refused)
         self.local = ServedConsumers(topics, self.served, clock, new_name)
-        owners = Owners(self._cursors, topics.at, fleet)
+        self._owners = owners = Owners(self._cursors, topics.at, fleet)
         tls = None if fleet is None else fleet.tls
         self._links = OwnerLinks(owners, self.local, tasks, self._credentials, timeout_s, tls)
         admin, self.others = OwnerAdmin(owners, fleet, timeout_s), OtherProcesses(fleet, clock, timeout_s)
-        self.service = Service(self._links, self.served, owners, admin)
+        self.service = Service(topics, self._links, self.served, owners, admin)
         self._cleaning = CursorCleaning(self._cursors, kafka.admin, clock, self.served.serves)
         topics.closers.append(self.served.forget)
         topics.truncations.append(self._truncated)
@@ -165,14 +165,14 @@ class Serving:
         raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        return await self.service.consumers(await self._topics.get(log, create=False), subscription)
+        return await self.service.consumers(log, subscription)
 
     async def elsewhere(self, topic: TopicName) -> Elsewhere:
         return await self.others.stats(topic)
 
     async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
         """Every process serves every topic; the owner of a partition does it without a link."""
-        return self.service.owners.address(topic)
+        return self._owners.address(topic)
 
     def announce(self, own: Owner) -> None:
         """Other processes know the addresses of this one by its document (`engines/fleet`)."""

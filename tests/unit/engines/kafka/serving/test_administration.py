@@ -12,7 +12,7 @@ from tests.unit.engines.kafka.serving.test_attached import Admin
 from penstock.engines.core.broker.topic_subscriptions import TopicSubscriptions
 from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import Owners
-from penstock.engines.kafka.serving.owned import OwnedSubscriptions, Service
+from penstock.engines.kafka.serving.owned import Service
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
@@ -38,15 +38,14 @@ class Case:
         log.grow(0, 10)
         self.a, self.b = Server(journal, "a", log), Server(journal, "b", log)
         self.admin = Admin()
-        self.owned: dict[Server, OwnedSubscriptions] = {}
+        self.owned: dict[Server, Service] = {}
         self.at_a, self.at_b = self.made(self.a), self.made(self.b)
 
     def made(self, server: Server) -> TopicSubscriptions[Any]:
         links: Any = None  # no consumer is attached
         topics: Any = Topics(server)
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
-        service = Service(links, server.served, owners, self.admin)
-        self.owned[server] = OwnedSubscriptions(topics, service)
+        self.owned[server] = Service(topics, links, server.served, owners, self.admin)
         return TopicSubscriptions(topics, self.owned[server])
 
 

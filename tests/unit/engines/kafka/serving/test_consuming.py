@@ -59,8 +59,8 @@ class Case:
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         nobody: Any = None
         self.links = OwnerLinks(owners, server.consumers, server.tasks, nobody, 20.0)
-        self.service = Service(self.links, server.served, owners, Admin())
         topics: Any = Topics(server)
+        self.service = Service(topics, self.links, server.served, owners, Admin())
         self.attached = AttachedConsumers(
             topics,
             Schemas(),
