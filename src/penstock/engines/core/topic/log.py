@@ -1,11 +1,11 @@
 """The log of a topic: its entries, in memory or in the store, and how far they go."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.log import LogBounds
 from penstock.engines.core.ports import LogState, Store
+from penstock.engines.shared.followers import follow_until
 from penstock.engines.shared.tail import Tail, TailCache
 from penstock.engines.subscription.store import READ_BYTES
 from penstock.model.entry import Entry
@@ -74,17 +74,9 @@ class TopicLog:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
-        changed = asyncio.Event()
-        self.followers.add(changed.set)
-        try:
-            async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
-                while self.next_offset <= beyond and not (self.terminated or self.deleted):
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            return False
-        finally:
-            self.followers.discard(changed.set)
+        await follow_until(
+            self.followers, lambda: self.next_offset > beyond or self.terminated or self.deleted, timeout_ms
+        )
         return self.next_offset > beyond
 
     # -- entries

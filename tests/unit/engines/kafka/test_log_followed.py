@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import until_async
 
-from penstock.engines.kafka import followed
+from penstock.engines.kafka import log as followed
 from penstock.engines.kafka.log import KafkaLog
 from penstock.engines.kafka.naming import Place
 from penstock.model.names import TopicName
