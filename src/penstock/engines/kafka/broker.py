@@ -53,7 +53,6 @@ from .cluster import KafkaCluster
 from .documents import PROPERTIES, Documents, KafkaProcessDocuments
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
-from .framing import KafkaRecordFormats
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
@@ -61,7 +60,7 @@ from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
 from .replies import PartitionAddresses, ReplyPartitions, SentReplies
-from .schema_registry.schemas import RegistrySchemas
+from .schema_registry.schemas import KafkaRecordFormats, RegistrySchemas
 from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
 from .staging.writers import open_staging

@@ -14,19 +14,17 @@ descriptors.
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from penstock.broker.records import RecordFormat, SchemaId
+from penstock.broker.records import SchemaId
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.schema import SchemaVersion
 from penstock.runtime.clock import Clock
 
 from .driver.record import Header
 from .headers import ENTRY, SCHEMA_VERSION, UNVERSIONED, schema_header
-from .naming import Naming
 from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_message, split_pair
 
 INDEXES_MAX: Final = 33  # of one value
@@ -86,25 +84,6 @@ class UnknownSchemas(Exception):
         super().__init__(f"{len(ids) + len(keys)} unknown schemas")
         self.ids = ids
         self.keys = keys
-
-
-class Framings(Protocol):
-    """The framings of all topics, by a registry."""
-
-    def framing(self, topic: TopicName) -> "Framing":
-        """That of one topic, to be used at once."""
-
-    async def learn(self, topic: TopicName) -> None:
-        """Learn the versions of a topic's schema; never fails: what was learned last counts."""
-
-    async def learn_ids(self, topic: TopicName, unknown: UnknownSchemas) -> None:
-        """Learn what ids in front of values and keys mean; never fails, and afterwards each is known or guessed."""
-
-    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
-        """As `broker.Schemas.find_version`; then its framing can write it."""
-
-    async def close(self) -> None:
-        """Ask the registry no more."""
 
 
 class UnknownVersion(PenstockError):
@@ -345,42 +324,3 @@ def framed(key: bytes | None, value: bytes | None, version: int | None, framing:
     if framing is not None:
         return framing.frame(key, value, version)
     return key, value, [] if version is None else schema_header(version)
-
-
-class KafkaRecordFormats:
-    """`broker.RecordFormats`; `framings` is None without a schema registry."""
-
-    def __init__(self, naming: Naming, framings: Framings | None) -> None:
-        self._naming = naming
-        self._framings = framings
-
-    async def of(
-        self, topic: TopicName, values: Sequence[int] = (), keys: Sequence[int] = ()
-    ) -> RecordFormat:
-        name = self._naming.kafka_name(topic.base)
-        framings = self._framings
-        if framings is None:
-            return RecordFormat(topic=name, registry=False)
-        framing = framings.framing(topic)
-        unknown = UnknownSchemas(
-            {_head(one) for one in values if framing.meaning(one, of_keys=False) is None},
-            {_head(one) for one in keys if framing.meaning(one, of_keys=True) is None},
-        )
-        if unknown.ids or unknown.keys or framing.keyed is None:
-            await framings.learn_ids(topic, unknown)
-            framing = framings.framing(topic)
-        return RecordFormat(
-            topic=name,
-            registry=True,
-            keyed=bool(framing.keyed),
-            values=_meanings(framing, values, of_keys=False),
-            keys=_meanings(framing, keys, of_keys=True),
-        )
-
-
-def _head(number: int) -> bytes:
-    return number.to_bytes(4, "big")
-
-
-def _meanings(framing: Framing, numbers: Sequence[int], *, of_keys: bool) -> list[SchemaId]:
-    return [one for number in numbers if (one := framing.meaning(number, of_keys=of_keys)) is not None]

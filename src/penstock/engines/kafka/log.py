@@ -22,9 +22,10 @@ from penstock.runtime.clock import Clock
 from .driver.fetcher import Fetcher
 from .driver.reader import OutOfRange
 from .driver.record import At, Record, contiguous
-from .framing import Framings, UnknownSchemas
+from .framing import UnknownSchemas
 from .naming import Place, ledger_of
 from .records import entries_of
+from .schema_registry.schemas import RegistrySchemas
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,12 @@ class KafkaLog:
     dense = False
 
     def __init__(
-        self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock, framings: Framings | None = None
+        self,
+        name: TopicName,
+        place: Place,
+        fetcher: Fetcher,
+        clock: Clock,
+        framings: RegistrySchemas | None = None,
     ) -> None:
         self.name = name
         self.place = place

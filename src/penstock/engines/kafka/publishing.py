@@ -20,10 +20,11 @@ from penstock.runtime.tasks import finished
 
 from .driver.producer import LINGER_MS, RecordProducer
 from .driver.record import Header, NewRecord
-from .framing import Framing, Framings, UnknownVersion
+from .framing import Framing, UnknownVersion
 from .headers import schema_header
 from .policies import RetentionTimes
 from .records import records_of
+from .schema_registry.schemas import RegistrySchemas
 from .topic import KafkaTopic
 from .topics import KafkaTopics
 
@@ -38,7 +39,7 @@ class Publishing:
         records: RecordProducer,
         schemas: Schemas,
         replies: Replies,
-        framings: Framings | None,
+        framings: RegistrySchemas | None,
         retention: RetentionTimes,
         topics: KafkaTopics,
         *,

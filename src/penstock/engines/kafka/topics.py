@@ -23,9 +23,9 @@ from .cluster import KafkaCluster
 from .documents import Documents, TopicProperties
 from .driver.fetcher import Fetcher
 from .driver.record import At
-from .framing import Framings
 from .naming import Naming, Place
 from .policies import KafkaNamespaces
+from .schema_registry.schemas import RegistrySchemas
 from .topic import KafkaTopic
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         auto: Callable[[NamespaceName], AutoTopics],
         configs: Callable[[TopicName], Mapping[str, str]],
         logs_max: Callable[[NamespaceName], int],
-        registry: Framings | None,
+        registry: RegistrySchemas | None,
     ) -> None:
         super().__init__(namespaces, clock, cluster.settings.learned_ms)
         self.registry = registry  # of schemas

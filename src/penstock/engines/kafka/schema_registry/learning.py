@@ -300,7 +300,7 @@ class Learning:
     # -- ids in front of values and keys
 
     async def learn_ids(self, topic: TopicSchemas, unknown: UnknownSchemas) -> None:
-        """As `Framings.learn_ids`."""
+        """Learn the meaning of ids in front of values and keys; never fails, and afterwards each is known or guessed."""
         if topic.framing.keyed is None:
             await self.learn(topic.topic)
             if topic.framing.keyed is None:

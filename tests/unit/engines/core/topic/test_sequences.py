@@ -1,6 +1,6 @@
 """Deduplication where storing fails."""
 
-from penstock.engines.core.log.sequences import RECENT_MAX, Sequences
+from penstock.engines.core.topic.sequences import RECENT_MAX, Sequences
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
