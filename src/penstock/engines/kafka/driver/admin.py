@@ -220,12 +220,8 @@ class KafkaAdmin:
 
     async def describe_all(self, topics: Sequence[str]) -> dict[str, Described | None]:
         """Topics; None for those of which the cluster says that they do not exist. Those without a certain answer are left out."""
-        futures = self._ask_for_topics(topics)
-        asked: asyncio.Future[Any] = asyncio.gather(
-            *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
-        )
         found: dict[str, Described | None] = {}
-        for topic, result in zip(futures, await self._clients.wait_unless_refused(asked), strict=True):
+        for topic, result in (await self._results(self._ask_for_topics(topics))).items():
             if not isinstance(result, BaseException):
                 found[topic] = Described(str(result.topic_id), len(result.partitions))
             elif isinstance(result, KafkaException) and result.args[0].code() == UNKNOWN_TOPIC:
@@ -301,7 +297,13 @@ class KafkaAdmin:
     async def delete_records(self, ends: Mapping[At, int]) -> None:
         """Delete what is before these offsets."""
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
-        await self._all(lambda: self.client.delete_records(wanted, **self.bound))
+
+        async def deleted() -> None:
+            for result in (await self._results(self.client.delete_records(wanted, **self.bound))).values():
+                if isinstance(result, BaseException):
+                    raise result
+
+        await _patiently(deleted)
 
     async def _offsets(self, places: Iterable[At], time_ms: int, *, committed: bool = True) -> dict[At, int]:
         wanted = list(places)
@@ -326,32 +328,12 @@ class KafkaAdmin:
         """How long librdkafka waits for an answer, as its functions take it."""
         return {"request_timeout": self._timeout_s}
 
-    async def _all(
-        self,
-        ask: Callable[[], Mapping[Any, "Future[Any]"]],
-        check: Callable[[], Awaitable[None]] | None = None,
-    ) -> dict[Any, Any]:
-        """The answers of one request for many; the first that fails is raised. `check` raises where it does not help to
-        ask again."""
-
-        async def answers() -> dict[Any, Any]:
-            futures = ask()
-            results = await self._clients.wait_unless_refused(
-                asyncio.gather(
-                    *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
-                )
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-            return dict(zip(futures, results, strict=True))
-
-        return await _patiently(answers, check=check)
-
-    def refused(self, error: object, what: str) -> PenstockError:
-        """An error within an answer."""
-        assert isinstance(error, KafkaError)
-        return engine_error(error, what)
+    async def _results(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
+        """The answers of one request for many, errors among them."""
+        asked: asyncio.Future[Any] = asyncio.gather(
+            *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+        )
+        return dict(zip(futures, await self._clients.wait_unless_refused(asked), strict=True))
 
     async def answer(self, ask: Callable[[], "Future[Any]"], what: str = "") -> Any:
         """The answer of one request; raises what the cluster refuses, with `what` before it."""

@@ -61,8 +61,7 @@ class _Inlining:
         """A type by its name: its definition where it is used first."""
         if name in _PRIMITIVES:
             return name
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        for one in (full, name):
+        for one in (_full(name, namespace), name):
             if one in self._defined:
                 return one
             if one in self._references:
@@ -74,10 +73,9 @@ class _Inlining:
         return name
 
     def _definition(self, avro: dict[str, Any], outer: str) -> dict[str, Any]:
-        name: str = avro["name"]
-        namespace = name.rpartition(".")[0] if "." in name else avro.get("namespace", outer) or ""
-        short = name.rpartition(".")[2]
-        self._defined.add(f"{namespace}.{short}" if namespace else short)
+        namespace = _namespace(avro, outer) or ""
+        short = avro["name"].rpartition(".")[2]
+        self._defined.add(_full(short, namespace))
         made = {**avro, "name": short, "namespace": namespace}  # said, as it may stand within another one now
         if "fields" in avro:
             made["fields"] = [{**one, "type": self.of(one["type"], namespace)} for one in avro["fields"]]
@@ -250,6 +248,4 @@ def _avro_name(avro: Any) -> str:
     """The full name of a record, an enum or a fixed; empty for others."""
     if not isinstance(avro, dict) or not isinstance(avro.get("name"), str):
         return ""
-    name: str = avro["name"]
-    namespace = avro.get("namespace") or ""
-    return name if "." in name or not namespace else f"{namespace}.{name}"
+    return _full(avro["name"], avro.get("namespace") or "")
