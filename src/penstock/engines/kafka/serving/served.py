@@ -12,7 +12,7 @@ from penstock.engines.attached.subscription import subscriptions_of
 from penstock.engines.core.broker.consumers import Consumers
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.broker.subscriptions import RunningSubscriptions
-from penstock.engines.core.ports.cursors import Held
+from penstock.engines.core.ports import Held
 from penstock.engines.kafka.driver.lease import Lease, LeaseListener
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from penstock.engines.attached.link import Moved
-from penstock.engines.core.ports.cursors import OpenedCursor
+from penstock.engines.core.ports import OpenedCursor
 from penstock.engines.kafka.naming import Place
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.subscription.offsets import OffsetSet
