@@ -59,7 +59,7 @@ from .naming import Naming
 from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
-from .replies import PartitionAddresses, ReplyPartitions, SentReplies
+from .replies import ReplyPartitions, SentReplies
 from .schema_registry.schemas import KafkaRecordFormats, RegistrySchemas
 from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
@@ -69,9 +69,7 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
-PRODUCERS_MAX: Final = (
-    1024  # of dead letters and entries of other processes: here one more costs no connection
-)
+PRODUCERS_MAX: Final = 1024  # kept for dead letters and entries of other processes; they share a connection
 LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
@@ -154,11 +152,8 @@ class KafkaBroker:
             self._fetcher,
             clock,
             own,
-            in_force=self.policies.in_force,
-            auto=self.policies.auto_topics,
-            configs=self.policies.configs,
-            logs_max=self.policies.max_topics,
-            registry=registry,
+            self.policies,
+            registry,
         )
         self._records = RecordProducer(
             self.kafka.clients,
@@ -167,11 +162,10 @@ class KafkaBroker:
         )
         journals = KafkaJournals(self.kafka, self.naming, self._fetcher, self._records, clock)
         self.open_journal = journals.open
-        addresses = PartitionAddresses(settings.replies_topic)
         self._reply_partitions = ReplyPartitions(
-            addresses, self.kafka, self._fetcher, self._records, self.requests, self.tasks
+            self.kafka, self._fetcher, self._records, self.requests, self.tasks
         )
-        self._replies = Replies(self._reply_partitions, clock, self.requests, addresses)
+        self._replies = Replies(self._reply_partitions, clock, self.requests, self._reply_partitions)
         self._publishing = Publishing(
             self._records,
             self.schemas,

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
 GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
 REFUSED_S: Final = (
-    5.0  # once credentials are refused for so long, the start stops waiting: the operator has to mend them
+    5.0  # how long credentials are refused before the start gives up: the operator has to correct them
 )
 LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
 

@@ -35,7 +35,7 @@ RECENT_MS: Final = 1000  # a log that was asked for so lately is followed from t
 GAPS_MAX: Final = 1024  # that are remembered
 LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
 LOOK_MS: Final = (
-    60_000  # between checks whether a followed topic exists: deletions are mostly learned otherwise
+    60_000  # between checks whether a followed topic exists; deletions are mostly learned earlier
 )
 READ_BYTES: Final = 1 << 20
 TAIL_WAIT_MS: Final = 1000  # for an entry that the log is known to have, and that is on its way here

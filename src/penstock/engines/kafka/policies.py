@@ -108,9 +108,8 @@ class KafkaNamespaces(Namespaces):
         always = (*dict.fromkeys((*ALWAYS, *naming.named)),)
         super().__init__(store, auto_create=auto_create, always=always, reader=reader)
         self._naming = naming
-        self._refused: set[NamespaceName] = (
-            set()
-        )  # their documents came after those of namespaces that they conflict with
+        # Their documents came after those of namespaces that they conflict with.
+        self._refused: set[NamespaceName] = set()
 
     async def load(self) -> None:
         """Read the stored namespaces; logs those that share topics, as older versions allowed."""
@@ -190,9 +189,7 @@ class KafkaPolicies(Policies):
 
 
 TOPICS_MAX: Final = 10_000  # cached
-REFUSED_MS: Final = (
-    1_000  # the age of an answer that a message may be refused by: retention may just have been raised
-)
+REFUSED_MS: Final = 1_000  # the most age of a retention time that refuses a message: it may have been raised
 UNBOUNDED: Final = -1
 
 

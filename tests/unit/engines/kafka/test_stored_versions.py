@@ -11,7 +11,7 @@ from tests.support.cluster_vectors import VERSIONS, StoredRecord, records
 
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Reply
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Caller
 from penstock.engines.kafka import headers
 from penstock.engines.kafka.documents import Documents, TopicProperties, _format_of
@@ -20,7 +20,7 @@ from penstock.engines.kafka.driver.shared_log import CompactedTopic, Row, row_of
 from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.policies import KafkaNamespaces, KafkaPolicies
 from penstock.engines.kafka.records import entries_of
-from penstock.engines.kafka.replies import PartitionAddresses, ReplyPartitions
+from penstock.engines.kafka.replies import ReplyPartitions
 from penstock.engines.kafka.staging.parts import KafkaParts, Staged
 from penstock.engines.kafka.staging.writers import KafkaWriters
 from penstock.engines.registry import namespaces, policies, schemas
@@ -356,7 +356,8 @@ def test_a_message_of_a_newer_version_is_delivered_as_a_plain_record(
 def test_replies(version: int) -> None:
     requests = Requests(ManualClock(), 1000, correlated=True)
     nobody: Any = None
-    partitions = ReplyPartitions(PartitionAddresses("__replies"), nobody, nobody, nobody, requests, nobody)
+    cluster: Any = SimpleNamespace(settings=ClusterSettings(url="kafka://h"))
+    partitions = ReplyPartitions(cluster, nobody, nobody, requests, nobody)
     ended: list[object] = []
     (request,) = requests.ask([OutMessage(payload=b"?")], [1000])
     assert request is not None

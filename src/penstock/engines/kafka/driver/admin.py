@@ -33,9 +33,7 @@ from .record import At
 from .threads import aside, in_thread
 
 TOPICS_MAX: Final = 500  # of one request
-GATHER_S: Final = (
-    0.1  # how long a topic waits for the request before it: a cluster that is away answers much later
-)
+GATHER_S: Final = 0.1  # how long a topic waits for the answer to the request before it
 
 Ask = Callable[[Sequence[str]], Mapping[str, "Future[Any]"]]
 
@@ -100,9 +98,7 @@ T = TypeVar("T")
 
 UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 AGAIN_S: Final = 0.05  # until what passes is asked again
-ASKED_TOPIC: Final = (
-    "__consumer_offsets"  # whether it exists and may be seen or not, the answer names the brokers
-)
+ASKED_TOPIC: Final = "__consumer_offsets"  # the answer names the brokers, whether this topic exists or not
 AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
 
 

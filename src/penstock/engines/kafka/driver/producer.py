@@ -141,12 +141,8 @@ FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
 FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
 NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
 NEXT_MAX_S: Final = 0.02
-REFUSALS: Final = (
-    KafkaException,
-    BufferError,
-    ValueError,
-    TypeError,
-)  # of librdkafka's, for a record that it does not take
+# librdkafka's, for a record that it does not take.
+REFUSALS: Final = (KafkaException, BufferError, ValueError, TypeError)
 REFRESH_S: Final = 5.0  # for the answer to a request for metadata
 REFRESHED_MAX: Final = 1_000
 CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up

@@ -20,9 +20,7 @@ from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
 WAIT_S: Final = 0.25  # of one wait in a thread: a read that is given up leaves it soon
-QUIET_S: Final = (
-    30.0  # without a record where there should be one: the cluster is away, as for all else that is asked
-)
+QUIET_S: Final = 30.0  # without an expected record; then the cluster counts as unreachable
 FETCH_WAIT_MS: Final = 20  # the broker's at the end of the log; a reader that is moved waits for it
 MISSING_MS: Final = 2000  # a topic that nobody knows for so long is reported as missing
 AHEAD_KB: Final = 4096  # that is fetched ahead, about
@@ -182,9 +180,7 @@ class Reader:
 
 READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
 IDLE_S: Final = 10.0  # then a reader leaves
-IDLE_AT_END_S: Final = (
-    1.0  # the same where it has nothing to fetch ahead, and asks the broker again and again
-)
+IDLE_AT_END_S: Final = 1.0  # the same at the end of a log, where it asks the broker again and again
 
 
 class Readers:

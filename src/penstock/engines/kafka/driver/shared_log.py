@@ -36,9 +36,7 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 0.2  # until the thread notices that it should end
 BATCH_MAX: Final = 1000  # records that are handed to the loop at once
 BATCHES_MAX: Final = 4  # that the loop has not processed yet
-OUTCOME_S: Final = (
-    0.02  # between checks for the outcome: the loop polls the producer, too, and may have received it
-)
+OUTCOME_S: Final = 0.02  # between checks for the outcome, which the poll of the loop may have received
 RETRY_S: Final = 1.0  # until reading is tried again
 FETCH_WAIT_MS: Final = 500
 

@@ -23,9 +23,7 @@ from penstock.runtime.clock import Clock
 
 from .definitions import HELD, Outgoing, same_file
 
-KEYS: Final = frozenset(
-    (SchemaType.AVRO, SchemaType.JSON)
-)  # of keys; Protobuf's may be any message of a file
+KEYS: Final = frozenset((SchemaType.AVRO, SchemaType.JSON))  # Protobuf's may be any message of a file
 VERSIONS_MAX: Final = 10_000  # of a topic that are remembered
 Strategy = Literal["topic", "record", "topic-record"]
 Part = Literal["key", "value"]

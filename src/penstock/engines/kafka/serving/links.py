@@ -138,9 +138,8 @@ class OwnerLinks:
         self._tls = tls
         self._pools: dict[str, _Proven] = {}  # by process
         self._opening: Locks[str] = Locks()
-        self._links: WeakKeyDictionary[EntryConsumer, int] = (
-            WeakKeyDictionary()
-        )  # to other processes, and their slots
+        # Links to other processes, and their slots.
+        self._links: WeakKeyDictionary[EntryConsumer, int] = WeakKeyDictionary()
         owners.cursors.on_claimed.append(self._claimed)
 
     @property

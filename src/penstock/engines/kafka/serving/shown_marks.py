@@ -21,9 +21,7 @@ MARKER: Final = "penstock:"  # begins the names of these groups, after engine.gr
 SHOW_S: Final = 5.0  # between two commits of one group, as consumers of Kafka commit by default
 PAUSE_S: Final = 0.1  # between two commits of this process
 REFUSED_S: Final = 60.0  # until a group is tried again that is in use, or may not be used
-REFRESH_S: Final = (
-    3600.0  # until all marks are committed again: commits expire with offsets.retention.minutes
-)
+REFRESH_S: Final = 3600.0  # until all marks are committed again: the brokers let commits expire
 
 Name = tuple[str, str]  # of Kafka's topic and of the subscription
 

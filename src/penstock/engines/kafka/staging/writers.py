@@ -219,9 +219,8 @@ STEP_MS: Final = 60_000
 STEP_BYTES: Final = 60_000_000
 FORGET_MS: Final = 3_600_000  # a writer whose commits are not to be kept
 
-_keys: Final = msgspec.json.Decoder(
-    tuple[str, Targets | None]
-)  # a writer, and a set of topics; None: whose it is
+# A writer, and a set of topics; None: whose it is.
+_keys: Final = msgspec.json.Decoder(tuple[str, Targets | None])
 _claims: Final = msgspec.json.Decoder(Claimed)
 _commits: Final = msgspec.json.Decoder(Commit)
 
