@@ -18,8 +18,7 @@ import msgspec
 from penstock.broker.fleet import Learned
 from penstock.broker.topic import MetaStore
 from penstock.engines.fleet.membership import KIND
-from penstock.engines.shared.documents import DocumentReader
-from penstock.engines.shared.versions import UnknownVersion
+from penstock.engines.shared.documents import DocumentReader, UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, document_format, with_unknown_fields
 from penstock.model.names import TopicName

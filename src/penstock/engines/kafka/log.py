@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.log import LogBounds
-from penstock.engines.shared.followers import Followers, follow_until
-from penstock.engines.shared.tail import Tail
+from penstock.engines.shared.tail import Followers, Tail, follow_until
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId

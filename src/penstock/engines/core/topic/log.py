@@ -6,8 +6,7 @@ from typing import Final
 
 from penstock.broker.log import LogBounds
 from penstock.engines.core.ports import LogState, Store
-from penstock.engines.shared.followers import follow_until
-from penstock.engines.shared.tail import Tail, TailCache
+from penstock.engines.shared.tail import Tail, TailCache, follow_until
 from penstock.engines.subscription.store import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError

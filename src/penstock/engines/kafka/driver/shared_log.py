@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from penstock.engines.shared.versions import UnknownVersion
+from penstock.engines.shared.documents import UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, version_of
 

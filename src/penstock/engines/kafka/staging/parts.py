@@ -21,7 +21,7 @@ from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
 from penstock.engines.kafka.driver.shared_log import CompactedTopic, Row
 from penstock.engines.kafka.internal import COMMITS, PARTS, STAGED
-from penstock.engines.shared.versions import UnknownVersion
+from penstock.engines.shared.documents import UnknownVersion
 from penstock.engines.staging.batches import Batch, Share, outline_of
 from penstock.engines.staging.ports import Outline, Runs
 from penstock.model.entry import NewEntry

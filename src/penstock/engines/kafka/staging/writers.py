@@ -22,7 +22,7 @@ from penstock.engines.kafka.driver.transactions import Transaction, Transactions
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
-from penstock.engines.shared.versions import UnknownVersion
+from penstock.engines.shared.documents import UnknownVersion
 from penstock.engines.staging.commits import counts_of
 from penstock.engines.staging.ports import Over
 from penstock.engines.staging.staging import Staging
