@@ -27,7 +27,12 @@ from penstock.runtime.failures import FailureKind, Failures
 from .cluster import KafkaCluster
 from .driver.shared_log import CompactedTopic, Row
 
+log = logging.getLogger(__name__)
+
 PROPERTIES: Final = "topic-properties"
+_SEPARATOR: Final = "\0"
+_ONCE: Final = "\1"  # before what makes a row its writer's
+CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 
 
 class TopicProperties:
@@ -62,13 +67,6 @@ class TopicProperties:
             document = msgspec.json.encode(properties) if properties else None
             await self._documents.save_meta([(PROPERTIES, str(name), document)])
             self.learned(str(name), document)
-
-
-log = logging.getLogger(__name__)
-
-_SEPARATOR: Final = "\0"
-_ONCE: Final = "\1"  # before what makes a row its writer's
-CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 
 
 class Documents:

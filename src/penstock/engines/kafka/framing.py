@@ -29,6 +29,11 @@ from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_messag
 
 INDEXES_MAX: Final = 33  # of one value
 FIRST: Final = (b"\0", b"\x02\0")  # both say: the first message of the file
+MAGIC: Final = b"\0"
+HEAD_BYTES: Final = 5
+IDS_MAX: Final = 10_000  # of a topic that are remembered
+NONE_MS: Final = 60_000  # so long an id that the registry has not is not asked for again
+_UNFRAMED: Final = frozenset((SCHEMA_VERSION, ENTRY))  # a record with one of these says itself what it is
 
 
 def encode_indexes(place: Sequence[int]) -> bytes:
@@ -66,13 +71,6 @@ def _integer(value: bytes, at: int) -> tuple[int, int]:
             return number, at + shift + 1
     return -1, at
 
-
-MAGIC: Final = b"\0"
-HEAD_BYTES: Final = 5
-IDS_MAX: Final = 10_000  # of a topic that are remembered
-NONE_MS: Final = 60_000  # so long an id that the registry has not is not asked for again
-
-_UNFRAMED: Final = frozenset((SCHEMA_VERSION, ENTRY))  # a record with one of these says itself what it is
 
 Framed = tuple[bytes | None, bytes | None, list[Header]]
 

@@ -36,6 +36,9 @@ _REFUSED: Final = {
     "age_quota": "backlog quotas",
     "deduplication": "deduplication",
 }
+TOPICS_MAX: Final = 10_000  # cached
+REFUSED_MS: Final = 1_000  # the most age of a retention time that refuses a message: it may have been raised
+UNBOUNDED: Final = -1
 
 
 def check_kept(policies: TopicPolicies) -> None:
@@ -186,11 +189,6 @@ class KafkaPolicies(Policies):
         await super().change_topic(name, checked)
         if configs_of(self._decided(name)) != before:
             await self.apply(name)
-
-
-TOPICS_MAX: Final = 10_000  # cached
-REFUSED_MS: Final = 1_000  # the most age of a retention time that refuses a message: it may have been raised
-UNBOUNDED: Final = -1
 
 
 class _Known(msgspec.Struct, frozen=True):

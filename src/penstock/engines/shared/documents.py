@@ -9,6 +9,9 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 
+# The errors of decoding bytes and parsing names, also of documents of unknown versions.
+UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError, PenstockError)
+
 
 class UnknownVersion(bytes):
     """Replaces the stored bytes by none, so that no code decodes or shows a value of an unknown version."""
@@ -23,10 +26,6 @@ class UnknownVersion(bytes):
     def new_error(self) -> PenstockError:
         """A new NEWER_FORMAT error: raising one instance repeatedly would grow its traceback."""
         return PenstockError(self.error.kind, self.error.message)
-
-
-# The errors of decoding bytes and parsing names, also of documents of unknown versions.
-UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError, PenstockError)
 
 
 class DocumentReader:

@@ -10,6 +10,8 @@ import msgspec
 
 from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 
+ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
+
 
 class Followers(set[Callable[[], None]]):
     """Who is called when a log grew; `first` is called as one comes."""
@@ -40,9 +42,6 @@ async def follow_until(
         pass
     finally:
         followers.discard(changed.set)
-
-
-ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
 
 
 class _Run(msgspec.Struct, frozen=True, gc=False):

@@ -23,6 +23,10 @@ from .topics import Topics
 # Of one role, or of one address without authentication, so that one cannot take the room of all.
 BATCHES_MAX: Final = 10_000
 PIECES_MAX: Final = 2_000_000  # parts, and logs of stages: about 100 bytes of memory each
+TRANSIENT_MS: Final = 3_600_000  # a writer without a commit to keep is known for so long after its last use
+TOUCH_MS: Final = 900_000
+_IDLE_MAX: Final = 1_000  # looked at together
+_MINUTE_MS: Final = 60_000
 
 
 class StoredParts:
@@ -147,12 +151,6 @@ class StoredParts:
                 f"{self.size_bytes} bytes are staged by all writers; broker.max_staged_bytes is"
                 f" {settings.max_staged_bytes}",
             )
-
-
-TRANSIENT_MS: Final = 3_600_000  # a writer without a commit to keep is known for so long after its last use
-TOUCH_MS: Final = 900_000
-_IDLE_MAX: Final = 1_000  # looked at together
-_MINUTE_MS: Final = 60_000
 
 
 def open_staging(

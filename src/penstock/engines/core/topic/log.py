@@ -14,6 +14,8 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
+TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
+
 
 class Kept:
     """The entries of one topic in memory, oldest first, as `(entry id, offset, bytes)`."""
@@ -41,9 +43,6 @@ class Kept:
     @property
     def bytes(self) -> int:
         return self._bytes
-
-
-TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
 
 
 class TopicLog:

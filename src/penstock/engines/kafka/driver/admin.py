@@ -32,10 +32,16 @@ from .positions import BEGIN, END, Offsets
 from .record import At
 from .threads import aside, in_thread
 
+T = TypeVar("T")
+
 TOPICS_MAX: Final = 500  # of one request
 GATHER_S: Final = 0.1  # how long a topic waits for the answer to the request before it
 
 Ask = Callable[[Sequence[str]], Mapping[str, "Future[Any]"]]
+UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
+AGAIN_S: Final = 0.05  # until what passes is asked again
+ASKED_TOPIC: Final = "__consumer_offsets"  # the answer names the brokers, whether this topic exists or not
+AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
 
 
 class Descriptions:
@@ -92,14 +98,6 @@ class Descriptions:
             future.set_result(answer.result())
         if not self._unanswered and self._wanted:
             self._send()
-
-
-T = TypeVar("T")
-
-UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
-AGAIN_S: Final = 0.05  # until what passes is asked again
-ASKED_TOPIC: Final = "__consumer_offsets"  # the answer names the brokers, whether this topic exists or not
-AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
 
 
 class KafkaAdmin:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 
+log = logging.getLogger(__name__)
+
 Properties = dict[str, Any]
 
 PLAIN: Final = "kafka://"
@@ -26,6 +28,7 @@ OAUTH_KEYS: Final = (
     "oauth_trust_file",
     "oauth_extensions",
 )
+_CERTIFICATES: Final = ("tls_trust_file", "tls_cert_file", "tls_key_file")
 
 
 def properties(settings: ClusterSettings) -> Properties:
@@ -141,11 +144,7 @@ def _bad(what: str) -> PenstockError:
 if TYPE_CHECKING:
     from .tokens import TokenEndpoint
 
-log = logging.getLogger(__name__)
-
 Stamp = tuple[tuple[int, int, int] | None, ...]
-
-_CERTIFICATES: Final = ("tls_trust_file", "tls_cert_file", "tls_key_file")
 
 
 class Credentials:

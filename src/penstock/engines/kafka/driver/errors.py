@@ -13,6 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+log = logging.getLogger(__name__)
+
 _E = KafkaError
 
 _KINDS: Final[dict[int, ErrorKind]] = {
@@ -73,6 +75,12 @@ _PASSING: Final = frozenset(
         _E._NOENT,  # no leaders are known: of a topic that was just created, or that is not there
     )
 )
+LOG_S: Final = 60.0  # between log lines for one kind of client and one error
+QUIET_S: Final = 40.0  # without an error a client works again: librdkafka repeats the same error after 30 s
+SERIES_MAX: Final = 200  # pairs of client kind and error that are counted; further ones count as OTHERS
+OTHERS: Final = ("other", "other")
+# The cluster rejects this server's credentials, or this server rejects the cluster's certificate.
+REFUSALS: Final = CREDENTIALS | {KafkaError._SSL}
 
 
 def error_of(error: KafkaError | KafkaException) -> KafkaError | None:
@@ -110,17 +118,6 @@ def engine_error(error: KafkaError | KafkaException, what: str = "") -> Penstock
     elif kind is ErrorKind.UNAVAILABLE:
         text = f"the cluster does not do it now: {text}"
     return PenstockError(kind, f"{what}: {text}" if what else text)
-
-
-log = logging.getLogger(__name__)
-
-LOG_S: Final = 60.0  # between log lines for one kind of client and one error
-QUIET_S: Final = 40.0  # without an error a client works again: librdkafka repeats the same error after 30 s
-SERIES_MAX: Final = 200  # pairs of client kind and error that are counted; further ones count as OTHERS
-OTHERS: Final = ("other", "other")
-
-# The cluster rejects this server's credentials, or this server rejects the cluster's certificate.
-REFUSALS: Final = CREDENTIALS | {KafkaError._SSL}
 
 
 class _Series(msgspec.Struct):

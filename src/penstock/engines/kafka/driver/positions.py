@@ -21,6 +21,7 @@ from .record import At
 # What Kafka understands in the place of a time (ms).
 BEGIN: Final = -2
 END: Final = -1
+ALONE_AT_ONCE: Final = 16
 
 
 class Offsets:
@@ -89,8 +90,6 @@ class Offsets:
         if consumer is not None:
             consumer.close()
 
-
-ALONE_AT_ONCE: Final = 16
 
 Ends = tuple[int, int]  # the first offset, and the one after the last
 

@@ -22,6 +22,20 @@ from .record import RECORD_BYTES, At, Header, NewRecord
 from .threads import aside, in_thread
 
 Outcome = int | PenstockError  # the offset of a record, or why it was not stored
+TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
+LINGER_MS: Final = 2  # so long a batch waits for more
+MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported as missing
+BYTES_MAX: Final = 64 << 20  # on their way; publishers wait then
+RECORDS_MAX: Final = 200_000
+FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
+FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
+NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
+NEXT_MAX_S: Final = 0.02
+# librdkafka's, for a record that it does not take.
+REFUSALS: Final = (KafkaException, BufferError, ValueError, TypeError)
+REFRESH_S: Final = 5.0  # for the answer to a request for metadata
+REFRESHED_MAX: Final = 1_000
+CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
 
 class AnySent:
@@ -131,21 +145,6 @@ class SentValues(AnySent):
 def _bytes(value: bytes | str | None) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
 
-
-TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
-LINGER_MS: Final = 2  # so long a batch waits for more
-MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported as missing
-BYTES_MAX: Final = 64 << 20  # on their way; publishers wait then
-RECORDS_MAX: Final = 200_000
-FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
-FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
-NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
-NEXT_MAX_S: Final = 0.02
-# librdkafka's, for a record that it does not take.
-REFUSALS: Final = (KafkaException, BufferError, ValueError, TypeError)
-REFRESH_S: Final = 5.0  # for the answer to a request for metadata
-REFRESHED_MAX: Final = 1_000
-CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
 _NO_HEADERS: Final[Iterable[list[Header] | None]] = repeat(None)
 

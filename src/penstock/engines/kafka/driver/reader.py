@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 # What librdkafka mends by itself.
 _PASSING: Final = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT))
+READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
+IDLE_S: Final = 10.0  # then a reader leaves
+IDLE_AT_END_S: Final = 1.0  # the same at the end of a log, where it asks the broker again and again
 
 
 class OutOfRange(Exception):
@@ -176,11 +179,6 @@ class Reader:
             running.add_done_callback(lambda _: self._consumer.close())
         else:
             self._executor.submit(self._consumer.close)
-
-
-READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
-IDLE_S: Final = 10.0  # then a reader leaves
-IDLE_AT_END_S: Final = 1.0  # the same at the end of a log, where it asks the broker again and again
 
 
 class Readers:

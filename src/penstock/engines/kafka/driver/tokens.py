@@ -36,6 +36,11 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 AGAIN_S: Final = 5.0  # before a failed provider is asked again
 RENEW_AT: Final = 0.8  # of a token's life
 LEFT_S: Final = 2.0  # a token that expires sooner is not used
+HOST: Final = "127.0.0.1"
+CLIENT: Final = "penstock"
+REQUEST_S: Final = 2.0  # for a request that does not end
+BODY_MAX: Final = 4096
+_NO_PROXY: Final = ("no_proxy", "NO_PROXY")  # curl, within librdkafka, would ask a proxy of `http_proxy`
 
 
 class TokenError(Exception):
@@ -188,13 +193,6 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return ""
     details = [str(found[key])[:300] for key in ("error", "error_description") if found.get(key)]
     return f": {', '.join(details)}" if details else ""
-
-
-HOST: Final = "127.0.0.1"
-CLIENT: Final = "penstock"
-REQUEST_S: Final = 2.0  # for a request that does not end
-BODY_MAX: Final = 4096
-_NO_PROXY: Final = ("no_proxy", "NO_PROXY")  # curl, within librdkafka, would ask a proxy of `http_proxy`
 
 
 class TokenEndpoint:

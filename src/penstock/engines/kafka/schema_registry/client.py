@@ -13,6 +13,8 @@ from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import Compatibility
 
+T = TypeVar("T")
+
 TIMEOUT_MS: Final = 5000  # of one answer, at most
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 16
@@ -23,6 +25,7 @@ _REFUSED: Final = {
     409: ErrorKind.INCOMPATIBLE_SCHEMA,
     422: ErrorKind.BAD_VALUE_SCHEMA,
 }
+_LEVELS: Final = {"NONE": Compatibility.ALWAYS_COMPATIBLE}
 
 
 def _tls(settings: ClusterSettings) -> ssl.SSLContext:
@@ -54,9 +57,6 @@ def _reason(answer: bytes) -> str:
         return answer[:300].decode(errors="replace")
 
 
-_LEVELS: Final = {"NONE": Compatibility.ALWAYS_COMPATIBLE}
-
-T = TypeVar("T")
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]  # what four bytes in front of values hold
 
 

@@ -18,6 +18,21 @@ from .client import Definition
 
 _NAMED: Final = frozenset(("record", "error", "enum", "fixed"))
 BYTES_MAX: Final = 16 * 1024 * 1024  # of a definition with all that it uses
+OWN: Final = "x-pulsar-schema"
+DRAFT: Final = "http://json-schema.org/draft-07/schema#"
+FOREIGN: Final = "json-schema"  # the property of a schema that has another's JSON Schema
+DEPTH_MAX: Final = 64
+_PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
+    "null": {"type": "null"},
+    "boolean": {"type": "boolean"},
+    "int": {"type": "integer"},
+    "long": {"type": "integer"},
+    "float": {"type": "number"},
+    "double": {"type": "number"},
+    "bytes": {"type": "string"},
+    "string": {"type": "string"},
+}
+HELD: Final = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF_NATIVE))
 
 
 def with_references(text: str, references: Mapping[str, str]) -> str:
@@ -80,23 +95,6 @@ class _Inlining:
         if "fields" in avro:
             made["fields"] = [{**one, "type": self.of(one["type"], namespace)} for one in avro["fields"]]
         return made
-
-
-OWN: Final = "x-pulsar-schema"
-DRAFT: Final = "http://json-schema.org/draft-07/schema#"
-FOREIGN: Final = "json-schema"  # the property of a schema that has another's JSON Schema
-DEPTH_MAX: Final = 64
-
-_PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
-    "null": {"type": "null"},
-    "boolean": {"type": "boolean"},
-    "int": {"type": "integer"},
-    "long": {"type": "integer"},
-    "float": {"type": "number"},
-    "double": {"type": "number"},
-    "bytes": {"type": "string"},
-    "string": {"type": "string"},
-}
 
 
 def json_schema(definition: str) -> str:
@@ -179,9 +177,6 @@ def _full(name: str, namespace: str) -> str:
 
 def _nullable(avro: Any) -> bool:
     return avro == "null" or (isinstance(avro, list) and "null" in avro)
-
-
-HELD: Final = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF_NATIVE))
 
 
 class Outgoing(msgspec.Struct, frozen=True):

@@ -20,9 +20,16 @@ from .client import Definition, Reference, Registered, RegistryClient
 from .definitions import of_registry
 from .topic import KEYS, Part, SubjectNames, TopicSchemas
 
+log = logging.getLogger(__name__)
+
 REFERENCES_MAX: Final = 200  # that one schema uses, also through others
 REMEMBERED: Final = 1000
 TRIES: Final = 10  # to register a schema beside other processes
+TOPICS_MAX: Final = 10_000  # whose schemas are remembered
+LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
+IDS_AT_ONCE: Final = 16  # that the registry is asked for
+AWAY_MS: Final = 5_000  # so long a registry that did not answer is not waited for
+REGISTRY: Final = "schema registry"  # the subject of its failures
 
 
 class References:
@@ -105,15 +112,6 @@ class References:
         raise PenstockError(
             ErrorKind.UNAVAILABLE, f"the schema registry does not take the schema of {subject}: try again"
         )
-
-
-log = logging.getLogger(__name__)
-
-TOPICS_MAX: Final = 10_000  # whose schemas are remembered
-LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
-IDS_AT_ONCE: Final = 16  # that the registry is asked for
-AWAY_MS: Final = 5_000  # so long a registry that did not answer is not waited for
-REGISTRY: Final = "schema registry"  # the subject of its failures
 
 
 class Learning:

@@ -19,8 +19,14 @@ from penstock.runtime.clock import Clock
 
 from .links import Owners
 
+log = logging.getLogger(__name__)
+
 ANSWER_BYTES_MAX: Final = 64 << 20
 _KINDS: Final = {kind.codes.code: kind for kind in reversed(ErrorKind)}  # of two with one code, the first
+AT_ONCE: Final = 16  # requests of this process
+STATS_S: Final = 3.0  # for the figures of a process: without them those of the journal are shown
+SILENT_MS: Final = 10_000  # for so long a process is not asked again for figures after it did not answer
+_MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 
 
 class _Refusal(msgspec.Struct):
@@ -102,14 +108,6 @@ def _error(content: bytes) -> PenstockError:
     except (msgspec.DecodeError, UnicodeDecodeError):
         refusal = _Refusal(message="another process failed, and does not say why")
     return PenstockError(_KINDS.get(refusal.error_code, ErrorKind.INTERNAL), refusal.message)
-
-
-log = logging.getLogger(__name__)
-
-AT_ONCE: Final = 16  # requests of this process
-STATS_S: Final = 3.0  # for the figures of a process: without them those of the journal are shown
-SILENT_MS: Final = 10_000  # for so long a process is not asked again for figures after it did not answer
-_MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 
 
 class OtherProcesses:

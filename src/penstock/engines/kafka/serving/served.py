@@ -28,6 +28,10 @@ from .shown_marks import ShownMarks
 from .state import CursorKey, check_properties
 from .stored import JournalCursors
 
+log = logging.getLogger(__name__)
+
+REFIT_S: Final = 1.0  # until the cursors of a truncated log are looked at again, if that failed
+
 
 class ServedSubscription(Subscription):
     """`broker.Subscription`. The log is followed while it has consumers.
@@ -112,11 +116,6 @@ class ServedSubscription(Subscription):
         if not self.ended:
             self.end()
         self.deleted = True
-
-
-log = logging.getLogger(__name__)
-
-REFIT_S: Final = 1.0  # until the cursors of a truncated log are looked at again, if that failed
 
 
 class ServedSubscriptions(RunningSubscriptions[KafkaTopic, ServedSubscription]):

@@ -26,6 +26,8 @@ from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import CURSORS, version_of
 
+log = logging.getLogger(__name__)
+
 CLAIM: Final = b"claim"
 SAVE: Final = b"save"
 DONE: Final = b"done"
@@ -34,6 +36,7 @@ RECORD_BYTES: Final = 256 << 10  # of the cursors in one record, about
 PROPERTIES_BYTES_MAX: Final = 2 * RECORD_BYTES  # of one cursor
 CHUNK_BYTES: Final = 530  # of a chunk with its number
 CURSOR_BYTES: Final = 100  # of a cursor without names, chunks and properties
+KEY_SHOWN: Final = 40  # bytes of an unknown record's key
 
 
 class Replaced(PenstockError):
@@ -166,11 +169,6 @@ def packed(cursors: Sequence[CursorRecord]) -> Iterator[list[CursorRecord]]:
             size += one.size
     if part:
         yield part
-
-
-log = logging.getLogger(__name__)
-
-KEY_SHOWN: Final = 40  # bytes of an unknown record's key
 
 
 class Waiting(msgspec.Struct, eq=False):

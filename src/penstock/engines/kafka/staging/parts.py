@@ -32,11 +32,16 @@ from penstock.model.stage import StageKey
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import finished
 
+log = logging.getLogger(__name__)
+
 PARTITIONS: Final = 8  # of what is staged
 WAIT_MS: Final = 50  # until it is known that a table ends with the marker of a transaction
 SEGMENT_MS: Final = 3_600_000
 SEGMENT_BYTES: Final = 128 << 20
 _TABLE: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+READ_BYTES: Final = 1 << 20
+SETTLED_MS: Final = 600_000  # after its entries a part has its row, or never: its process was stopped
+_COUNT: Final = Struct(">I")  # of messages, before an entry
 
 
 class Space:
@@ -91,12 +96,6 @@ class Space:
             raise
         return table
 
-
-log = logging.getLogger(__name__)
-
-READ_BYTES: Final = 1 << 20
-SETTLED_MS: Final = 600_000  # after its entries a part has its row, or never: its process was stopped
-_COUNT: Final = Struct(">I")  # of messages, before an entry
 
 _keys: Final = msgspec.json.Decoder(tuple[str, int, str, int, str])  # writer, batch, stage, part, attempt
 

@@ -45,6 +45,14 @@ AGAIN_S: Final = 0.01  # between two looks: brokers tell nobody
 log = logging.getLogger(__name__)
 
 
+# While a transaction is open, readers of its topics see nothing behind its first record: it is as short as its size allows, in
+# steps, as a producer that is kept has the time that it was opened with.
+STEP_MS: Final = 60_000
+STEP_BYTES: Final = 60_000_000
+FORGET_MS: Final = 3_600_000  # a writer whose commits are not to be kept
+SWEEP_MS: Final = 60_000
+
+
 class KafkaSession:
     """`staging.Session`: a transaction under the writer's own id, whose last records are the changed rows of the writer.
 
@@ -213,12 +221,6 @@ class _Copying:
             log.warning("where %s ends is not known: %s", topic.name, error.message)
 
 
-# While a transaction is open, readers of its topics see nothing behind its first record: it is as short as its size allows, in
-# steps, as a producer that is kept has the time that it was opened with.
-STEP_MS: Final = 60_000
-STEP_BYTES: Final = 60_000_000
-FORGET_MS: Final = 3_600_000  # a writer whose commits are not to be kept
-
 # A writer, and a set of topics; None: whose it is.
 _keys: Final = msgspec.json.Decoder(tuple[str, Targets | None])
 _claims: Final = msgspec.json.Decoder(Claimed)
@@ -356,9 +358,6 @@ class KafkaWriters:
             session = KafkaSession(name, known, transaction, commits, *self._appending, applied)
             yield session
             await session.end()
-
-
-SWEEP_MS: Final = 60_000
 
 
 def open_staging(
