@@ -8,7 +8,7 @@ import pytest
 from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, LogTopic, Server, id_of
 from tests.support.skipping_log import Host, SkippingLog
-from tests.unit.engines.kafka.serving.test_attached import Admin
+from tests.unit.engines.kafka.serving.test_owned import Admin
 
 from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer

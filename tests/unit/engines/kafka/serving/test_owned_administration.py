@@ -7,7 +7,7 @@ import pytest
 from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, LogTopic, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
-from tests.unit.engines.kafka.serving.test_attached import Admin
+from tests.unit.engines.kafka.serving.test_owned import Admin
 
 from penstock.engines.core.broker.topic_subscriptions import TopicSubscriptions
 from penstock.engines.kafka.serving import owned as module
