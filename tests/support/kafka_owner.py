@@ -52,10 +52,10 @@ class Service:
         self.tasks = Tasks()
         self.name = name
         self.served: dict[int, OffsetSet] = {}
-        clients, admin, timeout_s = self.cluster.clients, self.cluster.admin, self.cluster.timeout_s
+        clients = self.cluster.clients
 
         def open_journal(reader: JournalReader) -> Journal:
-            return Journal(clients, admin, prefix + CURSORS, timeout_s, reader)
+            return Journal(self.cluster.admin, prefix + CURSORS, reader)
 
         self.cursors = Cursors(
             open_journal, self.tasks, Failures(LoopClock()), group=self.group, process=self.name

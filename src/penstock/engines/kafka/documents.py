@@ -108,13 +108,7 @@ class Documents:
                 log.warning("documents cannot be kept", extra=extra)
                 return
         self._table = CompactedTopic(
-            cluster.clients,
-            cluster.admin,
-            self._topic,
-            cluster.timeout_s,
-            self._changed,
-            _format_of,
-            failing=self._failing,
+            cluster.admin, self._topic, self._changed, _format_of, failing=self._failing
         )
         await self._table.start()
 

@@ -223,8 +223,8 @@ def test_rows_name_their_version_as_they_are_written() -> None:
             produced.append((key, more["headers"]))
             more["on_delivery"](None, records(1, "documents")[0])
 
-    clients: Any = SimpleNamespace(generation=0)
-    table = CompactedTopic(clients, clients, "t", 1.0, lambda rows: None, lambda row: Format("x", 3, 3))
+    admin: Any = SimpleNamespace(clients=SimpleNamespace(generation=0), timeout_s=1.0)
+    table = CompactedTopic(admin, "t", lambda rows: None, lambda row: Format("x", 3, 3))
     table._producer = Producer()
     table._write(table._encoded([("a", b"{}"), ("b", None)]))
     assert produced == [(b"a", [(VERSION, b"3")]), (b"b", None)]

@@ -104,9 +104,9 @@ class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
     def __init__(self, clients: Clients, timeout_s: float) -> None:
-        self._clients = clients
+        self.clients = clients
         self._credentials = CredentialsInUse(clients)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._made: AdminClient | None = None
         self._left: list[list[AdminClient]] = []  # former clients, alone in their lists: they may owe answers
         self._committed = Offsets(clients, timeout_s, committed=True)
@@ -120,7 +120,7 @@ class KafkaAdmin:
         if self._credentials.replaced():
             self._leave()
         if self._made is None:
-            self._made = self._clients.admin("admin", self._hear)
+            self._made = self.clients.admin("admin", self._hear)
         return self._made
 
     def _leave(self) -> None:
@@ -128,7 +128,7 @@ class KafkaAdmin:
         if self._made is not None:
             left, self._made = [self._made], None
             self._left.append(left)
-            asyncio.get_running_loop().call_later(self._timeout_s, self._end, left)
+            asyncio.get_running_loop().call_later(self.timeout_s, self._end, left)
 
     def _end(self, left: list[AdminClient]) -> None:
         if left in self._left:
@@ -164,7 +164,7 @@ class KafkaAdmin:
         try:
             await self._ask_for_brokers(client, timeout_s)
         except PenstockError:
-            self._clients.poll()  # delivers pending errors
+            self.clients.poll()  # delivers pending errors
             if client is self._made:
                 self._leave()
             if self._heard is not None:
@@ -175,7 +175,7 @@ class KafkaAdmin:
         try:
             async with asyncio.timeout(2 * timeout_s):  # the call may have to wait for a thread
                 asked = in_thread(client.list_topics, ASKED_TOPIC, timeout_s)
-                found = await self._clients.wait_unless_refused(asked)
+                found = await self.clients.wait_unless_refused(asked)
         except KafkaException as error:
             raise engine_error(error) from None
         except TimeoutError:
@@ -188,11 +188,11 @@ class KafkaAdmin:
         client = self.client
 
         def listing() -> dict[str, int]:  # in the thread, as all that is done for each of many topics
-            found = client.list_topics(timeout=self._timeout_s).topics
+            found = client.list_topics(timeout=self.timeout_s).topics
             return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
         try:
-            return await self._clients.wait_unless_refused(in_thread(listing))
+            return await self.clients.wait_unless_refused(in_thread(listing))
         except KafkaException as error:
             raise engine_error(error) from None
 
@@ -305,7 +305,7 @@ class KafkaAdmin:
             return {}
         asked = self._committed if committed else self._written
         return await _patiently(
-            lambda: self._clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
+            lambda: self.clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
             check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
 
@@ -320,14 +320,14 @@ class KafkaAdmin:
     @property
     def bound(self) -> dict[str, float]:
         """How long librdkafka waits for an answer, as its functions take it."""
-        return {"request_timeout": self._timeout_s}
+        return {"request_timeout": self.timeout_s}
 
     async def _results(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
         """The answers of one request for many, errors among them."""
         asked: asyncio.Future[Any] = asyncio.gather(
             *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
         )
-        return dict(zip(futures, await self._clients.wait_unless_refused(asked), strict=True))
+        return dict(zip(futures, await self.clients.wait_unless_refused(asked), strict=True))
 
     async def answer(self, ask: Callable[[], "Future[Any]"], what: str = "") -> Any:
         """The answer of one request; raises what the cluster refuses, with `what` before it."""
@@ -335,7 +335,7 @@ class KafkaAdmin:
 
     async def _awaited(self, ask: Callable[[], "asyncio.Future[Any]"], what: str) -> Any:
         async def answered() -> Any:
-            return await self._clients.wait_unless_refused(ask())
+            return await self.clients.wait_unless_refused(ask())
 
         return await _patiently(answered, what)
 

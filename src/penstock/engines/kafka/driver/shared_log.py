@@ -25,7 +25,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, version_of
 
 from .admin import KafkaAdmin
-from .clients import Clients, CredentialsInUse
+from .clients import CredentialsInUse
 from .credentials import Properties
 from .errors import ends_client, engine_error
 from .record import At, Header
@@ -76,20 +76,18 @@ class SharedLog(ABC, Generic[R]):
 
     def __init__(
         self,
-        clients: Clients,
         admin: KafkaAdmin,
         topic: str,
-        timeout_s: float,
         kind: str,
         reading: Properties,
         failing: Callable[[str | None], None],
     ) -> None:
         self.topic = topic
         self.position = 0  # everything before it was handed on
-        self._clients = clients
         self._admin = admin
+        self._clients = clients = admin.clients
+        self._timeout_s = admin.timeout_s
         self._place: At = (topic, 0)
-        self._timeout_s = timeout_s
         self._kind = kind
         self._reading = reading
         self._failing = failing
@@ -304,12 +302,10 @@ class Journal(SharedLog[JournalRecord]):
 
     dense = True
 
-    def __init__(
-        self, clients: Clients, admin: KafkaAdmin, topic: str, timeout_s: float, reader: JournalReader
-    ) -> None:
+    def __init__(self, admin: KafkaAdmin, topic: str, reader: JournalReader) -> None:
         # There are no transactions: those of others, by mistake, block nothing.
         reading = {"socket.nagle.disable": True, "isolation.level": "read_uncommitted"}
-        super().__init__(clients, admin, topic, timeout_s, "cursors", reading, reader.failing)
+        super().__init__(admin, topic, "cursors", reading, reader.failing)
         self.begin = 0  # the first offset that is left, as far as this process knows
         self._reader = reader
 
@@ -350,17 +346,15 @@ class CompactedTopic(SharedLog[Row]):
 
     def __init__(
         self,
-        clients: Clients,
         admin: KafkaAdmin,
         topic: str,
-        timeout_s: float,
         changed: Callable[[list[Row]], None],
         format_of: Callable[[str], Format],
         wait_ms: int = FETCH_WAIT_MS,
         failing: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
         reading = {"fetch.wait.max.ms": wait_ms, "isolation.level": "read_committed"}
-        super().__init__(clients, admin, topic, timeout_s, "documents", reading, failing)
+        super().__init__(admin, topic, "documents", reading, failing)
         self._changed = changed
         self._format_of = format_of
 

@@ -11,7 +11,7 @@ from penstock.broker.schemas import Schemas
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.engines.attached.entry_answers import AttachedEntryAnswers, WholeEntries
-from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink
+from penstock.engines.attached.link import Moved
 from penstock.engines.attached.subscription import (
     RANGES_MAX,
     Admin,
@@ -271,13 +271,10 @@ class Service:
         admin: Admin,
     ) -> None:
         self._topics = topics
-        self._links = links
+        self.link_to = links.link_to
         self._served = served
         self._owners = owners
         self._admin = admin
-
-    async def link_to(self, wanted: Attachment, sink: LinkSink) -> OwnerLink:
-        return await self._links.link_to(wanted, sink)
 
     def subscription(self, topic: Topic, name: str) -> OwnedSubscription:
         """The subscription of that name, as all consumers of this process see it."""

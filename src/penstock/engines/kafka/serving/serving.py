@@ -62,7 +62,7 @@ class Serving:
         process = new_process_id() if fleet is None else fleet.id
 
         def open_journal(reader: JournalReader) -> Journal:
-            return Journal(clients, kafka.admin, prefix + CURSORS, timeout_s, reader)
+            return Journal(kafka.admin, prefix + CURSORS, reader)
 
         def open_lease(listener: LeaseListener) -> Lease:
             return Lease(clients, prefix + SLOTS, group, listener, client_id=f"penstock-{process}")

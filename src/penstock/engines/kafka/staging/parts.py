@@ -85,10 +85,7 @@ class Space:
         self, topic: str, changed: Callable[[list[Row]], None], format: Format
     ) -> CompactedTopic:
         """Read one of the two tables, and follow it. Raises UNAVAILABLE."""
-        cluster = self.cluster
-        table = CompactedTopic(
-            cluster.clients, cluster.admin, topic, cluster.timeout_s, changed, lambda _: format, WAIT_MS
-        )
+        table = CompactedTopic(self.cluster.admin, topic, changed, lambda _: format, WAIT_MS)
         try:
             await table.start()
         except BaseException:

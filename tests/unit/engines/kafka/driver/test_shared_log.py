@@ -42,8 +42,10 @@ class Cluster:
     """The clients and the administrator of a process. `given` comes one after the other; a list comes in one go."""
 
     generation = 0
+    timeout_s = WAIT_S
 
     def __init__(self) -> None:
+        self.clients = self
         self.errors = ClientErrors()
         self.given: deque[Any] = deque()
         self.rest: list[Any] = []
@@ -146,7 +148,7 @@ class Case:
         self.cluster = Cluster()
         self.reader = Reader()
         any_cluster: Any = self.cluster
-        self.journal = Journal(any_cluster, any_cluster, "j", WAIT_S, self.reader)
+        self.journal = Journal(any_cluster, "j", self.reader)
 
     async def start(self, begin: int, end: int, *given: object) -> None:
         self.cluster.range = begin, end

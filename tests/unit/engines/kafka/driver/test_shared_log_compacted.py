@@ -63,8 +63,10 @@ class _Clients:
     """Makes those clients."""
 
     generation = 0
+    timeout_s = 30.0
 
     def __init__(self) -> None:
+        self.clients = self
         self.errors = ClientErrors()
 
     def producer(self, kind: str, own: object) -> None:
@@ -99,7 +101,7 @@ async def test_errors_are_said_and_reading_goes_on(monkeypatch: pytest.MonkeyPat
             _Record(2, b"c"),
         ]
     )
-    topic = CompactedTopic(clients, clients, "t", 30.0, rows.extend, Format, failing=said.append)
+    topic = CompactedTopic(clients, "t", rows.extend, Format, failing=said.append)
     await topic.start()
     await topic.close()
     await asyncio.sleep(0)

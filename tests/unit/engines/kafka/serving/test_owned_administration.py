@@ -1,6 +1,7 @@
 """Subscriptions of a topic as administrators create, list, move and delete them, at the owner and at another process."""
 
 from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class Case:
         self.at_a, self.at_b = self.made(self.a), self.made(self.b)
 
     def made(self, server: Server) -> TopicSubscriptions[Any]:
-        links: Any = None  # no consumer is attached
+        links: Any = SimpleNamespace(link_to=None)  # no consumer is attached
         topics: Any = Topics(server)
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         self.owned[server] = Service(topics, links, server.served, owners, self.admin)
