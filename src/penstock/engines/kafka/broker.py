@@ -212,7 +212,12 @@ class KafkaBroker:
             leave_s=lambda: LEAVE_S if self._stopping else None,
         )
         self._stopping = False
-        self.subscribe_pattern = partial(self._attached.subscribe_pattern, self._serving.service)
+        self.subscribe_pattern = partial(
+            self._attached.subscribe_pattern,
+            self._serving.service,
+            domain="persistent",
+            allowed=lambda name: True,
+        )
         self.policies.on_change(self.topics.apply)
         self.topics.listeners.add(self._watches.changed)
         self.topics.listeners.add(self._topic_changed)

@@ -32,7 +32,8 @@ class KafkaCluster:
         self.clients = Clients(settings)
         self.timeout_s = settings.timeout_ms / 1000
         self.admin = KafkaAdmin(self.clients, self.timeout_s)
-        self.groups = KafkaGroups(self.clients, min(self.timeout_s, GROUPS_S))
+        self._group_admin = KafkaAdmin(self.clients, min(self.timeout_s, GROUPS_S), renewed=True)
+        self.groups = KafkaGroups(self._group_admin)
         self.tasks = Tasks()
         self.problem: str | None = None
 
@@ -81,6 +82,7 @@ class KafkaCluster:
     async def close(self) -> None:
         """End all that runs for the cluster."""
         await self.tasks.close()
+        await self._group_admin.close()
         await self.admin.close()
         await in_thread(self.clients.close)
 

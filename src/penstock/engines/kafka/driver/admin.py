@@ -103,10 +103,13 @@ class Descriptions:
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
-    def __init__(self, clients: Clients, timeout_s: float) -> None:
+    def __init__(self, clients: Clients, timeout_s: float, *, renewed: bool = False) -> None:
         self.clients = clients
         self._credentials = CredentialsInUse(clients)
         self.timeout_s = timeout_s
+        # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
+        # again by the client that knew it before it was restarted.
+        self._renewed = renewed
         self._made: AdminClient | None = None
         self._left: list[list[AdminClient]] = []  # former clients, alone in their lists: they may owe answers
         self._committed = Offsets(clients, timeout_s, committed=True)
@@ -337,7 +340,13 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await self.clients.wait_unless_refused(ask())
 
-        return await _patiently(answered, what)
+        client = self.client
+        try:
+            return await _patiently(answered, what)
+        except PenstockError as error:
+            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and client is self._made:
+                self._leave()
+            raise
 
 
 async def _patiently(

@@ -8,7 +8,6 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .admin import KafkaAdmin
-from .clients import Clients
 from .errors import engine_error
 from .record import At
 from .threads import in_thread
@@ -20,10 +19,11 @@ EVENTS_MAX: Final = 100  # that are looked through for the reason of an error
 class KafkaGroups:
     """Reads groups, and changes those without members; raises as `KafkaAdmin` does."""
 
-    def __init__(self, clients: Clients, timeout_s: float) -> None:
-        self._clients = clients
-        self._timeout_s = timeout_s
-        self._session_ms = max(SESSION_MS_MIN, int(timeout_s * 1000))
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self._admin = admin
+        self._clients = admin.clients
+        self._timeout_s = admin.timeout_s
+        self._session_ms = max(SESSION_MS_MIN, int(admin.timeout_s * 1000))
 
     async def committed(self, group: str, places: Iterable[At]) -> dict[At, int]:
         """The offsets that a group has committed for these partitions; none if the group does not exist."""
@@ -76,14 +76,9 @@ class KafkaGroups:
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
-        # librdkafka 2.16 does not reach the coordinator of a group again by a client that knew it before it was restarted.
-        admin = KafkaAdmin(self._clients, self._timeout_s)
-        try:
-            await admin.answer(
-                lambda: admin.client.delete_consumer_groups([group], **admin.bound)[group], group
-            )
-        finally:
-            await admin.close()
+        await self._admin.answer(
+            lambda: self._admin.client.delete_consumer_groups([group], **self._admin.bound)[group], group
+        )
 
 
 def _refusal(consumer: Any, heard: list[KafkaError]) -> KafkaError | None:
