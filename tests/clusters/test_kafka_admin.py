@@ -53,7 +53,7 @@ async def test_a_topic_is_kafkas_for_every_process(pair: tuple[KafkaBroker, Kafk
     one, other = pair
     name = TopicName.parse(f"t-{mark}")
     await one.topics.create(name, 3)
-    assert (await one.cluster.admin.describe(f"t-{mark}")).partitions == 3  # type: ignore[union-attr]
+    assert (await one.kafka.admin.describe(f"t-{mark}")).partitions == 3  # type: ignore[union-attr]
     await other.topics.learn(name)
     assert other.topics.partitions(name) == 3
     logs = [await broker.topics.all_of(name) for broker in pair]
@@ -75,7 +75,7 @@ async def test_missing_topics_are_told_from_those_that_are_there(
 ) -> None:
     await pair[0].topics.create(TopicName.parse(f"t-{mark}"), 3)
     asked = [f"t-{mark}", f"missing-{mark}", "not a name"]
-    found = await pair[0].cluster.admin.describe_all(asked)
+    found = await pair[0].kafka.admin.describe_all(asked)
     there = found[f"t-{mark}"]
     assert there is not None
     assert there.partitions == 3
@@ -139,7 +139,7 @@ async def test_namespaces_and_policies_are_kept_for_every_process(
     name = TopicName.parse(f"{namespace}/orders")
     await one.topics.create(name, 0)
     kafka = f"t-{mark}.dev.orders"
-    assert await one.cluster.admin.describe(kafka) is not None
+    assert await one.kafka.admin.describe(kafka) is not None
     await other.topics.learn_names(namespace)
     assert other.topics.names(namespace) == [name]
 
@@ -153,13 +153,13 @@ async def test_namespaces_and_policies_are_kept_for_every_process(
     await configured(one, kafka, {"cleanup.policy": "compact,delete"})
     await one.administration.delete_namespace(namespace, force=True)
     await until_async(lambda: not other.namespaces.exists(namespace))
-    assert await one.cluster.admin.describe(kafka) is None
+    assert await one.kafka.admin.describe(kafka) is None
 
 
 async def configured(broker: KafkaBroker, kafka: str, wanted: dict[str, str]) -> None:
     """Wait until Kafka shows what a topic is configured to: its controller answers before its brokers know."""
     async with asyncio.timeout(60):
-        while not wanted.items() <= (await broker.cluster.admin.configs(kafka)).items():
+        while not wanted.items() <= (await broker.kafka.admin.configs(kafka)).items():
             await asyncio.sleep(0.01)  # nobody tells
 
 
@@ -171,7 +171,7 @@ async def test_schemas_and_properties_are_kept_for_every_process_and_the_next(
     await one.topics.create(name, 0, {"owner": "me"})
     assert await one.schemas.get_or_create(name, SchemaInfo(SchemaType.STRING)) == 0
     await until_async(lambda: other.schemas.latest(name) is not None)
-    again = KafkaBroker(one.cluster.settings, BrokerSettings(), LoopClock())
+    again = KafkaBroker(one.kafka.settings, BrokerSettings(), LoopClock())
     await again.start()
     try:
         await again.topics.learn(name)
@@ -276,7 +276,7 @@ async def test_the_retention_in_force_is_kafkas_where_no_policy_says_another(
     one, _ = pair
     name = TopicName.parse(f"t-{mark}")
     await one.topics.create(name, 0)
-    configs = await one.cluster.admin.configs(f"t-{mark}")
+    configs = await one.kafka.admin.configs(f"t-{mark}")
     assert one.policies.in_force(name).retention == retention_of(configs)
     await one.policies.change_topic(name, lambda now: TopicPolicies(retention=Retention(5, 6)))
     assert one.policies.in_force(name).retention == Retention(5, 6)

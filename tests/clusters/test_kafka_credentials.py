@@ -140,7 +140,7 @@ async def test_a_password_that_changes_is_felt_as_a_pause(scram: KafkaCluster, t
     async with server(scram, **settings) as one:
         await one.goes_through("a")
         await asyncio.to_thread(_set_password, scram, "two")
-        cluster = one.broker.cluster
+        cluster = one.broker.kafka
         await until(lambda: "refuses the credentials" in (cluster.problem or ""), 120)
         assert any(error == "_AUTHENTICATION" for _, error in cluster.figures().client_errors)
         file.write_text("two\n")
@@ -153,7 +153,7 @@ async def test_a_new_consumer_is_not_kept_waiting_where_the_server_is_refused(sc
     _set_password(scram, "one")
     async with server(scram, username="me", password=Secret("one"), sasl_mechanism="SCRAM-SHA-512") as one:
         await asyncio.to_thread(_set_password, scram, "two")
-        cluster = one.broker.cluster
+        cluster = one.broker.kafka
         await until(lambda: "refuses the credentials" in (cluster.problem or ""), 120)
         with pytest.raises(PenstockError, match="refuses the credentials of this server") as caught:
             await one.subscribe("other")
@@ -221,7 +221,7 @@ async def test_a_token_of_a_file_is_renewed(oauth: KafkaCluster, key: SigningKey
             await asyncio.sleep(0.2)  # the first token has to end
         await one.goes_through("b")
         assert set(one.client.texts) == {"a", "b"}
-        assert one.broker.cluster.problem is None
+        assert one.broker.kafka.problem is None
 
 
 async def test_tokens_come_from_an_identity_provider(
@@ -243,7 +243,7 @@ async def test_tokens_come_from_an_identity_provider(
             # One token serves all clients, and the next is asked for after 16 s.
             assert len(provider.given) <= 2 + (time.monotonic() - begun) / 10
             provider.secret = "other"
-            cluster = one.broker.cluster
+            cluster = one.broker.kafka
             await until(lambda: cluster.problem is not None, 120)
             assert "invalid_client" in str(cluster.problem)
             secret.write_text("other\n")
@@ -284,13 +284,13 @@ async def test_certificates_are_renewed(tmp_path: Path) -> None:
             assert control.problem is None
             await one.goes_through("a")
             issue(Path(own), 3600)
-            await until(lambda: one.broker.cluster.clients.generation == 1, 120)
+            await until(lambda: one.broker.kafka.clients.generation == 1, 120)
             await one.goes_through("b")
             while time.time() < ends + 5:
                 await asyncio.sleep(0.2)  # the first certificate has to end, and idle connections
             await one.goes_through("c")
             assert set(one.client.texts) == {"a", "b", "c"}
-            assert one.broker.cluster.problem is None
+            assert one.broker.kafka.problem is None
             async with asyncio.timeout(120):
                 while control.problem is None:  # what was not renewed counts no more
                     await control.look()

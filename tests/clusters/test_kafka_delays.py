@@ -52,7 +52,7 @@ Publish = Callable[[KafkaBroker, TopicName, int], Coroutine[Any, Any, MessageId 
 async def test_a_delay_beyond_the_retention_is_refused(kafka_cluster: KafkaCluster, how: Publish) -> None:
     async with bench(kafka_cluster) as one:
         broker = await one.broker()
-        configured = broker.cluster.admin.set_configs
+        configured = broker.kafka.admin.set_configs
 
         async def until_it_is(outcome: type) -> MessageId | PenstockError:
             async with asyncio.timeout(60):

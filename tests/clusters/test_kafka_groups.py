@@ -1,5 +1,4 @@
-"""Consumer groups of Kafka beside subscriptions: positions that subscriptions begin at, those of earlier releases, and those that
-Kafka's tools are shown."""
+"""Consumer groups of Kafka beside subscriptions: positions that subscriptions begin at, and those that Kafka's tools are shown."""
 
 import asyncio
 import contextlib
@@ -10,23 +9,18 @@ from uuid import uuid4
 import httpx
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from tests.support.cli import Commands
-from tests.support.commits import commit_of
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.waiting import until
 
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster as Cluster
-from penstock.engines.kafka.driver.groups import Committed
 from penstock.engines.kafka.serving.shown_marks import shown_group
-from penstock.engines.subscription.offsets import OffsetSet
-from penstock.model.policy import SubscriptionType
 from penstock.testing.server import Running, running
 
 ADMIN = "/admin/v2/persistent/public/default"
 TOPICS = "/topics/public/default"
-EARLIER = "penstock-an-earlier-release"
 
 
 @pytest.fixture
@@ -58,9 +52,9 @@ def groups(cluster: KafkaCluster, act: Callable[[Cluster], Any]) -> Any:
     return asyncio.run(acted())
 
 
-def commit(cluster: KafkaCluster, group: str, topic: str, *commits: Committed | None) -> None:
+def commit(cluster: KafkaCluster, group: str, topic: str, *offsets: int | None) -> None:
     """Commit for the partitions of a topic, as a program does that is not running now."""
-    changes = {(topic, number): one for number, one in enumerate(commits) if one is not None}
+    changes = {(topic, number): one for number, one in enumerate(offsets) if one is not None}
     groups(cluster, lambda made: made.groups.commit(group, changes))
 
 
@@ -119,7 +113,7 @@ def test_a_subscription_begins_where_a_group_goes_on(
         commands = Commands(server.url, monkeypatch)
         fill(kafka_cluster, rest, topic, 4, 6)
         # Partition 1 has no commit; that of partition 2 is beyond the end, as of a topic that was recreated.
-        commit(kafka_cluster, group, topic, Committed(4), None, Committed(900), Committed(6, "of the app"))
+        commit(kafka_cluster, group, topic, 4, None, 900, 6)
         path = f"{ADMIN}/{topic}/subscription"
         rest_of_it = {"0:4", "0:5"} | {f"{partition}:{n}" for partition in (1, 2) for n in range(6)}
         for name in ("by-command", "consumed", "made"):
@@ -187,48 +181,3 @@ def test_kafkas_tools_see_where_a_subscription_stands(kafka_cluster: KafkaCluste
         native.close()
         assert rest.delete(f"{ADMIN}/{topic}/subscription/s").status_code == 204
         until(lambda: group not in names(), 60)
-
-
-def test_positions_of_an_earlier_release_are_taken_over(kafka_cluster: KafkaCluster, prefix: str) -> None:
-    topic, quiet = f"{prefix}history", f"{prefix}quiet"
-    acknowledged = OffsetSet(2)
-    for offset in (3, 5):
-        acknowledged.add(offset, 1)
-    with served(kafka_cluster, f"{prefix}filling.") as (_, rest):
-        for name in (topic, quiet):
-            fill(kafka_cluster, rest, name, 2, 8)
-    kept = commit_of(acknowledged, SubscriptionType.SHARED)
-    commit(kafka_cluster, f"{prefix}s", topic, kept, Committed(7))  # the second was reset by Kafka's tools
-    commit(kafka_cluster, f"{prefix}native", topic, Committed(3), Committed(3))
-    old = Consumer(
-        {
-            "bootstrap.servers": kafka_cluster.bootstrap,
-            "group.id": f"{prefix}quietly",
-            "client.id": EARLIER,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    commit(kafka_cluster, f"{prefix}quietly", quiet, commit_of(OffsetSet(6), None), None)
-    old.subscribe([quiet])
-    until(lambda: old.poll(0.2) is not None or old.assignment(), 60)
-    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap, "log_level": 0})
-    documents = NewTopic(f"__{prefix}documents", 1, 1, config={"cleanup.policy": "compact"})
-    for created in admin.create_topics([documents]).values():  # as the earlier release did
-        created.result(60)
-    with served(kafka_cluster, prefix) as (_, rest):
-        assert rest.get(f"{ADMIN}/{topic}/subscriptions").json() == []
-        refused = rest.get(f"{ADMIN}/{topic}/subscription/s/properties")
-        assert refused.status_code in (404, 503), refused.text
-        old.close()
-        until(lambda: rest.get(f"{ADMIN}/{topic}/subscriptions").json() == ["s"], 60)
-        assert rest.get(f"{ADMIN}/{quiet}/subscriptions").json() == ["quietly"]
-        expected = {"0:2", "0:4", "0:6", "0:7", "1:7"}
-        assert consumed(rest, topic, "s", 5, initial_position="earliest") == expected
-        assert rest.delete(f"{ADMIN}/{topic}/subscription/s").status_code == 204
-    with served(kafka_cluster, prefix) as (_, rest):
-        assert rest.get(f"{ADMIN}/{topic}/subscriptions").json() == []
-        assert consumed(rest, topic, "s", 0) == set(), "a deleted subscription came back"
-        # A partition without a commit begins at its beginning.
-        expected = {"0:6", "0:7"} | {f"1:{n}" for n in range(8)}
-        assert consumed(rest, quiet, "quietly", 10, initial_position="latest") == expected

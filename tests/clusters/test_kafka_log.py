@@ -18,8 +18,7 @@ from penstock.engines.kafka.driver import reader
 from penstock.engines.kafka.driver.admin import KafkaAdmin
 from penstock.engines.kafka.driver.clients import Clients
 from penstock.engines.kafka.driver.fetcher import Fetcher
-from penstock.engines.kafka.followed import LOOK_MS
-from penstock.engines.kafka.log import KafkaLog
+from penstock.engines.kafka.log import LOOK_MS, KafkaLog
 from penstock.engines.kafka.naming import Place
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError

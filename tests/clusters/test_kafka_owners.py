@@ -22,8 +22,8 @@ from tests.support.kafka_owner import SUBSCRIPTION, TOPIC, Service
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster as Cluster
 from penstock.engines.kafka.driver.lease import Lease
-from penstock.engines.kafka.ownership.records import CursorRecord, slot_of
-from penstock.engines.kafka.ownership.topics import owner_topics
+from penstock.engines.kafka.internal import have_owner_topics
+from penstock.engines.kafka.serving.state import CursorRecord, slot_of
 from penstock.model.errors import ErrorKind, PenstockError
 
 WAIT_S = 90.0
@@ -261,7 +261,8 @@ class Listener:
 async def test_a_revocation_waits_until_the_slots_are_released(broker: KafkaCluster, prefix: str) -> None:
     cluster = Cluster(ClusterSettings(url=broker.service_url, documents_topic=prefix))
     await cluster.start()
-    topic, _, _ = await owner_topics(cluster)
+    await have_owner_topics(cluster)
+    topic = f"{prefix}_slots"
     old, new = Listener(), Listener()
     first = Lease(cluster.clients, topic, f"penstock-{prefix}", old)
     second = Lease(cluster.clients, topic, f"penstock-{prefix}", new)
@@ -316,17 +317,15 @@ async def test_a_journal_that_would_lose_records_is_refused(broker: KafkaCluster
     cluster = Cluster(ClusterSettings(url=broker.service_url, documents_topic=prefix))
     await cluster.start()
     try:
-        slots, cursors, count = await owner_topics(cluster)
-        assert (slots, cursors, count) == (f"{prefix}_slots", f"{prefix}_cursors", 64)
-        assert await owner_topics(cluster) == (slots, cursors, count)
-        await cluster.admin.set_configs(cursors, {"retention.ms": "1000"})
+        assert [await have_owner_topics(cluster) for _ in range(2)] == [64, 64]
+        await cluster.admin.set_configs(f"{prefix}_cursors", {"retention.ms": "1000"})
         with pytest.raises(PenstockError, match=r"its retention\.ms has to be -1, and is 1000") as caught:
-            await owner_topics(cluster)
+            await have_owner_topics(cluster)
         assert caught.value.kind is ErrorKind.BAD_PARAMETER
     finally:
         await cluster.close()
 
 
 async def start_without_lease(made: Service) -> None:
-    made.open_cursors(await owner_topics(made.cluster))
+    made.set_slots(await have_owner_topics(made.cluster))
     await made.cursors.start()

@@ -28,7 +28,7 @@ from penstock.engines.kafka.broker import KafkaBroker
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.driver.transactions import Transaction
 from penstock.engines.kafka.staging import parts
-from penstock.engines.kafka.staging.space import PARTITIONS
+from penstock.engines.kafka.staging.parts import PARTITIONS
 from penstock.engines.opening import open_kafka
 from penstock.engines.staging.staging import Staging
 from penstock.model.entry import NewEntry
@@ -395,7 +395,7 @@ async def test_what_was_staged_is_deleted(
     async with engine(kafka_cluster.service_url, f"__kf-{uuid4().hex[:12]}") as broker:
         assert isinstance(broker, KafkaBroker)
         assert isinstance(broker.staging, Staging)
-        admin, own = broker.cluster.admin, broker.staging._parts
+        admin, own = broker.kafka.admin, broker.staging._parts
         space = own._space
         places = [(space.entries, number) for number in range(PARTITIONS)]
 

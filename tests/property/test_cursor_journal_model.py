@@ -8,8 +8,7 @@ from collections import defaultdict
 import pytest
 from tests.support.cursor_journal import SLOTS, Log, Process
 
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord, slot_of
-from penstock.engines.kafka.ownership.state import JournalState
+from penstock.engines.kafka.serving.state import CursorKey, CursorRecord, JournalState, deletion_of, slot_of
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import PenstockError
 
@@ -157,7 +156,7 @@ class Owner:
             self.schedule.acked[key].clear()
             self.schedule.deletes[key] += 1
             self.served.pop(key, None)
-            await self.process.cursors.delete(key)
+            await self.process.cursors.save([deletion_of(key)])
 
 
 def test_slots_of_the_keys_are_their_partitions() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.engines.kafka.driver.journal import JournalReader, JournalRecord
 from penstock.engines.kafka.driver.record import Header
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.state import JournalState
+from penstock.engines.kafka.driver.shared_log import JournalReader, JournalRecord
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import JournalState
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import Failures
@@ -133,7 +133,7 @@ class FakeJournal:
 
 
 class Told:
-    """`CursorsListener`: what it was told."""
+    """What a listener was told."""
 
     def __init__(self) -> None:
         self.gone: list[int] = []
@@ -165,13 +165,14 @@ class Process:
         make: Callable[[JournalReader], FakeJournal] = partial(FakeJournal, log, auto=auto)
         self.cursors = Cursors(
             self._keep(make),
-            listener or self.told,
             self.tasks,
             Failures(LoopClock()),
             group=group,
-            slots=slots,
             process=name,
         )
+        self.cursors.set_slots(slots)
+        self.cursors.on_replaced.append((listener or self.told).replaced)
+        self.cursors.on_refused.append(self.told.refused)
 
     def _keep(self, make: Callable[[JournalReader], FakeJournal]) -> Callable[[JournalReader], FakeJournal]:
         def made(reader: JournalReader) -> FakeJournal:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engines.kafka.driver.failures import ClientErrors
+from penstock.engines.kafka.driver.errors import ClientErrors
 
 
 class FakeClients:

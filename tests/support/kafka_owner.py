@@ -16,14 +16,14 @@ import msgspec
 
 from penstock.broker.settings import ClusterSettings
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.driver.journal import Journal, JournalReader
 from penstock.engines.kafka.driver.lease import Lease
-from penstock.engines.kafka.ownership import cursors as cursors_module
-from penstock.engines.kafka.ownership import owner as owner_module
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.records import CursorRecord, slot_of
-from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
+from penstock.engines.kafka.driver.shared_log import Journal, JournalReader
+from penstock.engines.kafka.internal import CURSORS, SLOTS, have_owner_topics, owner_group
+from penstock.engines.kafka.serving import cursors as cursors_module
+from penstock.engines.kafka.serving import owner as owner_module
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.owner import SlotOwner
+from penstock.engines.kafka.serving.state import CursorRecord, slot_of
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock
@@ -51,36 +51,33 @@ class Service:
         self.group = owner_group(settings)
         self.tasks = Tasks()
         self.name = name
-        self.owner = SlotOwner(self, self.tasks)
         self.served: dict[int, OffsetSet] = {}
-
-    def open_cursors(self, topics: tuple[str, str, int]) -> None:
-        """Make the parts; nothing is read yet."""
-        slots_topic, cursors_topic, slots = topics
-        clients, admin, timeout_s = self.cluster.clients, self.cluster.admin, self.cluster.timeout_s
+        clients = self.cluster.clients
 
         def open_journal(reader: JournalReader) -> Journal:
-            return Journal(clients, admin, cursors_topic, timeout_s, reader)
+            return Journal(self.cluster.admin, prefix + CURSORS, reader)
 
         self.cursors = Cursors(
-            open_journal,
-            self.owner,
-            self.tasks,
-            Failures(LoopClock()),
-            group=self.group,
-            slots=slots,
-            process=self.name,
+            open_journal, self.tasks, Failures(LoopClock()), group=self.group, process=self.name
         )
-        self.lease = Lease(clients, slots_topic, self.group, self.owner)
-        self.owner.cursors, self.owner.lease = self.cursors, self.lease
+        self.owner = SlotOwner(
+            self,
+            self.cursors,
+            lambda listener: Lease(clients, prefix + SLOTS, self.group, listener),
+            self.tasks,
+        )
+        self.lease = self.owner.lease
+
+    def set_slots(self, slots: int) -> None:
+        """The number of slots of the service, before anything is read."""
+        self.cursors.set_slots(slots)
         # Any partition of this slot.
         self.partitions = {slot_of(TOPIC, partition, slots): partition for partition in range(slots)}
 
     async def start(self) -> None:
         await self.cluster.start()
-        self.open_cursors(await owner_topics(self.cluster))
+        self.set_slots(await have_owner_topics(self.cluster))
         await self.cursors.start()
-        self.lease.start()
         self.owner.start()
 
     async def close(self) -> None:

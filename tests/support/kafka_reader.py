@@ -11,11 +11,10 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from penstock.broker.settings import ClusterSettings
-from penstock.engines.kafka.driver.journal import JournalRecord
-from penstock.engines.kafka.internal import CURSORS
+from penstock.engines.kafka.driver.shared_log import JournalRecord
+from penstock.engines.kafka.internal import CURSORS, SLOTS_COUNT
 from penstock.engines.kafka.naming import ledger_of
-from penstock.engines.kafka.ownership.state import JournalState
-from penstock.engines.kafka.ownership.topics import SLOTS_COUNT
+from penstock.engines.kafka.serving.state import JournalState
 from penstock.engines.subscription.offsets import OffsetSet
 
 from .cluster_load import Place

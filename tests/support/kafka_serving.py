@@ -1,22 +1,19 @@
 """A process that serves subscriptions over a journal and a log in memory, as one of a service before Kafka."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import structs
 
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.core.topic.served import ServedTopic
-from penstock.engines.kafka.driver.groups import Committed, Member
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.naming import Place
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.records import slot_of
 from penstock.engines.kafka.replies import SentReplies
-from penstock.engines.kafka.serving.consumers import ServedConsumer, ServedConsumers
+from penstock.engines.kafka.serving.served import ServedConsumer, ServedConsumers, ServedSubscriptions
 from penstock.engines.kafka.serving.shown_marks import ShownMarks
-from penstock.engines.kafka.serving.subscriptions import ServedSubscriptions
+from penstock.engines.kafka.serving.state import slot_of
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.cursors import CursorFlusher
@@ -90,9 +87,8 @@ class Groups:
     """Consumer groups of the cluster: what each has committed, and the error that an operation raises, by group."""
 
     def __init__(self) -> None:
-        self.commits: dict[str, dict[At, Committed]] = {}
+        self.commits: dict[str, dict[At, int]] = {}
         self.errors: dict[str, PenstockError] = {}
-        self.joined: dict[str, Sequence[Member]] = {}
         self.calls = 0
 
     def _called(self, group: str) -> None:
@@ -100,7 +96,7 @@ class Groups:
         if group in self.errors:
             raise self.errors[group]
 
-    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
+    async def commit(self, group: str, changes: Mapping[At, int]) -> None:
         self._called(group)
         self.commits.setdefault(group, {}).update(changes)
 
@@ -108,17 +104,6 @@ class Groups:
         self._called(group)
         if self.commits.pop(group, None) is None:
             raise PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, group)
-
-    async def names(self) -> list[str]:
-        return list(self.commits)
-
-    async def members(self, group: str) -> Sequence[Member]:
-        return self.joined.get(group, ())
-
-    async def committed(self, group: str, places: Iterable[At]) -> dict[At, Committed]:
-        self._called(group)
-        found = self.commits.get(group, {})
-        return {place: found[place] for place in places if place in found}
 
 
 class Server:
@@ -136,14 +121,13 @@ class Server:
         host = Host()
         means = Means(wire.keys, self.flusher, host.bury, SentReplies(nothing), host.failures, self.tasks)
         self.refusal: PenstockError | None = None  # of the cluster
-        self.served = ServedSubscriptions(means, lambda: self.refusal)
-        self.owner = SlotOwner(self.served, self.tasks)
-        self.process = Process(journal, name, listener=self.owner)
+        self.process = Process(journal, name)
         self.cursors = self.process.cursors
-        self.owner.lease, self.owner.cursors = self.lease, self.cursors
         self.marks = ShownMarks(self.cursors, self.groups, "", lambda: self.now_s)
-        self.cursors.on_saved = self.marks.saved
-        self.served.use(self.owner, self.cursors, self.marks)
+        self.served = ServedSubscriptions(
+            means, self.cursors, self.marks, lambda listener: self.lease, lambda: self.refusal
+        )
+        self.owner = self.served.owner
         topics: Any = self
         self.consumers = ServedConsumers(topics, self.served, self.clock, NewNames())
 

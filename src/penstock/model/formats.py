@@ -1,8 +1,7 @@
 """The formats of records that processes share through a cluster, and their versions (docs/upgrades.md, decision 0091).
 
 A Kafka record names the version of its value in a header, a Pulsar message in a property, both called `penstock-version`; a
-journal's record names it in its JSON. A record without a version has version 1: earlier releases named none. Cursors in a
-group's commits name their version in the first bytes (`engines/kafka/cursors.py`).
+journal's record names it in its JSON. A record without a version has version 1: earlier releases named none.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -59,7 +58,6 @@ DOCUMENTS: Final = {
         "topic-properties",
         "schema",
         "fleet",
-        "cursors",
     )
 }
 # Version 1 of these two is not written: a header costs bytes in each message, and any client may write replies.

@@ -21,10 +21,11 @@ BOUNDS: Final = {penstock.broker: (29, 246), penstock.engines.core.ports: (8, 33
 
 
 def protocols(package: ModuleType) -> dict[str, ast.ClassDef]:
-    """The Protocols of a package by their names."""
+    """The Protocols of a package, or of a module, by their names."""
     found: dict[str, ast.ClassDef] = {}
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        spec = find_spec(module.name)
+    inner = pkgutil.iter_modules(getattr(package, "__path__", ()), package.__name__ + ".")
+    for name in [one.name for one in inner] or [package.__name__]:
+        spec = find_spec(name)
         assert spec is not None
         assert spec.origin is not None
         for node in ast.parse(Path(spec.origin).read_text("utf-8")).body:

@@ -31,7 +31,8 @@ from penstock.broker.settings import ClusterSettings
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.membership import FORMAT, encode, encode_end
 from penstock.engines.kafka.driver.record import NewRecord
-from penstock.engines.kafka.ownership.records import (
+from penstock.engines.kafka.records import record_of
+from penstock.engines.kafka.serving.state import (
     CLAIM,
     DONE,
     SAVE,
@@ -42,7 +43,6 @@ from penstock.engines.kafka.ownership.records import (
     encode_save,
     slot_of,
 )
-from penstock.engines.kafka.records import record_of
 from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, reply_message
 from penstock.model.formats import CURSORS, document_format
 from penstock.model.message import Encryption, EncryptionKey, OutMessage

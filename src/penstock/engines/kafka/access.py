@@ -13,8 +13,7 @@ from penstock.model.errors import PenstockError
 from .cluster import LOOK_S, KafkaCluster
 from .driver.acls import NoAuthorizer, joiners, writers
 from .driver.threads import in_thread
-from .internal import internal_topics
-from .ownership.topics import owner_group
+from .internal import internal_topics, owner_group
 
 CHECK_S: Final = 20.0
 _HOLD: Final = "their records decide about permissions here (docs/security.md, Before Kafka)"

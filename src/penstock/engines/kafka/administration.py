@@ -13,7 +13,7 @@ from penstock.runtime.tasks import each
 
 from .cluster import KafkaCluster
 from .policies import KafkaNamespaces, KafkaPolicies
-from .serving.administration import Process
+from .serving.serving import Serving
 from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
@@ -31,15 +31,15 @@ class KafkaAdministration:
         namespaces: KafkaNamespaces,
         policies: KafkaPolicies,
         schemas: Schemas,
-        process: Process,
+        serving: Serving,
     ) -> None:
-        """`process` has been started before a topic is deleted or unloaded."""
         self._cluster = cluster
         self._topics = topics
         self._namespaces = namespaces
         self._policies = policies
         self._schemas = schemas
-        self._process = process
+        self._served = serving.served
+        self._others = serving.others
         namespaces.apply = self._apply_all
         policies.apply = self._apply
 
@@ -48,14 +48,13 @@ class KafkaAdministration:
             await self._topics.learn_deletion(name)
             await self._delete_cursors(name)
             return
-        others = self._process.service.others
         if not force:
-            await others.check_unused(name)
+            await self._others.check_unused(name)
         known = self._topics.document(name)
         more = ("partitions",) if known is not None and known.partitions else ()
         await self._topics.delete(name, force=force)
         await self._delete_cursors(name)
-        await others.tell("DELETE", Target.of_topic(name, *more), force="true")
+        await self._others.tell("DELETE", Target.of_topic(name, *more), force="true")
         await self._policies.forget(name)
         await self._namespaces.forget_topic(name)
         if schema:
@@ -66,19 +65,18 @@ class KafkaAdministration:
         now = self._topics.found(name)
         kafka = self._topics.naming.kafka_name(name)
         try:
-            await self._process.service.served.delete_cursors(kafka, "" if now is None else now.id)
+            await self._served.delete_cursors(kafka, "" if now is None else now.id)
         except PenstockError as error:  # they fit no log, and are removed later
             log.info("subscriptions of %s are not deleted yet: %s", name, error.message)
 
     async def unload_topic(self, name: TopicName) -> None:
         """As `Administration.unload_topic`, at every process. Consumers of this process stay: they are attached again."""
         why = PenstockError(ErrorKind.UNAVAILABLE, f"{name} was unloaded: connect again")
-        service = self._process.service
         for topic in await self._topics.all_of(name, create=False):
-            await service.served.unload(topic)
+            await self._served.unload(topic)
             for producer in list(topic.producers.values()):
                 producer.close(why)
-        await service.others.tell("PUT", Target.of_topic(name, "unload"))
+        await self._others.tell("PUT", Target.of_topic(name, "unload"))
 
     async def trim_topic(self, name: TopicName, *, everything: bool = False) -> None:
         """Delete every record; subscriptions go on with what comes next."""

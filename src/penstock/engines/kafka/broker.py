@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
-from penstock.broker.cluster import Elsewhere, Owner
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
 from penstock.broker.namespaces import TenantInfo
@@ -35,10 +35,9 @@ from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import TopicName
 from penstock.model.partitioning import Partitioner
 from penstock.model.policy import (
-    ClientInfo,
     ConsumerOptions,
     NamespacePolicies,
     ProducerOptions,
@@ -49,36 +48,28 @@ from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks, each
 from penstock.wire import entry as wire
 
-from . import properties as properties_module
 from .administration import KafkaAdministration
 from .cluster import KafkaCluster
-from .documents import Documents
+from .documents import PROPERTIES, Documents, KafkaProcessDocuments
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
-from .group_positions import KafkaGroupPositions
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
-from .policies import KafkaNamespaces, KafkaPolicies
-from .process_documents import KafkaProcessDocuments
+from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
-from .record_formats import KafkaRecordFormats
-from .replies import PartitionAddresses, ReplyPartitions, SentReplies
-from .retention_times import RetentionTimes
-from .schema_registry.opening import open_registry
-from .serving.administration import OwnedSubscriptions
-from .serving.schemas import DeliveredSchemas
+from .replies import ReplyPartitions, SentReplies
+from .schema_registry.schemas import KafkaRecordFormats, RegistrySchemas
+from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
-from .staging.opening import open_staging
+from .staging.writers import open_staging
 from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
-PRODUCERS_MAX: Final = (
-    1024  # of dead letters and entries of other processes: here one more costs no connection
-)
+PRODUCERS_MAX: Final = 1024  # kept for dead letters and entries of other processes; they share a connection
 LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
@@ -104,7 +95,7 @@ class KafkaBroker:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, "broker.deduplication: the engine before Kafka has no deduplication"
             )
-        self.cluster = KafkaCluster(settings)
+        self.kafka = KafkaCluster(settings)
         self.settings = own
         self.partitioner = Partitioner(settings.partitioner)
         self.clock = clock
@@ -116,9 +107,8 @@ class KafkaBroker:
         self.watch = self._watches.add
         self.naming = Naming(settings.namespaces, internal_topics(settings))
         self.documents = Documents(
-            self.cluster,
+            self.kafka,
             settings.documents_topic,
-            settings.replication_factor,
             once=(schemas_module.KIND,),
             failures=self.failures,
             fields={
@@ -136,51 +126,59 @@ class KafkaBroker:
             reader=reader,
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
-        parts = self.documents, self.namespaces, self.naming
-        registry = open_registry(settings, *parts, clock, own, self.tasks, self.failures)
+        registry = (
+            RegistrySchemas(
+                settings,
+                self.documents,
+                self.namespaces,
+                self.naming,
+                clock,
+                own.max_schema_bytes,
+                self.tasks,
+                self.failures,
+            )
+            if settings.schema_registry
+            else None
+        )
         self.schemas = registry or Schemas(
             self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
         )
         self.record_formats = KafkaRecordFormats(self.naming, registry)
-        self._fetcher = Fetcher(self.cluster.clients, self.cluster.admin, self.cluster.tasks, own.tail_bytes)
+        self._fetcher = Fetcher(self.kafka.clients, self.kafka.admin, self.kafka.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
-            self.cluster,
+            self.kafka,
             self.naming,
             self.namespaces,
             self.documents,
             self._fetcher,
             clock,
             own,
-            in_force=self.policies.in_force,
-            auto=self.policies.auto_topics,
-            configs=self.policies.configs,
-            logs_max=self.policies.max_topics,
-            registry=registry,
+            self.policies,
+            registry,
         )
         self._records = RecordProducer(
-            self.cluster.clients,
+            self.kafka.clients,
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
-        journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        journals = KafkaJournals(self.kafka, self.naming, self._fetcher, self._records, clock)
         self.open_journal = journals.open
-        addresses = PartitionAddresses(settings.replies_topic)
         self._reply_partitions = ReplyPartitions(
-            addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
+            self.kafka, self._fetcher, self._records, self.requests, self.tasks
         )
-        self._replies = Replies(self._reply_partitions, clock, self.requests, addresses)
+        self._replies = Replies(self._reply_partitions, clock, self.requests, self._reply_partitions)
         self._publishing = Publishing(
             self._records,
             self.schemas,
             self._replies,
             registry,
-            RetentionTimes(self.cluster.admin.configs, clock, settings.learned_ms),
+            RetentionTimes(self.kafka.admin.configs, clock, settings.learned_ms),
             self.topics,
             bytes_max=own.max_message_bytes,
             partitioner=self.partitioner,
         )
         self.staging = open_staging(
-            self.cluster, own, self._publishing, self._fetcher, self.topics, clock, self.tasks
+            self.kafka, own, self._publishing, self._fetcher, self.topics, clock, self.tasks
         )
         self.new_name = NewNames()
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
@@ -188,23 +186,21 @@ class KafkaBroker:
         letters = DeadLetters(wire.decode, self._kept_producers.lend, self.schemas)
         replies = SentReplies(self._replies)
         means = Means(wire.keys, self._flusher, letters.bury, replies, self.failures, self.tasks)
-        self._serving = Serving(
-            self.cluster,
+        self.cluster = self._serving = Serving(
+            self.kafka,
             self.topics,
             clock,
             self.tasks,
             means,
-            self.documents,
             fleet=fleet,
             new_name=self.new_name,
         )
-        owned = OwnedSubscriptions(self.topics, self._serving)
-        self.subscriptions = TopicSubscriptions(self.topics, owned)
+        self.subscriptions = TopicSubscriptions(self.topics, self._serving.service)
         self.administration = KafkaAdministration(
-            self.cluster, self.topics, self.namespaces, self.policies, self.schemas, self._serving
+            self.kafka, self.topics, self.namespaces, self.policies, self.schemas, self._serving
         )
-        self.topics.learners.append(owned.learn)
-        self.group_positions = KafkaGroupPositions(self.topics, self.cluster.groups).of
+        self.topics.learners.append(self._serving.service.learn)
+        self.group_positions = self.topics.group_positions
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),
@@ -217,10 +213,12 @@ class KafkaBroker:
             leave_s=lambda: LEAVE_S if self._stopping else None,
         )
         self._stopping = False
-        self.cluster.sent = self._sent
-        self.cluster.asked = self._asked
-        self.cluster.owned = self._serving.figures
-        self.cluster.shown = self._shown
+        self.subscribe_pattern = partial(
+            self._attached.subscribe_pattern,
+            self._serving.service,
+            domain="persistent",
+            allowed=lambda name: True,
+        )
         self.policies.on_change(self.topics.apply)
         self.topics.listeners.add(self._watches.changed)
         self.topics.listeners.add(self._topic_changed)
@@ -228,7 +226,7 @@ class KafkaBroker:
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
         try:
-            await self.cluster.start()
+            await self.kafka.start()
             await self.documents.start()
             self._listen()
             await self.namespaces.load()
@@ -252,7 +250,7 @@ class KafkaBroker:
         listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
         listeners[policies_module.KIND].append(self.policies.learned)
         listeners[schemas_module.KIND].append(self.schemas.learned)
-        listeners[properties_module.KIND].append(self.topics.properties.learned)
+        listeners[PROPERTIES].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
 
     def drain(self) -> None:
@@ -291,7 +289,7 @@ class KafkaBroker:
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
         if self.topics.registry is not None:
             parts.append(self.topics.registry.close())
-        await self._soon(*parts, self.cluster.close())
+        await self._soon(*parts, self.kafka.close())
         await self.tasks.close(AGAIN_S)
 
     async def _soon(self, *parts: Coroutine[Any, Any, None]) -> None:
@@ -327,7 +325,7 @@ class KafkaBroker:
     ) -> AnyConsumer:
         await each(self.topics.look_again, names, OPENING_MAX)
         if options.forwarded or await self._is_direct(names, options):
-            return await self._serving.consumers.subscribe(
+            return await self._serving.local.subscribe(
                 names, subscription, options, unique_name=unique_name, budget=budget
             )
         return await self._attached.subscribe(
@@ -340,28 +338,6 @@ class KafkaBroker:
             return False
         topics = await self.topics.all_of(names[0])
         return len(topics) == 1 and (not options.durable or self._serving.served.owns(topics[0]))
-
-    async def subscribe_pattern(
-        self,
-        pattern: str,
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        namespace: NamespaceName,
-        domain: str = "persistent",
-        allowed: Callable[[TopicName], bool] = lambda name: True,
-        budget: Budget | None = None,
-    ) -> AnyConsumer:
-        return await self._attached.subscribe_pattern(
-            self._serving.service,
-            pattern,
-            subscription,
-            options,
-            namespace=namespace,
-            domain=domain,
-            allowed=allowed,
-            budget=budget,
-        )
 
     async def append_entries(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
@@ -390,18 +366,6 @@ class KafkaBroker:
         for producer in list(topics[0].producers.values()) if topics else ():
             if isinstance(producer, Producer):
                 producer.grow(topics)
-
-    def _sent(self, topic: TopicName, client: ClientInfo) -> Owner:
-        """Where a client of Pulsar's protocol finds a topic."""
-        return self._serving.service.owners.address(topic)
-
-    async def _asked(self, topic: TopicName) -> Elsewhere:
-        """What the other processes say of a topic."""
-        return await self._serving.service.others.stats(topic)
-
-    async def _shown(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        """The properties of the consumers of a subscription."""
-        return await self._serving.service.consumers(await self.topics.get(log, create=False), subscription)
 
     def _name_topics(self) -> None:
         """Other namespaces may have other topics."""

@@ -2,19 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NoReturn
+from collections.abc import Mapping
+from typing import Final
 
-from penstock.broker.acting import Acting
-from penstock.broker.cluster import ClusterFigures, ClusterTraits, Elsewhere, Headers, Owner, Ownership, Query
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName
-from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
-from penstock.model.target import Target
 from penstock.runtime.tasks import Tasks
 
-from .driver.admin import KafkaAdmin
+from .driver.admin import Described, KafkaAdmin
 from .driver.clients import Clients
 from .driver.groups import KafkaGroups
 from .driver.threads import in_thread
@@ -24,33 +19,23 @@ log = logging.getLogger(__name__)
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
 GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
 REFUSED_S: Final = (
-    5.0  # once credentials are refused for so long, the start stops waiting: the operator has to mend them
+    5.0  # how long credentials are refused before the start gives up: the operator has to correct them
 )
 LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
 
 
 class KafkaCluster:
-    """`broker.Cluster`; raises BAD_PARAMETER for settings that cannot be used."""
-
-    # Kafka is asked under the server's own credentials, and has no REST of its own.
-    traits = ClusterTraits(kind="kafka", administered=False)
+    """The clients of this process; raises BAD_PARAMETER for settings that cannot be used."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.clients = Clients(settings)
         self.timeout_s = settings.timeout_ms / 1000
         self.admin = KafkaAdmin(self.clients, self.timeout_s)
-        asked_s = min(self.timeout_s, GROUPS_S)
-        self._group_admin = KafkaAdmin(self.clients, asked_s, renewed=True)
-        self.groups = KafkaGroups(self._group_admin, self.clients, asked_s)
+        self._group_admin = KafkaAdmin(self.clients, min(self.timeout_s, GROUPS_S), renewed=True)
+        self.groups = KafkaGroups(self._group_admin)
         self.tasks = Tasks()
         self.problem: str | None = None
-        # The engine says what it knows: documents are kept by way of the cluster.
-        self.shown: Callable[[TopicName, str], Awaitable[Sequence[Mapping[str, str]]]] | None = None
-        self.owned: Callable[[], Ownership | None] = lambda: None
-        self.asked: Callable[[TopicName], Awaitable[Elsewhere]] | None = None
-        self.sent: Callable[[TopicName, ClientInfo], Owner] | None = None
-        self.own = Owner("")  # where clients reach this process alone
 
     async def start(self) -> None:
         """Reach the cluster; raises UNAVAILABLE."""
@@ -94,9 +79,6 @@ class KafkaCluster:
         finally:
             await admin.close()
 
-    def figures(self) -> ClusterFigures:
-        return ClusterFigures(self.problem, self.clients.errors.counts(), self.owned())
-
     async def close(self) -> None:
         """End all that runs for the cluster."""
         await self.tasks.close()
@@ -104,30 +86,14 @@ class KafkaCluster:
         await self.admin.close()
         await in_thread(self.clients.close)
 
-    # -- for endpoints
-
-    async def request(
-        self,
-        method: str,
-        target: Target,
-        query: Query = (),
-        headers: Headers = (),
-        body: bytes = b"",
-        *,
-        caller: Acting | None = None,
-    ) -> NoReturn:
-        """Kafka has no REST of its own."""
-        raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
-
-    async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        return [] if self.shown is None else await self.shown(log, subscription)
-
-    async def elsewhere(self, topic: TopicName) -> Elsewhere:
-        return Elsewhere() if self.asked is None else await self.asked(topic)
-
-    def announce(self, own: Owner) -> None:
-        self.own = own
-
-    async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
-        """Every process serves every topic, but not every partition of a subscription."""
-        return Owner("") if self.sent is None else self.sent(topic, client)
+    async def have(self, topic: str, partitions: int, config: Mapping[str, str]) -> Described:
+        """An internal topic, which is created if it is missing. Raises FORBIDDEN, UNAVAILABLE."""
+        found = await self.admin.describe(topic)
+        if found is not None:
+            return found
+        try:
+            await self.admin.create(topic, partitions, self.settings.replication_factor, config)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
+                raise
+        return await self.admin.created(topic, self.timeout_s)

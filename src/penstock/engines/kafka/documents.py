@@ -1,4 +1,4 @@
-"""What Kafka has no place for, as documents of a compacted topic: namespaces, policies, schemas.
+"""What Kafka has no place for, as documents of a compacted topic: namespaces, policies, schemas, properties of topics, processes.
 
 Every process reads all of them and hears of each change. Of two that write one document at a time the later one counts
 everywhere; of a kind that is stored once, the first one, and the other process learns that it was late.
@@ -13,20 +13,60 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from penstock.engines.shared.documents import DocumentReader
-from penstock.engines.shared.versions import UnknownVersion
+import msgspec
+
+from penstock.broker.fleet import Learned
+from penstock.broker.topic import MetaStore
+from penstock.engines.fleet.membership import KIND
+from penstock.engines.shared.documents import DocumentReader, UnknownVersion
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import Format, document_format, with_unknown_fields
+from penstock.model.names import TopicName
 from penstock.runtime.failures import FailureKind, Failures
 
 from .cluster import KafkaCluster
-from .driver.compacted import CompactedTopic, Row
+from .driver.shared_log import CompactedTopic, Row
 
 log = logging.getLogger(__name__)
 
+PROPERTIES: Final = "topic-properties"
 _SEPARATOR: Final = "\0"
 _ONCE: Final = "\1"  # before what makes a row its writer's
 CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+
+
+class TopicProperties:
+    """By the names of topics."""
+
+    def __init__(self, documents: MetaStore, reader: DocumentReader) -> None:
+        self._documents = documents
+        self._reader = reader
+        self._by_topic: dict[TopicName, dict[str, str]] = {}
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        self._reader.read_all(PROPERTIES, await self._documents.load_meta(PROPERTIES), self.learned)
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """The properties of a topic are stored, or removed (None)."""
+        name = TopicName.parse_known(key)
+        if name is None:
+            return
+        if document is None:
+            self._by_topic.pop(name, None)
+        else:
+            self._by_topic[name] = msgspec.json.decode(document, type=dict[str, str])
+
+    def of(self, name: TopicName) -> dict[str, str]:
+        """A topic's; none where nothing is stored."""
+        return self._by_topic.get(name, {})
+
+    async def save(self, name: TopicName, properties: dict[str, str]) -> None:
+        """Store a topic's, durably before they count; none removes them."""
+        if properties or name in self._by_topic:
+            document = msgspec.json.encode(properties) if properties else None
+            await self._documents.save_meta([(PROPERTIES, str(name), document)])
+            self.learned(str(name), document)
 
 
 class Documents:
@@ -39,7 +79,6 @@ class Documents:
         self,
         cluster: KafkaCluster,
         topic: str,
-        replication: int,
         *,
         once: Collection[str] = (),
         failures: Failures,
@@ -50,47 +89,28 @@ class Documents:
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self._cluster = cluster
         self._topic = topic
-        self._replication = replication
         self._documents: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self._once = once
         self._fields = fields
         self._rows: dict[str, str] = {}  # of kinds that are stored once: the row that counts
         self._table: CompactedTopic | None = None
-        self.created = False  # the topic, by this process: nothing was kept before
 
     async def start(self) -> None:
         """Read all documents; creates the topic. Raises UNAVAILABLE. Where it may not be created, nothing is kept."""
-        admin = self._cluster.admin
-        if await admin.describe(self._topic) is None:
-            try:
-                await admin.create(self._topic, 1, self._replication, CONFIG)
-                self.created = True
-            except PenstockError as error:
-                if error.kind is ErrorKind.FORBIDDEN:
-                    log.warning(
-                        "documents cannot be kept",
-                        extra={
-                            "topic": self._topic,
-                            "reason": error.message,
-                            "follows": "nothing is administered",
-                        },
-                    )
-                    return
-                if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
-                    raise
-            await admin.created(self._topic, self._cluster.timeout_s)
         cluster = self._cluster
-        table = CompactedTopic(
-            cluster.clients,
-            self._topic,
-            cluster.timeout_s,
-            self._changed,
-            _format_of,
-            failing=self._failing,
+        if await cluster.admin.describe(self._topic) is None:
+            try:
+                await cluster.have(self._topic, 1, CONFIG)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.FORBIDDEN:
+                    raise
+                extra = {"topic": self._topic, "reason": error.message, "follows": "nothing is administered"}
+                log.warning("documents cannot be kept", extra=extra)
+                return
+        self._table = CompactedTopic(
+            cluster.admin, self._topic, self._changed, _format_of, failing=self._failing
         )
-        self._table = table
-        place = (self._topic, 0)
-        await table.start((await admin.ends([place]))[place])
+        await self._table.start()
 
     async def configs(self) -> Mapping[str, str]:
         """The configuration of the topic: retention as the brokers say, for none is set; nothing where it may not be seen."""
@@ -107,8 +127,7 @@ class Documents:
     async def catch_up(self) -> None:
         """Learn what every process has stored until now; raises UNAVAILABLE."""
         if self._table is not None:
-            place = (self._topic, 0)
-            await self._table.reached((await self._cluster.admin.ends([place]))[place])
+            await self._table.catch_up()
 
     async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
         """Store documents, in order; an error may leave the first of them.
@@ -189,3 +208,28 @@ class Documents:
 
 def _format_of(row: str) -> Format:
     return document_format(row.partition(_SEPARATOR)[0])
+
+
+class KafkaProcessDocuments:
+    """`ProcessDocuments`."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    async def start(self, learned: Learned) -> None:
+        def read(id: str, document: bytes | None) -> None:
+            learned(id, None if isinstance(document, UnknownVersion) else document)
+            if isinstance(document, UnknownVersion):
+                raise document.new_error()
+
+        self._documents.reader.read_all(KIND, await self._documents.load_meta(KIND), read)
+        self._documents.listeners[KIND].append(read)
+
+    async def write(self, id: str, document: bytes) -> None:
+        await self._documents.save_meta([(KIND, id, document)])
+
+    async def remove(self, id: str, last: bytes = b"") -> None:
+        await self._documents.save_meta([*([(KIND, id, last)] if last else []), (KIND, id, None)])
+
+    async def catch_up(self) -> None:
+        await self._documents.catch_up()

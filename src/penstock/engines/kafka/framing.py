@@ -6,31 +6,71 @@ A value that only looks like it, as the registry has no such id, is taken as it 
 learned before the records are handed on; while the registry is away they stand for themselves: the version is `BY_ID` + id, as
 it is for ids of another subject, and is found later. Values of ours with a schema that is not in the registry say so in a
 header, as do those without a schema that look framed. Keys are looked at where the topic has a key's subject.
+
+Message indexes name a message of the schema's file, as zigzag varints: how many indexes there are, and they: the number of a
+message of the file, of one within it, … The file's first message is a single 0. The entries of maps count, as they do in
+descriptors.
 """
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from penstock.broker.records import SchemaId
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.schema import SchemaVersion
 from penstock.runtime.clock import Clock
 
 from .driver.record import Header
 from .headers import ENTRY, SCHEMA_VERSION, UNVERSIONED, schema_header
-from .indexes import FIRST, read_indexes
 from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_message, split_pair
 
+INDEXES_MAX: Final = 33  # of one value
+FIRST: Final = (b"\0", b"\x02\0")  # both say: the first message of the file
 MAGIC: Final = b"\0"
 HEAD_BYTES: Final = 5
 IDS_MAX: Final = 10_000  # of a topic that are remembered
 NONE_MS: Final = 60_000  # so long an id that the registry has not is not asked for again
-
 _UNFRAMED: Final = frozenset((SCHEMA_VERSION, ENTRY))  # a record with one of these says itself what it is
+
+
+def encode_indexes(place: Sequence[int]) -> bytes:
+    """Those of one message."""
+    if tuple(place) == (0,):
+        return b"\0"
+    found = bytearray()
+    for number in (len(place), *place):
+        left = number << 1
+        while left > 0x7F:
+            found.append(left & 0x7F | 0x80)
+            left >>= 7
+        found.append(left)
+    return bytes(found)
+
+
+def read_indexes(value: bytes, first: int, messages: dict[bytes, int]) -> tuple[int, int]:
+    """Which of the messages, which are known by their indexes, those at `first` name, and where they end; -1 for none."""
+    if value[first : first + 1] == FIRST[0]:
+        return 0, first + 1
+    count, at = _integer(value, first)
+    if count & 1 or count >> 1 > INDEXES_MAX:  # zigzag: an odd number is below 0
+        return -1, at
+    for _ in range(count >> 1):
+        _, at = _integer(value, at)
+    return messages.get(value[first:at], -1), at
+
+
+def _integer(value: bytes, at: int) -> tuple[int, int]:
+    """A varint of at most 5 bytes, and where it ends; -1 where there is none."""
+    number = 0
+    for shift, byte in enumerate(value[at : at + 5]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return number, at + shift + 1
+    return -1, at
+
 
 Framed = tuple[bytes | None, bytes | None, list[Header]]
 
@@ -42,25 +82,6 @@ class UnknownSchemas(Exception):
         super().__init__(f"{len(ids) + len(keys)} unknown schemas")
         self.ids = ids
         self.keys = keys
-
-
-class Framings(Protocol):
-    """The framings of all topics, by a registry."""
-
-    def framing(self, topic: TopicName) -> "Framing":
-        """That of one topic, to be used at once."""
-
-    async def learn(self, topic: TopicName) -> None:
-        """Learn the versions of a topic's schema; never fails: what was learned last counts."""
-
-    async def learn_ids(self, topic: TopicName, unknown: UnknownSchemas) -> None:
-        """Learn what ids in front of values and keys mean; never fails, and afterwards each is known or guessed."""
-
-    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
-        """As `broker.Schemas.find_version`; then its framing can write it."""
-
-    async def close(self) -> None:
-        """Ask the registry no more."""
 
 
 class UnknownVersion(PenstockError):

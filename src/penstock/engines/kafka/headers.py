@@ -170,28 +170,10 @@ def _positive(value: bytes) -> int:
     return number
 
 
-def _event_time(said: Said, value: bytes) -> None:
-    said.message.event_time = _number(value)
-
-
-def _deliver_at(said: Said, value: bytes) -> None:
-    said.message.deliver_at = _positive(value)
-
-
-def _schema_version(said: Said, value: bytes) -> None:
-    said.message.schema_version = None if value == UNVERSIONED[1] else _number(value)
-
-
-def _sequence_id(said: Said, value: bytes) -> None:
-    said.message.sequence_id = _number(value)
-
-
-def _producer(said: Said, value: bytes) -> None:
-    said.producer = value.decode()
-
-
-def _ordering_key(said: Said, value: bytes) -> None:
-    said.message.ordering_key = value
+def _key_form(value: bytes) -> bytes:
+    if value not in (KEY_BASE64, KEY_TEXT):
+        raise ValueError("not ours")
+    return value
 
 
 def _replicate_to(said: Said, value: bytes) -> None:
@@ -199,31 +181,27 @@ def _replicate_to(said: Said, value: bytes) -> None:
     said.message.replicate_to = [*clusters, value.decode()]
 
 
-def _key_form(said: Said, value: bytes) -> None:
-    if value not in (KEY_BASE64, KEY_TEXT):
-        raise ValueError("not ours")
-    said.key_form = value
+def _of_message(field: str, convert: Callable[[bytes], object]) -> Callable[[Said, bytes], None]:
+    return lambda said, value: setattr(said.message, field, convert(value))
 
 
-def _entry(said: Said, value: bytes) -> None:
-    said.entry = value
-
-
-def _version(said: Said, value: bytes) -> None:
-    """Nothing: `read_headers` has checked it."""
+def _of_record(field: str, convert: Callable[[bytes], object]) -> Callable[[Said, bytes], None]:
+    return lambda said, value: setattr(said, field, convert(value))
 
 
 _READ: Final[dict[str, Callable[[Said, bytes], None]]] = {
-    _EVENT_TIME: _event_time,
-    _DELIVER_AT: _deliver_at,
-    SCHEMA_VERSION: _schema_version,
-    _SEQUENCE_ID: _sequence_id,
-    _PRODUCER: _producer,
-    _ORDERING_KEY: _ordering_key,
+    _EVENT_TIME: _of_message("event_time", _number),
+    _DELIVER_AT: _of_message("deliver_at", _positive),
+    SCHEMA_VERSION: _of_message(
+        "schema_version", lambda value: None if value == UNVERSIONED[1] else _number(value)
+    ),
+    _SEQUENCE_ID: _of_message("sequence_id", _number),
+    _PRODUCER: _of_record("producer", bytes.decode),
+    _ORDERING_KEY: _of_message("ordering_key", bytes),
     _REPLICATE_TO: _replicate_to,
-    KEY: _key_form,
-    ENTRY: _entry,
-    VERSION: _version,
+    KEY: _of_record("key_form", _key_form),
+    ENTRY: _of_record("entry", bytes),
+    VERSION: lambda said, value: None,  # `read_headers` has checked it
 }
 
 

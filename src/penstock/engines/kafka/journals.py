@@ -65,13 +65,7 @@ class KafkaJournals:
         """The topic, which is made where it is not there."""
         found = await self.find()
         if found is None:
-            admin = self._cluster.admin
-            try:
-                await admin.create(self.topic, PARTITIONS, self._cluster.settings.replication_factor, CONFIG)
-            except PenstockError as error:
-                if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
-                    raise
-            found = self._found = await admin.created(self.topic, self._cluster.timeout_s)
+            found = self._found = await self._cluster.have(self.topic, PARTITIONS, CONFIG)
         return found
 
     def forget(self) -> None:

@@ -6,10 +6,12 @@ in memory; other positions are read by readers that all logs share. Where it beg
 """
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.log import LogBounds
+from penstock.engines.shared.tail import Followers, Tail, follow_until
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -18,12 +20,22 @@ from penstock.runtime.clock import Clock
 
 from .driver.fetcher import Fetcher
 from .driver.reader import OutOfRange
-from .driver.record import Record
-from .followed import FollowedLog
-from .framing import Framings, UnknownSchemas
-from .naming import Place
+from .driver.record import At, Record, contiguous
+from .framing import UnknownSchemas
+from .naming import Place, ledger_of
 from .records import entries_of
+from .schema_registry.schemas import RegistrySchemas
 
+log = logging.getLogger(__name__)
+
+AGAIN_S: Final = 1.0  # after the cluster could not be asked
+IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
+RECENT_MS: Final = 1000  # a log that was asked for so lately is followed from there
+GAPS_MAX: Final = 1024  # that are remembered
+LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
+LOOK_MS: Final = (
+    60_000  # between checks whether a followed topic exists; deletions are mostly learned earlier
+)
 READ_BYTES: Final = 1 << 20
 TAIL_WAIT_MS: Final = 1000  # for an entry that the log is known to have, and that is on its way here
 TRIES: Final = 3  # of a read that retention overtakes
@@ -31,8 +43,8 @@ TIME_MAX: Final = 2**63 - 1  # Kafka's
 SAMPLE: Final = 100  # entries that sizes are estimated by
 
 
-class KafkaLog(FollowedLog):
-    """`broker.Log`, and what a subscription reads."""
+class KafkaLog:
+    """`broker.Log`, and what a subscription reads: entries, positions, followers and the tail of one log."""
 
     terminated = False
     dense = False
@@ -43,11 +55,267 @@ class KafkaLog(FollowedLog):
         place: Place,
         fetcher: Fetcher,
         clock: Clock,
-        framings: Framings | None = None,
+        framings: RegistrySchemas | None = None,
     ) -> None:
-        super().__init__(name, place, fetcher, clock, framings)
+        self.name = name
+        self.place = place
         self.partition = place.partition
         self.read_bytes_max = READ_BYTES
+        self.clock = clock
+        self.ledger = place.ledger
+        self.first_offset = 0
+        self.next_offset = 0
+        self.deleted = False
+        self.followers: set[Callable[[], None]] = Followers(self._follow)
+        self.on_truncated: Callable[[], None] = lambda: None
+        # The lowest end of the log since it was truncated. Cursors beyond it do not fit, however long the log is by now. None once
+        # all cursors fit.
+        self.cut_at: int | None = None
+        self.used_ms = clock.monotonic_ms()
+        self.framings = framings  # None without a schema registry
+        self._fetcher = fetcher
+        self._at: At = (place.topic, place.partition)
+        self._tail = Tail()
+        self._live = False  # whether what comes to the log comes here
+        self._expected = 0  # the offset that comes next
+        self._beginning = False
+        self._idle_since_ms: int | None = None
+        self._looked_ms = clock.monotonic_ms()
+        self._refreshed_ms: int | None = None
+        self._gaps: dict[int, int] = {}  # offsets that are no records: the first, and the one after the last
+        self._count = self._bytes = 0  # of entries that were seen
+
+    # -- positions
+
+    async def refresh(self) -> None:
+        """Ask where the log begins and ends; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
+        self.used_ms = asked_ms = self.clock.monotonic_ms()
+        known = self.next_offset
+        first, following = await self._fetcher.ends(self._at)
+        if following < known:
+            await self._look_whose()
+            # It was truncated, or the rest is in open transactions.
+            if await self._fetcher.last_end(self._at) < known:
+                self._cut(following)
+            self.next_offset = following
+        self.first_offset = first
+        self._refreshed_ms = asked_ms
+        self._grow(following)
+
+    async def end_now(self) -> int:
+        """Where the log ends, as the cluster says now; what was learned of it stays. Raises as `refresh`."""
+        return (await self._fetcher.ends(self._at))[1]
+
+    async def _look_whose(self) -> None:
+        """The log ends before what was known: raise TOPIC_NOT_FOUND where the topic was made again."""
+        if not self._is_same(await self._fetcher.topic_id(self.place.topic)):
+            self.end(deleted=True)
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
+
+    def _cut(self, end: int) -> None:
+        extra = {"topic": self._at[0], "partition": self._at[1], "end_before": self.next_offset, "end": end}
+        log.warning("a log was truncated", extra=extra)
+        self._gaps.clear()
+        self._tail.clear()
+        began = self.cut_at is None
+        self.cut_at = end if self.cut_at is None else min(end, self.cut_at)
+        if began:
+            self.on_truncated()
+        if self._live:
+            self.lost()
+
+    async def _look(self) -> None:
+        """Look whether the topic is there, and where it begins: what comes does not say so."""
+        try:
+            await self.refresh()
+        except PenstockError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                return
+        await self._look_whether()
+
+    def _is_same(self, topic_id: str | None) -> bool:
+        """Whether the topic of that id has this log."""
+        return topic_id is not None and ledger_of(topic_id, self.place.partition) == self.ledger
+
+    async def _look_whether(self) -> None:
+        """The topic was not found, or another one of its name. A new one may not be known everywhere yet: it is looked for a few times."""
+        for left in range(LOOKS - 1, -1, -1):
+            try:
+                found = await self._fetcher.topic_id(self.place.topic)
+            except PenstockError:
+                return  # nobody knows
+            if self._is_same(found):
+                return
+            if found is not None:
+                break
+            if left:
+                await asyncio.sleep(AGAIN_S)
+        self.end(deleted=True)
+
+    def _grow(self, end: int) -> None:
+        if end > self.next_offset:
+            self.next_offset = end
+            self.wake()
+
+    def stored(self, end: int) -> None:
+        """A record was stored before `end`. What is followed grows as it comes: then it can be delivered, too."""
+        if not self._live:
+            self._grow(end)
+
+    def wake(self) -> None:
+        """The log grew or ended: tell all who follow it."""
+        for follower in list(self.followers):
+            follower()
+
+    def gap_end(self, entry_id: int) -> int:
+        """The id that follows the gap that begins at `entry_id`, as far as it was seen; `entry_id` where there is none."""
+        while (end := self._gaps.get(entry_id)) is not None:  # one may have been seen in parts
+            entry_id = end
+        return entry_id
+
+    def _gap(self, start: int, end: int) -> None:
+        if start < end:
+            if len(self._gaps) >= GAPS_MAX:
+                self._gaps.clear()
+            self._gaps[start] = end
+
+    def _measure(self, entries: Sequence[Entry]) -> int:
+        """The bytes of entries; the mean of what was seen lately estimates the rest."""
+        size = sum([len(entry.data) for entry in entries])
+        if self._count > 10_000:
+            self._count, self._bytes = self._count // 2, self._bytes // 2
+        self._count += len(entries)
+        self._bytes += size
+        return size
+
+    # -- following
+
+    def _follow(self) -> None:
+        """There is a follower."""
+        if not (self._live or self._beginning or self.deleted):
+            self._beginning = True
+            self._fetcher.tasks.spawn(self._begin(), f"follow {self.name}")
+
+    async def _begin(self, delay_s: float = 0.0) -> None:
+        """Have what comes to the log come here, as soon as the cluster can be asked."""
+        try:
+            await asyncio.sleep(delay_s)
+            asked_ms = self._refreshed_ms
+            is_known = (
+                not delay_s and asked_ms is not None and self.clock.monotonic_ms() - asked_ms <= RECENT_MS
+            )
+            while self.followers and not self.deleted:
+                try:
+                    if not is_known:
+                        await self.refresh()
+                    is_known = False
+                    if delay_s:  # reading failed: the topic may be another one, and longer
+                        await self._look_whose()
+                    self._tail.clear()
+                    self._expected = self.next_offset
+                    self._live = True
+                    await self._fetcher.follow(self._at, self._expected, self)
+                    if self._live:
+                        return
+                except PenstockError as error:
+                    self._live = False
+                    if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                        await self._look_whether()
+                await asyncio.sleep(AGAIN_S)
+        finally:
+            self._beginning = False
+
+    def arrived(self, records: Sequence[Record]) -> None:
+        """As `driver.tail.Follower.arrived`."""
+        if not self._live:
+            return
+        first = records[0].offset()
+        if first < self._expected:
+            records = [record for record in records if record.offset() >= self._expected]
+        while records:
+            first = records[0].offset()
+            count = contiguous(records, first)
+            try:
+                framing = None if self.framings is None else self.framings.framing(self.name)
+                entries = entries_of(records[:count], first, self.ledger, framing)
+            except UnknownSchemas as unknown:
+                self._learn_first(unknown, records[-1].offset() + 1)
+                return
+            self._gap(self._expected, first)
+            self._fetcher.tails.put(self._tail, entries, self._measure(entries))
+            self._expected = first + count
+            records = records[count:]
+        self.next_offset = max(self.next_offset, self._expected)
+        self.wake()
+
+    def _learn_first(self, unknown: UnknownSchemas, end: int) -> None:
+        """Records name schemas that are not known here: they are read like all that is older, and so is what comes meanwhile."""
+        self._live = False
+        self._beginning = True
+        self._fetcher.tasks.spawn(self._learn_and_begin(unknown), f"learn the schemas of {self.name}")
+        self.next_offset = max(self.next_offset, end)
+        self.wake()
+
+    async def _learn_and_begin(self, unknown: UnknownSchemas) -> None:
+        try:
+            await self._fetcher.leave(self._at)
+            if self.framings is not None:
+                await self.framings.learn_ids(self.name, unknown)
+        finally:
+            self._beginning = False
+        if self.followers:
+            self._follow()
+
+    def reached(self, offset: int) -> None:
+        """As `driver.tail.Follower.reached`."""
+        if self._live and offset > self._expected:
+            self._gap(self._expected, offset)
+            self._expected = offset
+            self.next_offset = max(self.next_offset, offset)
+            self.wake()
+
+    def truncated(self) -> None:
+        """As `driver.tail.Follower.truncated`. Where the log ended is not known: it may have grown since."""
+        if self._live:
+            self._cut(self.first_offset)
+
+    def lost(self) -> None:
+        """As `driver.tail.Follower.lost`: what was missed is read like all that is older."""
+        self._live = False
+        self.wake()  # who waits for what was to come reads it otherwise
+        if not self._beginning:
+            self._beginning = True
+            self._fetcher.tasks.spawn(self._begin(AGAIN_S), f"follow {self.name}")
+
+    # -- the end
+
+    def sweep(self) -> None:
+        """To be called every second or so. Look after a log that is followed; leave it when it had no followers for some time."""
+        now = self.clock.monotonic_ms()
+        if not self._live:
+            return
+        if self.followers:
+            self._idle_since_ms = None
+            if now - self._looked_ms >= LOOK_MS:
+                self._looked_ms = now
+                self._fetcher.tasks.spawn(self._look(), f"look at {self.name}")
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = now
+        elif now - self._idle_since_ms >= IDLE_MS:
+            self._quit()
+
+    def end(self, *, deleted: bool) -> None:
+        """The log is used no more."""
+        self.deleted = self.deleted or deleted
+        self._quit()
+        self.wake()
+
+    def _quit(self) -> None:
+        self._idle_since_ms = None
+        if self._live:
+            self._live = False
+            self._tail.clear()
+            self._fetcher.tasks.spawn(self._fetcher.leave(self._at), f"leave {self.name}")
 
     @property
     def first_entry(self) -> int:
@@ -76,11 +344,9 @@ class KafkaLog(FollowedLog):
     # -- entries
 
     def peek(self, entry_id: int) -> Entry | None:
-        """An entry that is in memory."""
         return self._tail.get(entry_id)
 
     def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
-        """Entries from `entry_id` on that are in memory, up to `entries_max`."""
         return self._tail.slice(entry_id, entries_max, READ_BYTES)
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
@@ -89,7 +355,11 @@ class KafkaLog(FollowedLog):
         if entry_id >= self.next_offset:
             return []
         if self._live and entry_id >= self._expected:
-            await self._wait(entry_id, TAIL_WAIT_MS, in_tail=True)
+            await follow_until(
+                self.followers,
+                lambda: self.deleted or not self._live or self._expected > entry_id,
+                TAIL_WAIT_MS,
+            )
         held = self._tail.slice(self.gap_end(entry_id), entries_max, bytes_max)
         return held or await self._fetch(entry_id, entries_max, bytes_max)
 
@@ -136,27 +406,8 @@ class KafkaLog(FollowedLog):
         return found[0]
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
-        if self.next_offset <= beyond and not self.deleted:
-            await self._wait(beyond, timeout_ms, in_tail=False)
+        await follow_until(self.followers, lambda: self.deleted or self.next_offset > beyond, timeout_ms)
         return self.next_offset > beyond
-
-    async def _wait(self, beyond: int, timeout_ms: float, *, in_tail: bool) -> None:
-        """Wait until the log (`in_tail`: what came here) ends after `beyond`, nothing more can come, or time is over."""
-        changed = asyncio.Event()
-        self.followers.add(changed.set)
-        try:
-            async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
-                while not self.deleted:
-                    if (self._expected if in_tail else self.next_offset) > beyond or (
-                        in_tail and not self._live
-                    ):
-                        return
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self.followers.discard(changed.set)
 
     def has_read(self, size: int) -> None:
         self.read_bytes_max = max(self.read_bytes_max, size)

@@ -20,10 +20,11 @@ from penstock.runtime.tasks import finished
 
 from .driver.producer import LINGER_MS, RecordProducer
 from .driver.record import Header, NewRecord
-from .framing import Framing, Framings, UnknownVersion
+from .framing import Framing, UnknownVersion
 from .headers import schema_header
+from .policies import RetentionTimes
 from .records import records_of
-from .retention_times import RetentionTimes
+from .schema_registry.schemas import RegistrySchemas
 from .topic import KafkaTopic
 from .topics import KafkaTopics
 
@@ -38,7 +39,7 @@ class Publishing:
         records: RecordProducer,
         schemas: Schemas,
         replies: Replies,
-        framings: Framings | None,
+        framings: RegistrySchemas | None,
         retention: RetentionTimes,
         topics: KafkaTopics,
         *,
@@ -130,10 +131,8 @@ class Publishing:
             raise outcomes[0]
         if count == len(outcomes) and stored[-1] - stored[0] == count - 1:
             return Placement(topic, topic.ledger, stored[0], stored[0], count, batched=False)
-        ledger, number = (
-            topic.ledger,
-            topic.name.partition,
-        )  # other producers published between them, or some failed
+        # Other producers published between them, or some failed.
+        ledger, number = topic.ledger, topic.name.partition
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
 
 

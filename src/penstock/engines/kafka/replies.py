@@ -38,12 +38,28 @@ AGAIN_S: Final = 1.0  # until it is listened again, where the topic was lost
 _PARTITION_DIGITS: Final = 5
 
 
-class PartitionAddresses:
-    """`shared.ReplyAddresses`: `{topic}:{partition}`. `partitions` is what is known of the topic."""
+class ReplyPartitions:
+    """`shared.ReplyTransport` and `shared.ReplyAddresses`: an address is `{topic}:{partition}`."""
 
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.partitions = PARTITIONS
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        fetcher: Fetcher,
+        records: RecordProducer,
+        requests: Requests,
+        tasks: Tasks,
+    ) -> None:
+        self.topic = cluster.settings.replies_topic
+        self.partitions = PARTITIONS  # as far as known
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._records = records
+        self._requests = requests
+        self._tasks = tasks
+        self._beginning: asyncio.Task[None] | None = None
+        self._live = False
+        self._at: At = (self.topic, -1)
+        self._position = -1  # of the next record; -1: nothing was listened to before
 
     def own(self, process: str, namespace: NamespaceName) -> str:
         return f"{self.topic}:{int(process, 16) % self.partitions}"
@@ -57,35 +73,11 @@ class PartitionAddresses:
             and len(partition) <= _PARTITION_DIGITS
         )
 
-
-class ReplyPartitions:
-    """`shared.ReplyTransport`."""
-
-    def __init__(
-        self,
-        addresses: PartitionAddresses,
-        cluster: KafkaCluster,
-        fetcher: Fetcher,
-        records: RecordProducer,
-        requests: Requests,
-        tasks: Tasks,
-    ) -> None:
-        self._addresses = addresses
-        self._cluster = cluster
-        self._fetcher = fetcher
-        self._records = records
-        self._requests = requests
-        self._tasks = tasks
-        self._beginning: asyncio.Task[None] | None = None
-        self._live = False
-        self._at: At = (addresses.topic, -1)
-        self._position = -1  # of the next record; -1: nothing was listened to before
-
     async def start(self) -> None:
         """Learn how many partitions the topic has, where it is there. Raises UNAVAILABLE."""
-        found = await self._cluster.admin.describe(self._addresses.topic)
+        found = await self._cluster.admin.describe(self.topic)
         if found is not None:
-            self._addresses.partitions = found.partitions
+            self.partitions = found.partitions
 
     # -- in
 
@@ -98,11 +90,12 @@ class ReplyPartitions:
     async def _begin(self, reply_to: str) -> None:
         try:
             at = _place(reply_to)
-            await self._have_topic()
-            if at[1] >= self._addresses.partitions:
+            found = await self._cluster.have(self.topic, PARTITIONS, CONFIG)
+            self.partitions = found.partitions
+            if at[1] >= self.partitions:
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE,
-                    f"{at[0]} has {self._addresses.partitions} partitions, fewer than were expected: ask again",
+                    f"{at[0]} has {self.partitions} partitions, fewer than were expected: ask again",
                 )
             first, end = await self._fetcher.ends(at)
             # From before it was lost, where that is known: replies may have come meanwhile.
@@ -116,19 +109,6 @@ class ReplyPartitions:
                 raise
         finally:
             self._beginning = None
-
-    async def _have_topic(self) -> None:
-        """Create the topic unless it is there."""
-        topic, admin = self._addresses.topic, self._cluster.admin
-        found = await admin.describe(topic)
-        if found is None:
-            try:
-                await admin.create(topic, PARTITIONS, self._cluster.settings.replication_factor, CONFIG)
-            except PenstockError as error:
-                if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
-                    raise
-            found = await admin.created(topic, self._cluster.timeout_s)
-        self._addresses.partitions = found.partitions
 
     def arrived(self, records: Sequence[Record]) -> None:
         """As `driver.tail.Follower.arrived`. What is another process's is passed over."""

@@ -10,9 +10,9 @@ from penstock.runtime.clock import Clock
 
 from .documents import Documents
 from .driver.fetcher import Fetcher
-from .framing import Framings
 from .log import KafkaLog
 from .naming import Place
+from .schema_registry.schemas import RegistrySchemas
 
 
 class KafkaTopic(KafkaLog, ServedTopic, ClusterTopic):
@@ -33,7 +33,7 @@ class KafkaTopic(KafkaLog, ServedTopic, ClusterTopic):
         policies: InForce,
         documents: Documents,
         hold_ms: int,
-        framings: Framings | None,
+        framings: RegistrySchemas | None,
     ) -> None:
         super().__init__(name, place, fetcher, clock, framings)
         ServedTopic.__init__(self, clock, policies, hold_ms)

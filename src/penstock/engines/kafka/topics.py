@@ -14,18 +14,18 @@ from penstock.engines.attached.subscription import subscriptions_of
 from penstock.engines.shared.catalog import NO_TOPICS, Catalog, Described
 from penstock.engines.shared.name_list import check_growth, check_new, check_partitions
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import AutoTopics, InForce
+from penstock.model.policy import AutoTopics
 from penstock.runtime.clock import Clock
 
 from .cluster import KafkaCluster
-from .documents import Documents
+from .documents import Documents, TopicProperties
 from .driver.fetcher import Fetcher
 from .driver.record import At
-from .framing import Framings
 from .naming import Naming, Place
-from .policies import KafkaNamespaces
-from .properties import TopicProperties
+from .policies import KafkaNamespaces, KafkaPolicies
+from .schema_registry.schemas import RegistrySchemas
 from .topic import KafkaTopic
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ CREATED_S: Final = 0.05  # between two looks for a topic that was just created
 
 
 class KafkaTopics(Catalog[KafkaTopic]):
-    """`broker.Topics`. `in_force` are the policies of a topic, `configs` what Kafka is told of them when it is created."""
+    """`broker.Topics`. `policies` bound topics, and are configurations of Kafka's topics."""
 
     unpartitioned = 1
     lists_all = True
@@ -49,12 +49,8 @@ class KafkaTopics(Catalog[KafkaTopic]):
         fetcher: Fetcher,
         clock: Clock,
         settings: BrokerSettings,
-        *,
-        in_force: Callable[[TopicName], InForce],
-        auto: Callable[[NamespaceName], AutoTopics],
-        configs: Callable[[TopicName], Mapping[str, str]],
-        logs_max: Callable[[NamespaceName], int],
-        registry: Framings | None,
+        policies: KafkaPolicies,
+        registry: RegistrySchemas | None,
     ) -> None:
         super().__init__(namespaces, clock, cluster.settings.learned_ms)
         self.registry = registry  # of schemas
@@ -71,10 +67,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         self._documents = documents
         self._fetcher = fetcher
         self._settings = settings
-        self._in_force = in_force
-        self._auto = auto
-        self._configs = configs
-        self._logs_max = logs_max
+        self._policies = policies
 
     async def load(self) -> None:
         """Read what is stored of topics, and learn which there are."""
@@ -135,7 +128,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
     def auto(self, name: TopicName) -> AutoTopics:
         if name.partition >= 0 or not self._spaces.serves(name.namespace_name):
             return NO_TOPICS
-        return self._auto(name.namespace_name)
+        return self._policies.auto_topics(name.namespace_name)
 
     # -- asking the cluster
 
@@ -163,6 +156,27 @@ class KafkaTopics(Catalog[KafkaTopic]):
             return self.naming.kafka_name(name), 0
         return self.naming.kafka_name(name.base), max(0, name.partition)
 
+    async def group_positions(self, name: TopicName, group: str) -> Mapping[TopicName, MessageId]:
+        """As `broker.GroupPositions`."""
+        topics = await self.all_of(name, create=False)
+        places = [(topic.place.topic, topic.place.partition) for topic in topics]
+        committed = await self._cluster.groups.committed(group, places)
+        if not committed:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"consumer group {group} has committed no position in {name}"
+            )
+        found: dict[TopicName, MessageId] = {}
+        for topic, place in zip(topics, places, strict=True):
+            await topic.refresh()
+            begin, end = topic.first_offset, topic.next_offset
+            offset = committed.get(place, begin)
+            if not begin <= offset <= end:
+                extra = {"group": group, "topic": str(topic.name), "committed": offset, "begins_at": begin}
+                log.warning("a group's position does not fit its log", extra=extra)
+                offset = begin
+            found[topic.name] = MessageId(topic.ledger, offset, topic.name.partition)
+        return found
+
     # -- opening
 
     async def _log(self, name: TopicName) -> KafkaTopic:
@@ -178,7 +192,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         if found is None:
             raise self.missing(name)
         place = Place(*self.at(name), found.id)
-        policies, hold_ms = self._in_force(name), self._settings.quota_hold_ms
+        policies, hold_ms = self._policies.in_force(name), self._settings.quota_hold_ms
         topic = KafkaTopic(
             name, place, self._fetcher, self._clock, policies, self._documents, hold_ms, self.registry
         )
@@ -201,7 +215,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         await self._check_room(name.namespace_name, max(1, partitions))
         await self._spaces.ensure(name.namespace_name)
         replication = self._cluster.settings.replication_factor
-        await self._cluster.admin.create(kafka, max(1, partitions), replication, self._configs(name))
+        await self._cluster.admin.create(kafka, max(1, partitions), replication, self._policies.configs(name))
         await self._await(name, lambda found: found is not None)
         await self.properties.save(name, properties or {})
 
@@ -252,7 +266,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
             await asyncio.sleep(CREATED_S)
 
     async def _check_room(self, namespace: NamespaceName, logs: int) -> None:
-        most = self._logs_max(namespace)
+        most = self._policies.max_topics(namespace)
         if most > 0:
             await self.learn_names(namespace)
             self._names.check_room(namespace, logs, most)
@@ -277,7 +291,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         else:
             topics = [one for one in self.open_topics if one.name.namespace_name == name]
         for topic in topics:
-            topic.apply(self._in_force(topic.name))
+            topic.apply(self._policies.in_force(topic.name))
 
     def _close(self, topic: KafkaTopic, *, deleted: bool) -> None:
         """A topic that was deleted takes its producers and consumers along."""

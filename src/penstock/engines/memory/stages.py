@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.engines.core.ports.log import no_log
+from penstock.engines.core.ports import no_log
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import (
     FORGOTTEN,

@@ -4,8 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import islice
 
-from penstock.engines.core.ports import CursorChange, LogState
-from penstock.engines.core.ports.log import no_log
+from penstock.engines.core.ports import CursorChange, LogState, no_log
 from penstock.model.entry import AppendResult, Entry, NewEntry
 
 from .log import MemoryLog, at_once

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.client.entries.arrived import Place
 from penstock.engines.attached.positions import BEFORE_ALL, opaque_end
-from penstock.engines.shared.followers import Followers
+from penstock.engines.shared.tail import Followers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, MessageId

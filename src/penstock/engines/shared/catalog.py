@@ -24,9 +24,7 @@ from penstock.runtime.tasks import Locks, Slices, each
 from .name_list import NameLists
 
 TOPICS_MAX: Final = 200_000  # that are known to exist, unless the cluster lists all that it has
-ASKED_MAX: Final = (
-    50_000  # topics whose time of asking is known, and namespaces that are listed: clients choose their names
-)
+ASKED_MAX: Final = 50_000  # topics and namespaces whose time of asking is known: clients choose names
 UNUSED_MS: Final = 600_000  # after this a topic without clients here is closed
 OPENING_MAX: Final = 32  # partitions of one topic at once
 NEVER: Final = -1

@@ -1,7 +1,7 @@
 """Reading of stored documents: one that cannot be read is skipped and reported, and all others are read."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -9,10 +9,23 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 
-from .versions import UnknownVersion
-
 # The errors of decoding bytes and parsing names, also of documents of unknown versions.
 UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError, PenstockError)
+
+
+class UnknownVersion(bytes):
+    """Replaces the stored bytes by none, so that no code decodes or shows a value of an unknown version."""
+
+    error: PenstockError
+
+    def __new__(cls, error: PenstockError) -> Self:
+        made = super().__new__(cls)
+        made.error = error
+        return made
+
+    def new_error(self) -> PenstockError:
+        """A new NEWER_FORMAT error: raising one instance repeatedly would grow its traceback."""
+        return PenstockError(self.error.kind, self.error.message)
 
 
 class DocumentReader:

@@ -1,8 +1,9 @@
-"""The newest entries of every topic, in memory within one bound, so that followers do not touch the store."""
+"""The newest entries of logs in memory, within one bound for all logs; and the followers of a log."""
 
+import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -10,6 +11,37 @@ import msgspec
 from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 
 ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
+
+
+class Followers(set[Callable[[], None]]):
+    """Who is called when a log grew; `first` is called as one comes."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        super().__init__()
+        self._first = first
+
+    def add(self, follower: Callable[[], None]) -> None:
+        super().add(follower)
+        self._first()
+
+
+async def follow_until(
+    followers: set[Callable[[], None]], done: Callable[[], bool], timeout_ms: float
+) -> None:
+    """Follow a log until `done`, or until the time is over."""
+    if done():
+        return
+    changed = asyncio.Event()
+    followers.add(changed.set)
+    try:
+        async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
+            while not done():
+                changed.clear()
+                await changed.wait()
+    except TimeoutError:
+        pass
+    finally:
+        followers.discard(changed.set)
 
 
 class _Run(msgspec.Struct, frozen=True, gc=False):

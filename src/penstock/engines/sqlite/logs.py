@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from penstock.engines.core.ports.log import no_log
+from penstock.engines.core.ports import no_log
 from penstock.model.entry import AppendResult, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 

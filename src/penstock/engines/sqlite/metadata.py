@@ -4,8 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from penstock.engines.core.ports import CursorChange
-from penstock.engines.core.ports.log import no_log
+from penstock.engines.core.ports import CursorChange, no_log
 
 from .rows import RowStatement, Statement
 from .work import SaveCursors, SaveMeta, Transaction

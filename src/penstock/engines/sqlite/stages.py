@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.core.ports.log import no_log
+from penstock.engines.core.ports import no_log
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, Span, StagedRun, StageKey, Writer, too_many_commits
 

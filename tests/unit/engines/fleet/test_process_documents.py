@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.fleet.membership import FORMAT, KIND
-from penstock.engines.kafka.process_documents import KafkaProcessDocuments
+from penstock.engines.kafka.documents import KafkaProcessDocuments
 from penstock.engines.pulsar.process_documents import PulsarProcessDocuments
 from penstock.model.message import Message
 from penstock.model.names import NamespaceName

@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
-from penstock.engines.kafka.driver.compacted import Row
+from penstock.engines.kafka.driver.shared_log import Row
 from penstock.model.names import NamespaceName
 from penstock.runtime.clock import LoopClock
 
@@ -25,7 +25,7 @@ async def test_a_document_that_changes_during_the_start_is_learned(
         return {}
 
     for one in (
-        "cluster.start",
+        "kafka.start",
         "documents.start",
         "topics.load",
         "_reply_partitions.start",

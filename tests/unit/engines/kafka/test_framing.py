@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.engines.kafka.test_records import Read
 
 from penstock.engines.kafka.driver.record import Header, NewRecord
-from penstock.engines.kafka.framing import Framing, UnknownSchemas, UnknownVersion
-from penstock.engines.kafka.indexes import encode_indexes
+from penstock.engines.kafka.framing import Framing, UnknownSchemas, UnknownVersion, encode_indexes
 from penstock.engines.kafka.records import entries_of, record_of, records_of
 from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, pair
 from penstock.model.message import Message, OutMessage

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.broker.producer import Placement, Result
-from penstock.engines.kafka.driver.producer import LINGER_MS
-from penstock.engines.kafka.driver.sent import Outcome
-from penstock.engines.kafka.framing import Framing, Framings
+from penstock.engines.kafka.driver.producer import LINGER_MS, Outcome
+from penstock.engines.kafka.framing import Framing
 from penstock.engines.kafka.publishing import Publishing, Turns
 from penstock.engines.shared.routing import Router
 from penstock.model.errors import ErrorKind, PenstockError
@@ -80,7 +79,7 @@ async def publish(
     framing: Framing | None = None,
 ) -> Placement | list[Result]:
     nothing = cast(Any, None)
-    framings = None if framing is None else cast(Framings, SimpleNamespace(framing=lambda _: framing))
+    framings = None if framing is None else cast(Any, SimpleNamespace(framing=lambda _: framing))
     publishing = Publishing(
         cast(Any, records),
         nothing,

@@ -2,10 +2,9 @@
 
 from tests.unit.engines.kafka.test_framing import TOPIC, framing
 
-from penstock.engines.kafka.framing import Framing, UnknownSchemas
-from penstock.engines.kafka.indexes import encode_indexes
+from penstock.engines.kafka.framing import Framing, UnknownSchemas, encode_indexes
 from penstock.engines.kafka.naming import Naming
-from penstock.engines.kafka.record_formats import KafkaRecordFormats
+from penstock.engines.kafka.schema_registry.schemas import KafkaRecordFormats
 from penstock.engines.kafka.versions import MESSAGE
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion

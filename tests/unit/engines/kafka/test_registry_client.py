@@ -125,7 +125,7 @@ async def test_an_answer_that_does_not_come() -> None:
 
 
 async def test_an_answer_that_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.engines.kafka.schema_registry.connection.ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr("penstock.engines.kafka.schema_registry.client.ANSWER_BYTES_MAX", 1000)
     async with answering(200, b" " * 2000) as (client, _):
         with pytest.raises(PenstockError) as caught:
             await client.latest("s")

@@ -1,7 +1,7 @@
 """What is kept in Kafka: records of every version are read, those of a newer one are neither understood nor written over."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,17 +11,16 @@ from tests.support.cluster_vectors import VERSIONS, StoredRecord, records
 
 from penstock.broker.namespaces import TenantInfo
 from penstock.broker.producer import Reply
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Caller
 from penstock.engines.kafka import headers
-from penstock.engines.kafka.documents import Documents, _format_of
-from penstock.engines.kafka.driver.compacted import CompactedTopic, Row, rows_of
+from penstock.engines.kafka.documents import Documents, TopicProperties, _format_of
 from penstock.engines.kafka.driver.record import Header
+from penstock.engines.kafka.driver.shared_log import CompactedTopic, Row, row_of
 from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.policies import KafkaNamespaces, KafkaPolicies
-from penstock.engines.kafka.properties import TopicProperties
 from penstock.engines.kafka.records import entries_of
-from penstock.engines.kafka.replies import PartitionAddresses, ReplyPartitions
+from penstock.engines.kafka.replies import ReplyPartitions
 from penstock.engines.kafka.staging.parts import KafkaParts, Staged
 from penstock.engines.kafka.staging.writers import KafkaWriters
 from penstock.engines.registry import namespaces, policies, schemas
@@ -59,6 +58,11 @@ class Table:
         self._documents._changed(list(rows))
 
 
+def rows_of(stored: Sequence[StoredRecord], format_of: Callable[[str], Format]) -> list[Row]:
+    """The rows as a process reads them."""
+    return [row for one in stored if (row := row_of(one, format_of)) is not None]
+
+
 class Process:
     """What a process before Kafka makes of the documents that it reads as it starts."""
 
@@ -68,7 +72,6 @@ class Process:
         self.documents = Documents(
             nobody,
             "__penstock",
-            -1,
             once=(schemas.KIND,),
             failures=self.failures,
             fields={
@@ -77,7 +80,7 @@ class Process:
                 policies.KIND: TopicPolicies.__struct_fields__,
             },
         )
-        self.documents._changed(rows_of(stored, _format_of)[0])
+        self.documents._changed(rows_of(stored, _format_of))
         self.table = Table(self.documents)
         self.documents._table = self.table  # type: ignore[assignment]
         reader = self.documents.reader
@@ -119,7 +122,7 @@ async def test_documents_of_every_version_are_read(version: int) -> None:
     assert found.schemas.get(ORDERS).schema.type is SchemaType.AVRO
     # Kinds that are not known are those of earlier releases: nothing reads them.
     read = {kind_of(one) for one in stored}
-    later = {"cursors"} | ({"fleet"} if version == 0 else set())
+    later = {"fleet"} if version == 0 else set()
     assert read >= set(DOCUMENTS) - later, "there is a record of each kind"
 
 
@@ -164,12 +167,12 @@ async def test_a_document_that_becomes_newer_while_the_process_runs() -> None:
     found.documents.listeners["namespace"].append(found.namespaces.learned)
     found.documents.listeners["tenant"].append(found.namespaces.learned_tenant)
     newer = [newest_of(stored, kind).newer() for kind in ("namespace", "tenant")]
-    found.documents._changed(rows_of(newer, _format_of)[0])
+    found.documents._changed(rows_of(newer, _format_of))
     assert set(found.failing) == {"namespace acme/sales", "tenant acme"}
     assert found.namespaces.policies(SALES).permissions == {}
     assert "boss" not in found.namespaces.tenants["acme"].admin_roles
     again = [newest_of(stored, kind) for kind in ("namespace", "tenant")]
-    found.documents._changed(rows_of(again, _format_of)[0])
+    found.documents._changed(rows_of(again, _format_of))
     assert found.failing == {}
     assert found.namespaces.policies(SALES).permissions == {"clerk": ("produce",)}
     assert "boss" in found.namespaces.tenants["acme"].admin_roles
@@ -220,12 +223,10 @@ def test_rows_name_their_version_as_they_are_written() -> None:
             produced.append((key, more["headers"]))
             more["on_delivery"](None, records(1, "documents")[0])
 
-        def flush(self, timeout: float) -> None: ...
-
-    clients: Any = SimpleNamespace(generation=0)
-    table = CompactedTopic(clients, "t", 1.0, lambda rows: None, lambda row: Format("x", 3, 3))
+    admin: Any = SimpleNamespace(clients=SimpleNamespace(generation=0), timeout_s=1.0)
+    table = CompactedTopic(admin, "t", lambda rows: None, lambda row: Format("x", 3, 3))
     table._producer = Producer()
-    table._write([("a", b"{}"), ("b", None)])
+    table._write(table._encoded([("a", b"{}"), ("b", None)]))
     assert produced == [(b"a", [(VERSION, b"3")]), (b"b", None)]
 
 
@@ -242,7 +243,7 @@ def parts_of(stored: Sequence[StoredRecord]) -> KafkaParts:
     nobody: Any = None
     space: Any = Space()
     made = KafkaParts(space, nobody, nobody, LoopClock())
-    made._changed(rows_of(stored, lambda row: PARTS)[0])
+    made._changed(rows_of(stored, lambda row: PARTS))
     return made
 
 
@@ -250,7 +251,7 @@ def writers_of(stored: Sequence[StoredRecord]) -> KafkaWriters:
     nobody: Any = None
     space: Any = Space()
     made = KafkaWriters(space, nobody, nobody, nobody, nobody, LoopClock(), 0)
-    made._changed(rows_of(stored, lambda row: COMMITS)[0])
+    made._changed(rows_of(stored, lambda row: COMMITS))
     return made
 
 
@@ -286,7 +287,7 @@ async def test_a_part_of_a_newer_version_is_not_committed_and_not_trimmed() -> N
     assert [held.writer for held in parts.expired(2**62)] == ["other"]
     await parts.sweep()  # which would ask the cluster, else
     gone = msgspec.structs.replace(row, the_value=None, the_headers=[])
-    parts._changed(rows_of([gone], lambda row: PARTS)[0])
+    parts._changed(rows_of([gone], lambda row: PARTS))
     await parts.batches("job")
 
 
@@ -314,7 +315,7 @@ async def test_a_writer_of_a_newer_version_is_not_touched() -> None:
             await work  # no transaction is begun: there is no cluster
     assert await writers.idle() == []
     gone = msgspec.structs.replace(row, the_value=None, the_headers=[])
-    writers._changed(rows_of([gone], lambda row: COMMITS)[0])
+    writers._changed(rows_of([gone], lambda row: COMMITS))
     writers.check("job")
 
 
@@ -355,7 +356,8 @@ def test_a_message_of_a_newer_version_is_delivered_as_a_plain_record(
 def test_replies(version: int) -> None:
     requests = Requests(ManualClock(), 1000, correlated=True)
     nobody: Any = None
-    partitions = ReplyPartitions(PartitionAddresses("__replies"), nobody, nobody, nobody, requests, nobody)
+    cluster: Any = SimpleNamespace(settings=ClusterSettings(url="kafka://h"))
+    partitions = ReplyPartitions(cluster, nobody, nobody, requests, nobody)
     ended: list[object] = []
     (request,) = requests.ask([OutMessage(payload=b"?")], [1000])
     assert request is not None

@@ -1,7 +1,7 @@
 """Topics before Kafka: which names they have here, and what a listing changes."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -74,11 +74,15 @@ class Bench:
             unused,
             self.clock,
             BrokerSettings(),
-            in_force=unused,
-            auto=lambda _: AutoTopics(True),
-            configs=lambda _: {},
-            logs_max=lambda _: self.logs_max,
-            registry=None,
+            cast(
+                Any,
+                SimpleNamespace(
+                    auto_topics=lambda _: AutoTopics(True),
+                    configs=lambda _: {},
+                    max_topics=lambda _: self.logs_max,
+                ),
+            ),
+            None,
         )
         self.topics.listeners.add(self.changed.append)
 

@@ -5,8 +5,7 @@ from typing import Any
 from penstock.broker.capability import Capability
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
-from penstock.engines.core.ports import Batches, Store
-from penstock.engines.core.ports.cursors import Held
+from penstock.engines.core.ports import Batches, Held, Store
 from penstock.engines.core.topic.access import Epochs
 from penstock.engines.core.topic.replies import Replies
 from penstock.engines.core.topic.topic import Topic

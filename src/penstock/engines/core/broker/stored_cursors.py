@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from penstock.engines.core.ports import CursorChange
-from penstock.engines.core.ports.cursors import Held, OpenedCursor
+from penstock.engines.core.ports import CursorChange, Held, OpenedCursor
 from penstock.engines.core.topic.topic import Topic
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.engines.subscription.store import CursorWriter

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, cast
 
-from penstock.engines.core.ports.cursors import Cursors, Held, Lease
+from penstock.engines.core.ports import Cursors, Held, Lease
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Locks

@@ -1,12 +1,12 @@
 """The log of a topic: its entries, in memory or in the store, and how far they go."""
 
-import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.log import LogBounds
 from penstock.engines.core.ports import LogState, Store
-from penstock.engines.shared.tail import Tail, TailCache
+from penstock.engines.shared.tail import Tail, TailCache, follow_until
 from penstock.engines.subscription.store import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -15,6 +15,34 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
+
+
+class Kept:
+    """The entries of one topic in memory, oldest first, as `(entry id, offset, bytes)`."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._entries: deque[tuple[int, int, int]] = deque()
+
+    def add(self, entry_id: int, offset: int, size: int) -> None:
+        self._entries.append((entry_id, offset, size))
+        self._bytes += size
+
+    def first_after_letting_go(self) -> tuple[int, int] | None:
+        """Let go of the oldest beyond the bound; returns the first entry that stays, None when all do.
+
+        The newest entry always stays.
+        """
+        gone = False
+        while self._bytes > self._bytes_max and len(self._entries) > 1:
+            self._bytes -= self._entries.popleft()[2]
+            gone = True
+        return self._entries[0][:2] if gone else None
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
 
 
 class TopicLog:
@@ -74,17 +102,9 @@ class TopicLog:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
-        changed = asyncio.Event()
-        self.followers.add(changed.set)
-        try:
-            async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
-                while self.next_offset <= beyond and not (self.terminated or self.deleted):
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            return False
-        finally:
-            self.followers.discard(changed.set)
+        await follow_until(
+            self.followers, lambda: self.next_offset > beyond or self.terminated or self.deleted, timeout_ms
+        )
         return self.next_offset > beyond
 
     # -- entries

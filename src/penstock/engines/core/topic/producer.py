@@ -294,9 +294,7 @@ class Producer:
             self.closed = True
             self.close_reason = reason
             self._detach(self)
-            ousted, self.ousted = (
-                self.ousted,
-                None,
-            )  # it knows this object: no circle is left to the collector
+            # It knows this object: no circle is left to the collector.
+            ousted, self.ousted = self.ousted, None
             if reason is not None and ousted is not None:
                 ousted(reason)

@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from penstock.broker.topic import BacklogFigures, Publisher, TopicFigures, producer_key
-from penstock.engines.core.log.sequences import Sequences
-from penstock.engines.core.log.transient import Kept
 from penstock.engines.core.ports import LogState, Store
+from penstock.engines.core.topic.log import Kept
+from penstock.engines.core.topic.sequences import Sequences
 from penstock.engines.shared.tail import TailCache, stored
 from penstock.engines.subscription.compaction import Compaction
 from penstock.model.entry import AppendResult, NewEntry

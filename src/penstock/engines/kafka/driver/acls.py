@@ -33,8 +33,6 @@ CHANGING: Final = frozenset(
         AclOperation.ALTER_CONFIGS,
     )
 )
-
-
 JOINING: Final = frozenset((AclOperation.ALL, AclOperation.READ))  # let a principal be a member of a group
 
 

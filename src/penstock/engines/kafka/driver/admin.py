@@ -7,6 +7,8 @@ yet, is asked again for a short while.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
+from itertools import islice
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -25,29 +27,86 @@ from penstock.engines.shared.catalog import Described as Described
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
-from .descriptions import Descriptions
 from .errors import engine_error, passes
-from .offsets import BEGIN, END, Offsets
+from .positions import BEGIN, END, Offsets
 from .record import At
 from .threads import aside, in_thread
 
 T = TypeVar("T")
 
+TOPICS_MAX: Final = 500  # of one request
+GATHER_S: Final = 0.1  # how long a topic waits for the answer to the request before it
+
+Ask = Callable[[Sequence[str]], Mapping[str, "Future[Any]"]]
 UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 AGAIN_S: Final = 0.05  # until what passes is asked again
-ASKED_TOPIC: Final = (
-    "__consumer_offsets"  # whether it exists and may be seen or not, the answer names the brokers
-)
+ASKED_TOPIC: Final = "__consumer_offsets"  # the answer names the brokers, whether this topic exists or not
 AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
+
+
+class Descriptions:
+    """A topic is in a request that is sent after it was asked for. `ask` sends one; it may raise."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._wanted: dict[str, asyncio.Future[Any]] = {}
+        self._timer: asyncio.Handle | None = None
+        self._unanswered: set[asyncio.Future[Any]] = set()
+
+    def find(self, topic: str) -> "asyncio.Future[Any]":
+        """The answer of the cluster for one topic. Callers share the future: they do not cancel it."""
+        future = self._wanted.get(topic)
+        if future is None:
+            loop = asyncio.get_running_loop()
+            future = self._wanted[topic] = loop.create_future()
+            if self._timer is None:
+                # Tasks of the same turn of the loop join.
+                self._timer = loop.call_later(GATHER_S if self._unanswered else 0, self._send)
+        return future
+
+    def _send(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._wanted:
+            topics = list(islice(self._wanted, TOPICS_MAX))
+            self._send_for({topic: self._wanted.pop(topic) for topic in topics})
+
+    def _send_for(self, wanted: Mapping[str, asyncio.Future[Any]]) -> None:
+        try:
+            answers = self._ask(list(wanted))
+        except Exception as error:  # each waiting caller gets it
+            if len(wanted) == 1:
+                for future in wanted.values():
+                    future.set_exception(error)
+                return
+            for topic, future in wanted.items():
+                self._send_for({topic: future})
+            return
+        for topic, future in wanted.items():
+            answer = asyncio.wrap_future(answers[topic])
+            self._unanswered.add(answer)
+            answer.add_done_callback(partial(self._answered, future))
+
+    def _answered(self, future: "asyncio.Future[Any]", answer: "asyncio.Future[Any]") -> None:
+        self._unanswered.discard(answer)
+        if answer.cancelled():
+            future.cancel()
+        elif (error := answer.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(answer.result())
+        if not self._unanswered and self._wanted:
+            self._send()
 
 
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
     def __init__(self, clients: Clients, timeout_s: float, *, renewed: bool = False) -> None:
-        self._clients = clients
+        self.clients = clients
         self._credentials = CredentialsInUse(clients)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
         # again by the client that knew it before it was restarted.
         self._renewed = renewed
@@ -64,7 +123,7 @@ class KafkaAdmin:
         if self._credentials.replaced():
             self._leave()
         if self._made is None:
-            self._made = self._clients.admin("admin", self._hear)
+            self._made = self.clients.admin("admin", self._hear)
         return self._made
 
     def _leave(self) -> None:
@@ -72,7 +131,7 @@ class KafkaAdmin:
         if self._made is not None:
             left, self._made = [self._made], None
             self._left.append(left)
-            asyncio.get_running_loop().call_later(self._timeout_s, self._end, left)
+            asyncio.get_running_loop().call_later(self.timeout_s, self._end, left)
 
     def _end(self, left: list[AdminClient]) -> None:
         if left in self._left:
@@ -108,7 +167,7 @@ class KafkaAdmin:
         try:
             await self._ask_for_brokers(client, timeout_s)
         except PenstockError:
-            self._clients.poll()  # delivers pending errors
+            self.clients.poll()  # delivers pending errors
             if client is self._made:
                 self._leave()
             if self._heard is not None:
@@ -119,7 +178,7 @@ class KafkaAdmin:
         try:
             async with asyncio.timeout(2 * timeout_s):  # the call may have to wait for a thread
                 asked = in_thread(client.list_topics, ASKED_TOPIC, timeout_s)
-                found = await self._clients.wait_unless_refused(asked)
+                found = await self.clients.wait_unless_refused(asked)
         except KafkaException as error:
             raise engine_error(error) from None
         except TimeoutError:
@@ -132,11 +191,11 @@ class KafkaAdmin:
         client = self.client
 
         def listing() -> dict[str, int]:  # in the thread, as all that is done for each of many topics
-            found = client.list_topics(timeout=self._timeout_s).topics
+            found = client.list_topics(timeout=self.timeout_s).topics
             return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
         try:
-            return await self._clients.wait_unless_refused(in_thread(listing))
+            return await self.clients.wait_unless_refused(in_thread(listing))
         except KafkaException as error:
             raise engine_error(error) from None
 
@@ -158,12 +217,8 @@ class KafkaAdmin:
 
     async def describe_all(self, topics: Sequence[str]) -> dict[str, Described | None]:
         """Topics; None for those of which the cluster says that they do not exist. Those without a certain answer are left out."""
-        futures = self._ask_for_topics(topics)
-        asked: asyncio.Future[Any] = asyncio.gather(
-            *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
-        )
         found: dict[str, Described | None] = {}
-        for topic, result in zip(futures, await self._clients.wait_unless_refused(asked), strict=True):
+        for topic, result in (await self._results(self._ask_for_topics(topics))).items():
             if not isinstance(result, BaseException):
                 found[topic] = Described(str(result.topic_id), len(result.partitions))
             elif isinstance(result, KafkaException) and result.args[0].code() == UNKNOWN_TOPIC:
@@ -239,7 +294,13 @@ class KafkaAdmin:
     async def delete_records(self, ends: Mapping[At, int]) -> None:
         """Delete what is before these offsets."""
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
-        await self._all(lambda: self.client.delete_records(wanted, **self.bound))
+
+        async def deleted() -> None:
+            for result in (await self._results(self.client.delete_records(wanted, **self.bound))).values():
+                if isinstance(result, BaseException):
+                    raise result
+
+        await _patiently(deleted)
 
     async def _offsets(self, places: Iterable[At], time_ms: int, *, committed: bool = True) -> dict[At, int]:
         wanted = list(places)
@@ -247,7 +308,7 @@ class KafkaAdmin:
             return {}
         asked = self._committed if committed else self._written
         return await _patiently(
-            lambda: self._clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
+            lambda: self.clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
             check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
 
@@ -262,34 +323,14 @@ class KafkaAdmin:
     @property
     def bound(self) -> dict[str, float]:
         """How long librdkafka waits for an answer, as its functions take it."""
-        return {"request_timeout": self._timeout_s}
+        return {"request_timeout": self.timeout_s}
 
-    async def _all(
-        self,
-        ask: Callable[[], Mapping[Any, "Future[Any]"]],
-        check: Callable[[], Awaitable[None]] | None = None,
-    ) -> dict[Any, Any]:
-        """The answers of one request for many; the first that fails is raised. `check` raises where it does not help to
-        ask again."""
-
-        async def answers() -> dict[Any, Any]:
-            futures = ask()
-            results = await self._clients.wait_unless_refused(
-                asyncio.gather(
-                    *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
-                )
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-            return dict(zip(futures, results, strict=True))
-
-        return await _patiently(answers, check=check)
-
-    def refused(self, error: object, what: str) -> PenstockError:
-        """An error within an answer."""
-        assert isinstance(error, KafkaError)
-        return engine_error(error, what)
+    async def _results(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
+        """The answers of one request for many, errors among them."""
+        asked: asyncio.Future[Any] = asyncio.gather(
+            *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+        )
+        return dict(zip(futures, await self.clients.wait_unless_refused(asked), strict=True))
 
     async def answer(self, ask: Callable[[], "Future[Any]"], what: str = "") -> Any:
         """The answer of one request; raises what the cluster refuses, with `what` before it."""
@@ -297,7 +338,7 @@ class KafkaAdmin:
 
     async def _awaited(self, ask: Callable[[], "asyncio.Future[Any]"], what: str) -> Any:
         async def answered() -> Any:
-            return await self._clients.wait_unless_refused(ask())
+            return await self.clients.wait_unless_refused(ask())
 
         client = self.client
         try:

@@ -20,8 +20,7 @@ from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .credentials import Credentials
-from .errors import engine_error, error_of
-from .failures import ClientErrors
+from .errors import ClientErrors, engine_error, error_of
 from .threads import in_thread
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,8 @@ from penstock.runtime.tasks import Tasks
 
 from .admin import KafkaAdmin
 from .clients import Clients
-from .ends import EndLookup, Ends
-from .reader import Found
-from .readers import READERS_MAX, Readers
+from .positions import EndLookup, Ends
+from .reader import READERS_MAX, Found, Readers
 from .record import At
 from .tail import Follower, TailReader
 from .threads import DaemonThreads

@@ -1,15 +1,13 @@
-"""Consumer groups from outside: their members, and what they have committed."""
+"""The commits of consumer groups, read and changed from outside."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .admin import KafkaAdmin
-from .clients import Clients
 from .errors import engine_error
 from .record import At
 from .threads import in_thread
@@ -18,73 +16,34 @@ SESSION_MS_MIN: Final = 6_000  # above librdkafka's interval of heartbeats
 EVENTS_MAX: Final = 100  # that are looked through for the reason of an error
 
 
-class Committed(msgspec.Struct, frozen=True):
-    """What a group committed for a partition."""
-
-    offset: int
-    metadata: str = ""
-
-
-class Member(msgspec.Struct, frozen=True):
-    """One member of a group: the id that its client gave itself, and the host that it connected from."""
-
-    client_id: str
-    host: str
-
-
 class KafkaGroups:
     """Reads groups, and changes those without members; raises as `KafkaAdmin` does."""
 
-    def __init__(self, admin: KafkaAdmin, clients: Clients, timeout_s: float) -> None:
+    def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
-        self._clients = clients
-        self._timeout_s = timeout_s
-        self._session_ms = max(SESSION_MS_MIN, int(timeout_s * 1000))
+        self._clients = admin.clients
+        self._timeout_s = admin.timeout_s
+        self._session_ms = max(SESSION_MS_MIN, int(admin.timeout_s * 1000))
 
-    async def names(self) -> list[str]:
-        """The groups of the cluster."""
-        found = await self._admin.answer(lambda: self._admin.client.list_consumer_groups(**self._admin.bound))
-        return [one.group_id for one in found.valid]
-
-    async def members(self, group: str) -> Sequence[Member]:
-        """The members of a group; none if it does not exist."""
-        try:
-            found = await self._admin.answer(
-                lambda: self._admin.client.describe_consumer_groups([group], **self._admin.bound)[group],
-                group,
-            )
-        except PenstockError as error:
-            if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
-                return ()
-            raise
-        return [Member(one.client_id, one.host) for one in found.members]
-
-    async def committed(self, group: str, places: Iterable[At]) -> dict[At, Committed]:
-        """What a group has committed for these partitions; nothing if it does not exist."""
+    async def committed(self, group: str, places: Iterable[At]) -> dict[At, int]:
+        """The offsets that a group has committed for these partitions; none if the group does not exist."""
         wanted = list(places)
         if not wanted:
             return {}
         return await self._clients.wait_unless_refused(in_thread(self._committed, group, wanted))
 
-    def _committed(self, group: str, places: Sequence[At]) -> dict[At, Committed]:
+    def _committed(self, group: str, places: Sequence[At]) -> dict[At, int]:
         wanted = [TopicPartition(*place) for place in places]
         found = self._ask(group, lambda consumer: consumer.committed(wanted, timeout=self._timeout_s))
-        return {
-            (one.topic, one.partition): Committed(one.offset, one.metadata or "")
-            for one in found
-            if one.offset >= 0
-        }
+        return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
-    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
-        """Commit for a group without members; raises SUBSCRIPTION_BUSY if it has some."""
+    async def commit(self, group: str, changes: Mapping[At, int]) -> None:
+        """Commit offsets for a group without members; raises SUBSCRIPTION_BUSY if it has some."""
         if changes:
             await self._clients.wait_unless_refused(in_thread(self._commit, group, dict(changes)))
 
-    def _commit(self, group: str, changes: Mapping[At, Committed]) -> None:
-        wanted = [
-            TopicPartition(topic, partition, one.offset, one.metadata)
-            for (topic, partition), one in changes.items()
-        ]
+    def _commit(self, group: str, changes: Mapping[At, int]) -> None:
+        wanted = [TopicPartition(*place, offset) for place, offset in changes.items()]
         try:
             self._ask(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False) or ())
         except PenstockError as error:

@@ -18,7 +18,7 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .clients import Clients
-from .config import Properties
+from .credentials import Properties
 from .errors import engine_error
 from .threads import in_thread
 

@@ -11,17 +11,17 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.runtime.tasks import Locks
+from penstock.runtime.tasks import Locks, Uncancellable
 
 from .clients import Clients, CredentialsInUse
 from .errors import ends_client, engine_error
-from .record import At, Header, NewRecord
-from .sent import AnySent, Sent, SentValues
+from .record import RECORD_BYTES, At, Header, NewRecord
 from .threads import aside, in_thread
 
+Outcome = int | PenstockError  # the offset of a record, or why it was not stored
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
 MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported as missing
@@ -31,15 +31,120 @@ FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
 FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
 NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
 NEXT_MAX_S: Final = 0.02
-REFUSALS: Final = (
-    KafkaException,
-    BufferError,
-    ValueError,
-    TypeError,
-)  # of librdkafka's, for a record that it does not take
+# librdkafka's, for a record that it does not take.
+REFUSALS: Final = (KafkaException, BufferError, ValueError, TypeError)
 REFRESH_S: Final = 5.0  # for the answer to a request for metadata
 REFRESHED_MAX: Final = 1_000
 CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
+
+
+class AnySent:
+    """`future` gets the outcome of each record, in the order in which they were sent; `size` is about their bytes."""
+
+    __slots__ = ("_left", "_outcomes", "_sender", "count", "future", "size", "what")
+
+    def __init__(self, sender: "RecordProducer", what: str, count: int) -> None:
+        self.what = what
+        self.size = 0
+        self.count = self._left = count
+        self.future: asyncio.Future[list[Outcome]] = Uncancellable()
+        self._sender = sender
+        self._outcomes: list[Outcome] = []
+
+    @property
+    def held(self) -> int:
+        """The bytes that they take on their way."""
+        return self.size + self.count * RECORD_BYTES
+
+    def _end(self) -> None:
+        self._sender.ended(self)
+        self.future.set_result(self._outcomes)
+
+
+class Sent(AnySent):
+    """Records of any kind: `delivered` is called with the place of each."""
+
+    __slots__ = ()
+
+    def __init__(self, sender: "RecordProducer", what: str, count: int) -> None:
+        super().__init__(sender, what, count)
+        self._outcomes = [-1] * count
+
+    def delivered(self, place: int, error: KafkaError | None, message: Message) -> None:
+        """What became of a record."""
+        if error is None:
+            self._outcomes[place] = message.offset()
+        else:
+            self._outcomes[place] = self._sender.failed(error, self.what)
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    def refuse(self, place: int, error: PenstockError) -> None:
+        """A record could not be sent."""
+        self._outcomes[place] = error
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+
+class SentValues(AnySent):
+    """Records that have nothing but values to tell them apart: a callback that is the same for all of them costs half as much.
+
+    A partition stores records in the order in which they are sent, so that the offsets, in order, are those of the values.
+    librdkafka reports them in that order, too. That is relied on only where some fail: unless their values agree, all have failed.
+    """
+
+    __slots__ = ("_failed", "_refused", "_values")
+
+    def __init__(self, sender: "RecordProducer", what: str, values: Sequence[bytes | str | None]) -> None:
+        super().__init__(sender, what, len(values))
+        self._values = values
+        self._failed: dict[int, bytes | None] = {}  # by when it was reported
+        self._refused: list[Outcome] = []  # of the last records
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """What became of a record."""
+        if error is None:
+            self._outcomes.append(message.offset())
+        else:
+            self._failed[len(self._outcomes)] = message.value()
+            self._outcomes.append(self._sender.failed(error, self.what))
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    def refuse_from(self, place: int, error: PenstockError) -> None:
+        """The records from a place on could not be sent."""
+        self._refused = [error] * (self.count - place)
+        self._left -= len(self._refused)
+        if not self._left:
+            self._end()
+
+    @property
+    def failed(self) -> bool:
+        """Whether some were not stored."""
+        return bool(self._failed or self._refused)
+
+    def _end(self) -> None:
+        outcomes = self._outcomes
+        if not self._failed:
+            outcomes.sort()
+        elif not self._in_order():
+            outcomes[:] = [next(one for one in outcomes if isinstance(one, PenstockError))] * len(outcomes)
+        outcomes += self._refused
+        super()._end()
+
+    def _in_order(self) -> bool:
+        offsets = [one for one in self._outcomes if isinstance(one, int)]
+        return offsets == sorted(offsets) and all(
+            _bytes(self._values[at]) == (value or b"") for at, value in self._failed.items()
+        )
+
+
+def _bytes(value: bytes | str | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""
+
 
 _NO_HEADERS: Final[Iterable[list[Header] | None]] = repeat(None)
 
@@ -190,7 +295,7 @@ class RecordProducer:
     # -- in
 
     def failed(self, error: KafkaError, what: str) -> PenstockError:
-        """As `sent.Sender.failed`."""
+        """The error of a record of a topic that was not stored."""
         if error.fatal():
             self._replace()
         refusal = self._clients.errors.refusal() if error.code() == KafkaError._MSG_TIMED_OUT else None
@@ -199,7 +304,7 @@ class RecordProducer:
         return engine_error(error, what)
 
     def ended(self, sent: AnySent) -> None:
-        """As `sent.Sender.ended`."""
+        """Every record of a call has its outcome."""
         self._bytes -= sent.held
         self._records -= sent.count
         self._less.set()

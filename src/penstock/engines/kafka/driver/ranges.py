@@ -4,15 +4,14 @@ from collections.abc import Generator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import REFUSED_S, UNREACHABLE
-from .errors import engine_error
-from .failures import REFUSALS
-from .reader import FETCH_WAIT_MS, OutOfRange, mends, reading
+from .errors import REFUSALS, engine_error
+from .reader import FETCH_WAIT_MS, log_end, reading
 from .record import At, Record
 
 RECORDS_MAX: Final = 8192  # of one call
@@ -85,6 +84,7 @@ class RangeReader:
         """
         self._consumer.assign([TopicPartition(*place, start)])
         self._heard = self._refused_s = None
+        what = f"{place[0]}, partition {place[1]}"
         moved_s, ended_s = monotonic(), None
         try:
             while start < end:
@@ -100,7 +100,7 @@ class RangeReader:
                         found = [one for one in found if one.offset() < end]
                     if found:
                         yield found
-                ends = [at for one in failed if (at := _end(one, place)) is not None]
+                ends = [at for one in failed if (at := log_end(one, what)) is not None]
                 if ends and ends[-1] >= end:
                     return
                 if ends:
@@ -141,15 +141,3 @@ class RangeReader:
         """Leave the cluster."""
         self._consumer.close()
         self._admin = None
-
-
-def _end(message: Message, place: At) -> int | None:
-    """Where the log was seen to end; None for an error that librdkafka mends. Raises other errors."""
-    error = message.error()
-    if error.code() == KafkaError._PARTITION_EOF:
-        return int(message.offset())
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise OutOfRange
-    if not mends(error):
-        raise engine_error(error, f"{place[0]}, partition {place[1]}")
-    return None

@@ -1,4 +1,7 @@
-"""A reader of one partition at a time, from any offset on; what it fetched ahead is there for the read that goes on."""
+"""Readers of partitions from any offset on: few, kept for a while, as the next read mostly goes on where one ended.
+
+What a reader fetched ahead is there for the read that goes on.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,9 +20,7 @@ from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
 WAIT_S: Final = 0.25  # of one wait in a thread: a read that is given up leaves it soon
-QUIET_S: Final = (
-    30.0  # without a record where there should be one: the cluster is away, as for all else that is asked
-)
+QUIET_S: Final = 30.0  # without an expected record; then the cluster counts as unreachable
 FETCH_WAIT_MS: Final = 20  # the broker's at the end of the log; a reader that is moved waits for it
 MISSING_MS: Final = 2000  # a topic that nobody knows for so long is reported as missing
 AHEAD_KB: Final = 4096  # that is fetched ahead, about
@@ -28,6 +29,9 @@ T = TypeVar("T")
 
 # What librdkafka mends by itself.
 _PASSING: Final = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT))
+READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
+IDLE_S: Final = 10.0  # then a reader leaves
+IDLE_AT_END_S: Final = 1.0  # the same at the end of a log, where it asks the broker again and again
 
 
 class OutOfRange(Exception):
@@ -59,6 +63,19 @@ def reading(**own: Any) -> dict[str, Any]:
 def mends(error: KafkaError) -> bool:
     """Whether librdkafka gets over an error by itself."""
     return error.code() in _PASSING or passes(error)
+
+
+def log_end(message: Message, what: str) -> int | None:
+    """The end of the log, as a message with an error says it; None for an error that librdkafka mends. Raises OutOfRange, and other
+    errors."""
+    error = message.error()
+    if error.code() == KafkaError._PARTITION_EOF:
+        return int(message.offset())
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+        raise OutOfRange
+    if not mends(error):
+        raise engine_error(error, what)
+    return None
 
 
 class Reader:
@@ -137,17 +154,10 @@ class Reader:
 
     def _take_in(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            error = message.error()
-            if error is None:
+            if message.error() is None:
                 self._held.append(message)
-                continue
-            code = error.code()
-            if code == KafkaError._PARTITION_EOF:
-                self._end = message.offset()
-            elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
-                raise OutOfRange
-            elif not mends(error):
-                raise engine_error(error, self._what)
+            elif (end := log_end(message, self._what)) is not None:
+                self._end = end
 
     @property
     def _what(self) -> str:
@@ -169,3 +179,93 @@ class Reader:
             running.add_done_callback(lambda _: self._consumer.close())
         else:
             self._executor.submit(self._consumer.close)
+
+
+class Readers:
+    """Each reads for one caller at a time: it is taken, and kept again afterwards or closed."""
+
+    def __init__(self, clients: Clients, executor: Executor) -> None:
+        self._clients = clients
+        clients.on_renewal.append(self._renew)
+        self._executor = executor
+        self._turns = asyncio.Semaphore(READERS_MAX)
+        self._idle: list[Reader] = []  # that was used last is last
+        self._count = 0
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweeps_s = 0.0
+        self._closed = False
+
+    async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
+        """As `Reader.read`, from `offset` on."""
+        try:
+            async with asyncio.timeout(QUIET_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "too many reads wait for the cluster") from None
+        try:
+            reader = self._take(place, offset)
+            try:
+                if not reader.covers(place, offset):
+                    await reader.move(place, offset)
+                found = await reader.read(entries_max, bytes_max, until)
+            except BaseException:
+                self._close(reader)
+                raise
+            self._keep(reader, IDLE_S if found.records else IDLE_AT_END_S)
+            return found
+        finally:
+            self._turns.release()
+
+    def _take(self, place: At, offset: int) -> Reader:
+        """The reader that goes on there, else a new one, else the one that was not used for longest."""
+        if self._closed:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        for at, reader in enumerate(self._idle):
+            if reader.covers(place, offset):
+                return self._idle.pop(at)
+        if self._count < READERS_MAX:
+            self._count += 1
+            return Reader(self._clients, self._executor)
+        return self._idle.pop(0)
+
+    def _keep(self, reader: Reader, idle_s: float) -> None:
+        if self._closed or reader.credentials.outdated:
+            self._close(reader)
+            return
+        reader.leaves_s = monotonic() + idle_s
+        self._idle.append(reader)
+        self._sweep_at(reader.leaves_s)
+
+    def _sweep_at(self, due_s: float) -> None:
+        if self._sweeping is None or due_s < self._sweeps_s:
+            if self._sweeping is not None:
+                self._sweeping.cancel()
+            self._sweeps_s = due_s
+            delay = max(0.0, due_s - monotonic())
+            self._sweeping = asyncio.get_running_loop().call_later(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        now = monotonic()
+        for reader in [one for one in self._idle if one.leaves_s <= now]:
+            self._idle.remove(reader)
+            self._close(reader)
+        if self._idle:
+            self._sweep_at(min(reader.leaves_s for reader in self._idle))
+
+    def _renew(self) -> None:
+        """Close idle readers, whose credentials are old; those in use are closed after their read."""
+        while self._idle:
+            self._close(self._idle.pop())
+
+    def _close(self, reader: Reader) -> None:
+        self._count -= 1
+        reader.close()
+
+    def close(self) -> None:
+        """Let all leave."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        while self._idle:
+            self._close(self._idle.pop())

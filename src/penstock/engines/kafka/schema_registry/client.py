@@ -1,19 +1,62 @@
 """What a schema registry is asked, by Confluent's REST API."""
 
+import asyncio
+import ssl
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
+import httpx
 import msgspec
 
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import Compatibility
 
-from .connection import RegistryConnection
+T = TypeVar("T")
 
+TIMEOUT_MS: Final = 5000  # of one answer, at most
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+CONNECTIONS_MAX: Final = 16
+_CONTENT: Final = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+_REFUSED: Final = {
+    401: ErrorKind.FORBIDDEN,
+    403: ErrorKind.FORBIDDEN,
+    409: ErrorKind.INCOMPATIBLE_SCHEMA,
+    422: ErrorKind.BAD_VALUE_SCHEMA,
+}
 _LEVELS: Final = {"NONE": Compatibility.ALWAYS_COMPATIBLE}
 
-T = TypeVar("T")
+
+def _tls(settings: ClusterSettings) -> ssl.SSLContext:
+    """By the engine's TLS settings; raises BAD_PARAMETER."""
+    try:
+        context = ssl.create_default_context(cafile=settings.tls_trust_file or None)
+        if settings.tls_cert_file:
+            context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, f"engine.tls_*: the certificates cannot be used: {error}"
+        ) from None
+    context.check_hostname = settings.tls_check_host
+    return context
+
+
+def _is_missing(answer: bytes) -> bool:
+    """Whether a subject, version or schema is not there; else there is no registry at the URL."""
+    try:
+        return bool(msgspec.json.decode(answer)["error_code"] // 100 == 404)
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+        return False
+
+
+def _reason(answer: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(answer)["message"])
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+        return answer[:300].decode(errors="replace")
+
+
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]  # what four bytes in front of values hold
 
 
@@ -79,16 +122,46 @@ class _Level(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegistryClient:
-    """Raises as `RegistryConnection`, and UNAVAILABLE for answers of another shape."""
+    """Raises UNAVAILABLE if the registry does not answer in time, or answers in another shape, FORBIDDEN, and BAD_PARAMETER for settings
+    that cannot be used."""
 
     def __init__(self, settings: ClusterSettings) -> None:
-        self._connection = RegistryConnection(settings)
+        url = settings.schema_registry.rstrip("/")
+        if "@" in url:  # what is before it may be a password: it is not repeated
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                "engine.schema_registry may have no user or password in it: "
+                "they are engine.schema_registry_username and engine.schema_registry_password",
+            )
+        if not url.startswith(("http://", "https://")):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"engine.schema_registry: {url!r} does not begin with http:// or https://",
+            )
+        self.url = url
+        self._timeout_s = min(settings.timeout_ms, TIMEOUT_MS) / 1000
+        self._settings = settings
+        name, token = settings.schema_registry_username, settings.schema_registry_token.reveal()
+        self._token_file = settings.schema_registry_token_file
+        if sum(map(bool, (name, token, self._token_file))) > 1:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                "engine.schema_registry_username, …_token and …_token_file: only one of them may be given",
+            )
+        self._token = token
+        self._http = httpx.AsyncClient(
+            auth=httpx.BasicAuth(name, settings.schema_registry_password.reveal()) if name else None,
+            timeout=self._timeout_s,
+            verify=_tls(settings) if url.startswith("https://") else False,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        )
         self._normalize = "normalize=true" if settings.schema_registry_normalize else ""
 
     async def answers(self) -> None:
         """Whether it answers at all, be it a refusal: raises UNAVAILABLE where it does not."""
         try:
-            await self._connection.call("GET", "/config", missing=True)
+            await self._call("GET", "/config", missing=True)
         except PenstockError as error:
             if error.kind is ErrorKind.UNAVAILABLE:
                 raise
@@ -128,7 +201,7 @@ class RegistryClient:
     async def register(self, subject: str, definition: Definition) -> None:
         """Register a schema; raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA."""
         path = _with(f"/subjects/{_path(subject)}/versions", self._normalize)
-        await self._connection.call("POST", path, _body(definition))
+        await self._call("POST", path, _body(definition))
 
     async def objection(self, subject: str, definition: Definition) -> str | None:
         """Why a schema may not be the next of a subject; None where it may."""
@@ -152,20 +225,67 @@ class RegistryClient:
     async def delete(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete every version of a subject; returns them. `permanent`: the registry keeps them no longer."""
         path = f"/subjects/{_path(subject)}"
-        found = await self._connection.call("DELETE", path, missing=True)
+        found = await self._call("DELETE", path, missing=True)
         if permanent:
-            await self._connection.call("DELETE", f"{path}?permanent=true", missing=True)
+            await self._call("DELETE", f"{path}?permanent=true", missing=True)
         return _converted(found, list[Number]) or []
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._connection.close()
+        await self._http.aclose()
+
+    # -- HTTP
 
     async def _get(self, path: str, shape: type[T]) -> T | None:
-        return _converted(await self._connection.call("GET", path, missing=True), shape)
+        return _converted(await self._call("GET", path, missing=True), shape)
 
     async def _post(self, path: str, definition: Definition, shape: type[T]) -> T | None:
-        return _converted(await self._connection.call("POST", path, _body(definition), missing=True), shape)
+        return _converted(await self._call("POST", path, _body(definition), missing=True), shape)
+
+    async def _call(self, method: str, path: str, body: Any = None, *, missing: bool = False) -> Any:
+        """The answer's JSON; with `missing` None for 404."""
+        content = None if body is None else msgspec.json.encode(body)
+        headers = await self._headers()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                status, answer = await self._answer(method, path, content, headers)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise self._unavailable(f"does not answer: {str(error) or type(error).__name__}") from None
+        if missing and status == 404 and _is_missing(answer):
+            return None
+        if status >= 300:
+            kind = _REFUSED.get(status, ErrorKind.UNAVAILABLE)
+            raise PenstockError(kind, f"the schema registry answers with status {status}: {_reason(answer)}")
+        try:
+            return msgspec.json.decode(answer)
+        except (msgspec.DecodeError, RecursionError):
+            raise self._unavailable("answers with something else than JSON") from None
+
+    async def _answer(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        """Status and body, within a bound."""
+        async with self._http.stream(method, self.url + path, content=content, headers=headers) as answer:
+            found = bytearray()
+            async for part in answer.aiter_bytes():
+                found += part
+                if len(found) > ANSWER_BYTES_MAX:
+                    raise self._unavailable(f"answers with more than {ANSWER_BYTES_MAX} bytes")
+            return answer.status_code, bytes(found)
+
+    async def _headers(self) -> dict[str, str]:
+        token = self._token
+        if self._token_file:  # which may be renewed at any time
+            try:
+                token = (await asyncio.to_thread(Path(self._token_file).read_text, "utf-8")).strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE, f"engine.schema_registry_token_file cannot be read: {error}"
+                ) from None
+        return {**_CONTENT, "Authorization": f"Bearer {token}"} if token else _CONTENT
+
+    def _unavailable(self, what: str) -> PenstockError:
+        return PenstockError(ErrorKind.UNAVAILABLE, f"the schema registry at {self.url} {what}")
 
 
 def _converted(found: Any, shape: type[T]) -> T | None:

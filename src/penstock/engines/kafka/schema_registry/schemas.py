@@ -5,10 +5,14 @@ follow another is the registry's own decision.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
+from penstock.broker.records import RecordFormat, SchemaId
+from penstock.broker.settings import ClusterSettings
 from penstock.broker.topic import MetaStore
 from penstock.engines.kafka.framing import Framing, UnknownSchemas
+from penstock.engines.kafka.naming import Naming
 from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.schemas import Schemas
@@ -17,6 +21,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
 from penstock.runtime.clock import Clock
+from penstock.runtime.failures import Failures
+from penstock.runtime.tasks import Tasks
 
 from .client import Definition, RegistryClient
 from .definitions import Outgoing, of_registry, to_registry
@@ -31,20 +37,22 @@ class RegistrySchemas(Schemas):
 
     def __init__(
         self,
+        settings: ClusterSettings,
         store: MetaStore,
         namespaces: Namespaces,
+        naming: Naming,
         clock: Clock,
         bytes_max: int,
-        client: RegistryClient,
-        names: SubjectNames,
-        learning: Learning,
-        reader: DocumentReader,
+        tasks: Tasks,
+        failures: Failures,
     ) -> None:
+        """Raises BAD_PARAMETER for settings that cannot be used."""
+        reader = DocumentReader(failures)
         super().__init__(store, namespaces, clock, bytes_max, first=DOCUMENTS, reader=reader)
-        self._client = client
-        self._names = names
-        self._learning = learning
-        learning.changed = self._note_change
+        self._client = RegistryClient(settings)
+        self._names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
+        self._learning = Learning(self._client, self._names, clock, tasks, failures)
+        self._learning.changed = self._note_change
 
     def _note_change(self) -> None:
         self.changes += 1
@@ -58,7 +66,7 @@ class RegistrySchemas(Schemas):
         await self._learning.learn(topic)
 
     async def learn_ids(self, topic: TopicName, unknown: UnknownSchemas) -> None:
-        """As `Framings.learn_ids`."""
+        """Learn the meaning of ids in front of values and keys; never fails, and afterwards each is known or guessed."""
         await self._learning.learn_ids(self._learning.topic(topic), unknown)
 
     # -- reading
@@ -227,6 +235,45 @@ class RegistrySchemas(Schemas):
     async def close(self) -> None:
         """Ask the registry no more."""
         await self._client.close()
+
+
+class KafkaRecordFormats:
+    """`broker.RecordFormats`; `registry` is None without a schema registry."""
+
+    def __init__(self, naming: Naming, registry: RegistrySchemas | None) -> None:
+        self._naming = naming
+        self._registry = registry
+
+    async def of(
+        self, topic: TopicName, values: Sequence[int] = (), keys: Sequence[int] = ()
+    ) -> RecordFormat:
+        name = self._naming.kafka_name(topic.base)
+        registry = self._registry
+        if registry is None:
+            return RecordFormat(topic=name, registry=False)
+        framing = registry.framing(topic)
+        unknown = UnknownSchemas(
+            {_head(one) for one in values if framing.meaning(one, of_keys=False) is None},
+            {_head(one) for one in keys if framing.meaning(one, of_keys=True) is None},
+        )
+        if unknown.ids or unknown.keys or framing.keyed is None:
+            await registry.learn_ids(topic, unknown)
+            framing = registry.framing(topic)
+        return RecordFormat(
+            topic=name,
+            registry=True,
+            keyed=bool(framing.keyed),
+            values=_meanings(framing, values, of_keys=False),
+            keys=_meanings(framing, keys, of_keys=True),
+        )
+
+
+def _head(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+def _meanings(framing: Framing, numbers: Sequence[int], *, of_keys: bool) -> list[SchemaId]:
+    return [one for number in numbers if (one := framing.meaning(number, of_keys=of_keys)) is not None]
 
 
 def _outgoing(schema: SchemaInfo) -> Outgoing:

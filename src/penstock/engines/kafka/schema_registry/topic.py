@@ -7,8 +7,7 @@ from penstock.codec.definition import same
 from penstock.codec.descriptors import native_message
 from penstock.codec.key_value import key_value_parts, key_value_schema
 from penstock.codec.proto.native import places_of, with_message, with_root
-from penstock.engines.kafka.framing import Framing
-from penstock.engines.kafka.indexes import encode_indexes
+from penstock.engines.kafka.framing import Framing, encode_indexes
 from penstock.engines.kafka.versions import BY_ID, MESSAGES, PAIR, pair, split_message, split_pair
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -24,9 +23,7 @@ from penstock.runtime.clock import Clock
 
 from .definitions import HELD, Outgoing, same_file
 
-KEYS: Final = frozenset(
-    (SchemaType.AVRO, SchemaType.JSON)
-)  # of keys; Protobuf's may be any message of a file
+KEYS: Final = frozenset((SchemaType.AVRO, SchemaType.JSON))  # Protobuf's may be any message of a file
 VERSIONS_MAX: Final = 10_000  # of a topic that are remembered
 Strategy = Literal["topic", "record", "topic-record"]
 Part = Literal["key", "value"]

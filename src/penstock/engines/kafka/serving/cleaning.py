@@ -4,11 +4,11 @@ import logging
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from penstock.engines.kafka.driver.admin import Described
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.driver.admin import Described, KafkaAdmin
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import CursorKey
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import Clock
 
@@ -19,13 +19,6 @@ TOPICS_MAX: Final = 100  # of a look
 GRACE_MS: Final = 600_000  # for which a topic has to be missing, whenever it is looked for
 
 
-class Describes(Protocol):
-    """What is used of `KafkaAdmin`."""
-
-    async def describe_all(self, topics: Sequence[str]) -> Mapping[str, Described | None]:
-        """As `KafkaAdmin.describe_all`."""
-
-
 class CursorCleaning:
     """Looks at the cursors of the slots that this process owns, some topics at a time.
 
@@ -34,7 +27,7 @@ class CursorCleaning:
     """
 
     def __init__(
-        self, cursors: Cursors, admin: Describes, clock: Clock, is_open: Callable[[CursorKey], bool]
+        self, cursors: Cursors, admin: KafkaAdmin, clock: Clock, is_open: Callable[[CursorKey], bool]
     ) -> None:
         self.removed = 0  # cursors, since the start
         self._cursors = cursors

@@ -2,8 +2,8 @@
 
 import itertools
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Container, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from penstock.broker.cluster import Owner
@@ -17,10 +17,11 @@ from penstock.client.session.connection import Address, parse_service_url
 from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink, network_link
 from penstock.engines.attached.local_link import LocalLink, Subscribes
 from penstock.engines.fleet.authentication import ProcessAuthentication
+from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.peer import tls_context
 from penstock.engines.kafka.driver.record import At
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.state import StoredCursor
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import StoredCursor
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.tasks import Locks, Tasks
@@ -28,44 +29,29 @@ from penstock.runtime.tasks import Locks, Tasks
 CONNECT_S: Final = 10.0
 
 
-class Peers(Protocol):
-    """The other processes of this service; of `engines.fleet`."""
-
-    @property
-    def look_up(self) -> Callable[[], Awaitable[None]] | None:
-        """Learns of processes that began lately."""
-
-    @property
-    def unverified(self) -> Container[str]:
-        """Ids of processes that use another secret."""
-
-    def find(self, id: str) -> Process | None:
-        """A process that is known, without this one."""
-
-
 class Owners:
     """Which process serves the durable subscriptions of each partition, as the journal says. `at` is the place of a log."""
 
-    def __init__(self, cursors: Cursors, at: Callable[[TopicName], At], peers: Peers | None) -> None:
-        self._cursors = cursors
+    def __init__(self, cursors: Cursors, at: Callable[[TopicName], At], fleet: ProcessFleet | None) -> None:
+        self.cursors = cursors
         self._at = at
-        self._peers = peers
+        self._fleet = fleet
 
     def is_here(self, topic: TopicName) -> bool:
         """Whether this process claimed the partition last."""
-        return self._owner(topic) == self._cursors.process
+        return self._owner(topic) == self.cursors.process
 
     def stored(self, topic: TopicName) -> Mapping[str, StoredCursor]:
         """The cursors of a partition by subscription, as far as the journal was read."""
-        return self._cursors.known(*self._at(topic))
+        return self.cursors.known(*self._at(topic))
 
     def slot(self, topic: TopicName) -> int:
         """The slot of a partition."""
-        return self._cursors.slot(*self._at(topic))
+        return self.cursors.slot(*self._at(topic))
 
     def owner(self, slot: int) -> str | None:
         """The process that claimed a slot last."""
-        return self._cursors.owner(slot)
+        return self.cursors.owner(slot)
 
     def _owner(self, topic: TopicName) -> str:
         owner = self.owner(self.slot(topic))
@@ -75,7 +61,7 @@ class Owners:
 
     def knows(self, process: str) -> bool:
         """Whether another process has not ended, as far as this one knows."""
-        return self._peers is not None and self._peers.find(process) is not None
+        return self._fleet is not None and self._fleet.find(process) is not None
 
     def address(self, topic: TopicName) -> Owner:
         """Where clients of Pulsar's protocol reach the owner, if it is another process and that is known. Any process serves them
@@ -84,26 +70,26 @@ class Owners:
             owner = self._owner(topic)
         except Moved:
             return Owner("")
-        found = None if self._peers is None else self._peers.find(owner)
+        found = None if self._fleet is None else self._fleet.find(owner)
         return Owner("") if found is None else Owner(found.pulsar_url, found.pulsar_tls_url)
 
     async def peer(self, topic: TopicName) -> Process:
         """The other process that serves a partition. Raises `Moved` if it is this one, or if it has ended and there is no new owner
         yet, and UNAVAILABLE if processes cannot know one another."""
         owner = self._owner(topic)
-        if owner == self._cursors.process:
+        if owner == self.cursors.process:
             raise Moved(topic)
-        if self._peers is None:
+        if self._fleet is None:
             raise PenstockError(
                 ErrorKind.UNAVAILABLE,
                 f"process {owner} serves subscriptions of {topic}, and this process cannot reach it: "
                 "fleet.secret is not configured",
             )
-        found = self._peers.find(owner)
-        if found is None and self._peers.look_up is not None:
-            await self._peers.look_up()
-            found = self._peers.find(owner)
-        if found is None and owner in self._peers.unverified:
+        found = self._fleet.find(owner)
+        if found is None and self._fleet.look_up is not None:
+            await self._fleet.look_up()
+            found = self._fleet.find(owner)
+        if found is None and owner in self._fleet.unverified:
             raise PenstockError(
                 ErrorKind.UNAVAILABLE,
                 f"process {owner} serves subscriptions of {topic}, and this process cannot reach it: it uses another fleet.secret",
@@ -152,9 +138,9 @@ class OwnerLinks:
         self._tls = tls
         self._pools: dict[str, _Proven] = {}  # by process
         self._opening: Locks[str] = Locks()
-        self._links: WeakKeyDictionary[EntryConsumer, int] = (
-            WeakKeyDictionary()
-        )  # to other processes, and their slots
+        # Links to other processes, and their slots.
+        self._links: WeakKeyDictionary[EntryConsumer, int] = WeakKeyDictionary()
+        owners.cursors.on_claimed.append(self._claimed)
 
     @property
     def lookup(self) -> "OwnerLinks":
@@ -169,7 +155,7 @@ class OwnerLinks:
         self._links[made] = self._owners.slot(wanted.topic)
         return made
 
-    def claimed(self, slots: Collection[int]) -> None:
+    def _claimed(self, slots: Collection[int]) -> None:
         """These slots may have other owners: links to the ones before, which may not know of it or have stopped, look for them."""
         for link, slot in list(self._links.items()):
             if slot in slots:

@@ -1,40 +1,39 @@
-"""How this process takes part in serving the subscriptions of its service: the parts, put together, begun and ended in order."""
+"""The part of this process in serving the subscriptions of its service: its parts are created, started and ended in order."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn
 
-from penstock.broker.cluster import Ownership
+from penstock.broker.acting import Acting
+from penstock.broker.cluster import ClusterFigures, ClusterTraits, Elsewhere, Headers, Owner, Ownership, Query
 from penstock.broker.fleet import ProcessGoneError
 from penstock.engines.core.broker.hosting import Means
 from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.proof import new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
-from penstock.engines.kafka.documents import Documents
-from penstock.engines.kafka.driver.journal import Journal, JournalReader
-from penstock.engines.kafka.driver.lease import Lease
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.fitting import Misfit
-from penstock.engines.kafka.ownership.owner import SlotOwner
-from penstock.engines.kafka.ownership.topics import owner_group, owner_topics
+from penstock.engines.kafka.driver.lease import Lease, LeaseListener
+from penstock.engines.kafka.driver.shared_log import Journal, JournalReader
+from penstock.engines.kafka.internal import CURSORS, SLOTS, have_owner_topics, owner_group
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.stored import Misfit
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
+from penstock.model.target import Target
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .admin import OwnerAdmin
-from .administration import Service
 from .cleaning import LOOK_S, CursorCleaning
-from .consumers import ServedConsumers
-from .earlier_cursors import EarlierCursors
 from .links import OwnerLinks, Owners
-from .others import OtherProcesses
+from .others import OtherProcesses, OwnerAdmin
+from .owned import Service
+from .served import ServedConsumers, ServedSubscriptions
 from .shown_marks import ShownMarks
-from .subscriptions import ServedSubscriptions
 
 log = logging.getLogger(__name__)
 
@@ -42,95 +41,70 @@ BEGIN_S: Final = 15.0  # for the group to assign the first slots; the process st
 
 
 class Serving:
-    """`fleet` knows the other processes; None: this process cannot reach any. `service` is there once it was started."""
+    """`broker.Cluster`. `fleet` knows the other processes; None: this process cannot reach any."""
 
-    service: Service
+    # Kafka is asked under the server's own credentials, and has no REST.
+    traits = ClusterTraits(kind="kafka", administered=False)
 
     def __init__(
         self,
-        cluster: KafkaCluster,
+        kafka: KafkaCluster,
         topics: KafkaTopics,
         clock: Clock,
         tasks: Tasks,
         means: Means,
-        documents: Documents,
         *,
         fleet: ProcessFleet | None,
         new_name: Callable[[str], str],
     ) -> None:
-        self._cluster = cluster
+        clients, settings, timeout_s = kafka.clients, kafka.settings, kafka.timeout_s
+        prefix, group = settings.documents_topic, owner_group(settings)
+        process = new_process_id() if fleet is None else fleet.id
+
+        def open_journal(reader: JournalReader) -> Journal:
+            return Journal(kafka.admin, prefix + CURSORS, reader)
+
+        def open_lease(listener: LeaseListener) -> Lease:
+            return Lease(clients, prefix + SLOTS, group, listener, client_id=f"penstock-{process}")
+
+        self._kafka = kafka
         self._topics = topics
-        self._clock = clock
         self._tasks = tasks
-        self._means = means
-        self._documents = documents
         self._fleet = fleet
-        self.served = ServedSubscriptions(means, cluster.clients.refused)
-        self.consumers = ServedConsumers(topics, self.served, clock, new_name)
-        self._owner = SlotOwner(self.served, tasks)
-        self._cursors: Cursors | None = None
-        self._lease: Lease | None = None
-        self._cleaning: CursorCleaning | None = None
-        self._links: OwnerLinks | None = None
+        self._began = False
+        self._cursors = Cursors(open_journal, tasks, means.failures, group=group, process=process)
+        self._marks = ShownMarks(self._cursors, kafka.groups, settings.group_prefix, time.monotonic)
+        self.served = ServedSubscriptions(means, self._cursors, self._marks, open_lease, clients.refused)
+        self.local = ServedConsumers(topics, self.served, clock, new_name)
+        self._owners = owners = Owners(self._cursors, topics.at, fleet)
+        tls = None if fleet is None else fleet.tls
+        self._links = OwnerLinks(owners, self.local, tasks, self._credentials, timeout_s, tls)
+        admin, self.others = OwnerAdmin(owners, fleet, timeout_s), OtherProcesses(fleet, clock, timeout_s)
+        self.service = Service(topics, self._links, self.served, owners, admin)
+        self._cleaning = CursorCleaning(self._cursors, kafka.admin, clock, self.served.serves)
+        topics.closers.append(self.served.forget)
+        topics.truncations.append(self._truncated)
 
     async def start(self) -> None:
         """Read the journal of cursors, and own slots. The cluster has been reached. Raises UNAVAILABLE, FORBIDDEN, and BAD_PARAMETER
         if the topics of slots and cursors do not fit."""
-        cluster, fleet = self._cluster, self._fleet
-        clients, timeout_s = cluster.clients, cluster.timeout_s
-        slots_topic, cursors_topic, slots = await owner_topics(cluster)
-        group = owner_group(cluster.settings)
-        process = new_process_id() if fleet is None else fleet.id
-
-        def open_journal(reader: JournalReader) -> Journal:
-            return Journal(clients, cluster.admin, cursors_topic, timeout_s, reader)
-
-        cursors = Cursors(
-            open_journal,
-            self._owner,
-            self._tasks,
-            self._means.failures,
-            group=group,
-            slots=slots,
-            process=process,
-        )
-        lease = Lease(clients, slots_topic, group, self._owner, client_id=f"penstock-{process}")
-        self._owner.cursors, self._owner.lease = cursors, lease
-        prefix = cluster.settings.group_prefix
-        earlier = self._owner.earlier = EarlierCursors(
-            cursors, cluster.groups, cluster.admin, self._documents, prefix=prefix, service=group
-        )
-        await earlier.start()
-        marks = ShownMarks(cursors, cluster.groups, prefix, time.monotonic)
-        cursors.on_saved = marks.saved
-        self.served.use(self._owner, cursors, marks)
-        owners = Owners(cursors, self._topics.at, fleet)
-        tls = None if fleet is None else fleet.tls
-        self._links = OwnerLinks(owners, self.consumers, self._tasks, self._credentials, timeout_s, tls)
-        cursors.on_claimed = self._links.claimed
-        admin, others = OwnerAdmin(owners, fleet, timeout_s), OtherProcesses(fleet, self._clock, timeout_s)
-        self.service = Service(self._links, self.served, owners, admin, others)
-        self._cursors = cursors
-        await cursors.start()
-        self._topics.closers.append(self._closed)
-        self._topics.truncations.append(self._truncated)
-        self._lease = lease
-        lease.start()
-        self._owner.start()
-        self._tasks.spawn(marks.run(), "show positions of subscriptions")
-        self._cleaning = CursorCleaning(cursors, cluster.admin, self._clock, self.served.serves)
-        self._tasks.spawn(self._clean(self._cleaning), "remove cursors of deleted topics")
+        self._began = True
+        self._cursors.set_slots(await have_owner_topics(self._kafka))
+        await self._cursors.start()
+        self.served.owner.start()
+        self._tasks.spawn(self._marks.run(), "show positions of subscriptions")
+        self._tasks.spawn(self._clean(), "remove cursors of deleted topics")
         try:
             async with asyncio.timeout(BEGIN_S):
                 await self.served.began.wait()
         except TimeoutError:
-            log.info("this process owns no slots yet", extra={"group": group})
+            log.info("this process owns no slots yet", extra={"group": self._cursors.group})
 
-    async def _clean(self, cleaning: CursorCleaning) -> None:
+    async def _clean(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                for topic in await cleaning.look():
+                for topic in await self._cleaning.look():
                     await self._measure(topic)
             except PenstockError as error:
                 log.debug("cursors of deleted topics are not looked for: %s", error.message)
@@ -144,40 +118,61 @@ class Serving:
         except PenstockError as error:
             log.debug("the backlogs of %s are not known: %s", topic, error.message)
 
-    def figures(self) -> Ownership | None:
-        """Figures of this process; None before it was started, and after its end."""
-        cursors, lease, refusal = self._cursors, self._lease, self.served.refusal
-        if cursors is None or lease is None:
-            return None
-        return Ownership(
-            slots=len(self._owner.open),
-            doubts=lease.doubts,
-            saves=cursors.saves,
-            misfits={reason.value: self.served.stored.misfits[reason] for reason in Misfit},
-            removed=0 if self._cleaning is None else self._cleaning.removed,
-            refusal="" if refusal is None else refusal.message,
-        )
-
     async def _credentials(self, process: str) -> ProcessAuthentication:
         if self._fleet is None:
             raise ProcessGoneError(f"process {process} is not known")
         return await self._fleet.credentials(process)
-
-    def _closed(self, topic: KafkaTopic) -> None:
-        """A topic was deleted, or is not used any more. Cursors stay: if there is a new topic of that name, they do not fit, and
-        begin at its first message."""
-        self.served.forget(topic)
 
     def _truncated(self, topic: KafkaTopic) -> None:
         self._tasks.spawn(self.served.refit(topic), f"fit the cursors of {topic.name}")
 
     async def close(self) -> None:
         """Disconnect the consumers, save their cursors, and give the slots to the other processes; harmless if nothing began."""
-        lease, links, cursors = self._lease, self._links, self._cursors
-        self._lease = self._links = self._cursors = None
-        if lease is not None:
-            await lease.close()
-        if links is not None:
-            await links.close()
-        if cursors is not None:
-            await cursors.close()
+        if self._began:
+            self._began = False
+            await self.served.owner.lease.close()
+            await self._links.close()
+            await self._cursors.close()
+
+    # -- for endpoints
+
+    def figures(self) -> ClusterFigures:
+        ownership = self._ownership() if self._began else None
+        return ClusterFigures(self._kafka.problem, self._kafka.clients.errors.counts(), ownership)
+
+    def _ownership(self) -> Ownership:
+        owner, refusal = self.served.owner, self.served.refusal
+        return Ownership(
+            slots=len(owner.open),
+            doubts=owner.lease.doubts,
+            saves=self._cursors.saves,
+            misfits={reason.value: self.served.stored.misfits[reason] for reason in Misfit},
+            removed=self._cleaning.removed,
+            refusal="" if refusal is None else refusal.message,
+        )
+
+    async def request(
+        self,
+        method: str,
+        target: Target,
+        query: Query = (),
+        headers: Headers = (),
+        body: bytes = b"",
+        *,
+        caller: Acting | None = None,
+    ) -> NoReturn:
+        """Kafka has no REST."""
+        raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
+
+    async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        return await self.service.consumers(log, subscription)
+
+    async def elsewhere(self, topic: TopicName) -> Elsewhere:
+        return await self.others.stats(topic)
+
+    async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
+        """Every process serves every topic; the owner of a partition does it without a link."""
+        return self._owners.address(topic)
+
+    def announce(self, own: Owner) -> None:
+        """Other processes know the addresses of this one by its document (`engines/fleet`)."""

@@ -7,13 +7,12 @@ aborts the process when an administrator's request for commits meets a broker th
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
-from penstock.engines.kafka.driver.groups import Committed
-from penstock.engines.kafka.driver.record import At
-from penstock.engines.kafka.ownership.cursors import Cursors
-from penstock.engines.kafka.ownership.records import CursorKey
+from penstock.engines.kafka.driver.groups import KafkaGroups
+from penstock.engines.kafka.serving.cursors import Cursors
+from penstock.engines.kafka.serving.state import CursorKey
 from penstock.model.errors import ErrorKind, PenstockError
 
 log = logging.getLogger(__name__)
@@ -22,18 +21,9 @@ MARKER: Final = "penstock:"  # begins the names of these groups, after engine.gr
 SHOW_S: Final = 5.0  # between two commits of one group, as consumers of Kafka commit by default
 PAUSE_S: Final = 0.1  # between two commits of this process
 REFUSED_S: Final = 60.0  # until a group is tried again that is in use, or may not be used
-REFRESH_S: Final = (
-    3600.0  # until all marks are committed again: commits expire with offsets.retention.minutes
-)
+REFRESH_S: Final = 3600.0  # until all marks are committed again: the brokers let commits expire
 
 Name = tuple[str, str]  # of Kafka's topic and of the subscription
-
-
-class Groups(Protocol):
-    """What is used of the driver's `KafkaGroups`."""
-
-    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None: ...
-    async def delete(self, group: str) -> None: ...
 
 
 def shown_group(prefix: str, topic: str, subscription: str) -> str:
@@ -45,7 +35,9 @@ class ShownMarks:
     """Commits the marks of the cursors that this process owns, as they change. `prefix` begins the names of groups; `clock` is
     monotonic, in seconds."""
 
-    def __init__(self, cursors: Cursors, groups: Groups, prefix: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cursors: Cursors, groups: KafkaGroups, prefix: str, clock: Callable[[], float]
+    ) -> None:
         self._cursors = cursors
         self._groups = groups
         self._prefix = prefix
@@ -58,12 +50,12 @@ class ShownMarks:
         self._refused = False  # and that was logged
         self._refreshed = clock()
         self._wake = asyncio.Event()
+        cursors.on_saved.append(self._saved)
 
-    def saved(self, keys: Iterable[CursorKey]) -> None:
+    def _saved(self, keys: Iterable[CursorKey]) -> None:
         """Cursors of this process were saved, or deleted."""
         for key in keys:
-            if key.topic:  # else it is about a whole slot
-                self._changed[key.topic, key.subscription].add(key.partition)
+            self._changed[key.topic, key.subscription].add(key.partition)
         self._wake.set()
 
     def refresh(self, slots: Collection[int]) -> None:
@@ -138,9 +130,7 @@ class ShownMarks:
                 marks[key] = stored.mark
         group = shown_group(self._prefix, topic, subscription)
         if marks:
-            await self._groups.commit(
-                group, {(topic, key.partition): Committed(mark) for key, mark in marks.items()}
-            )
+            await self._groups.commit(group, {(topic, key.partition): mark for key, mark in marks.items()})
             self._shown |= marks
         elif gone and not self._cursors.state.exists(topic, subscription):
             await self._delete(group)

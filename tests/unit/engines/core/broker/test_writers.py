@@ -6,7 +6,7 @@ from tests.unit.engines.core.brokers import bench as bench_of
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller, Expected
-from penstock.engines.core.broker import staged
+from penstock.engines.core.broker import staging as staged
 from penstock.engines.memory import MemoryStore
 from penstock.engines.staging import commits, staging
 from penstock.model.errors import ErrorKind, PenstockError

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from penstock.engines.kafka.driver import lease as module
-from penstock.engines.kafka.driver.failures import ClientErrors
+from penstock.engines.kafka.driver.errors import ClientErrors
 from penstock.engines.kafka.driver.lease import STALE_S, Lease
 from penstock.model.errors import ErrorKind, PenstockError
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.engines.kafka.driver import tail as module
-from penstock.engines.kafka.driver.failures import ClientErrors
+from penstock.engines.kafka.driver.errors import ClientErrors
 from penstock.engines.kafka.driver.record import At, Record
 from penstock.engines.kafka.driver.tail import TailReader
 

@@ -16,8 +16,7 @@ import pytest
 from tests.support.identity_provider import IdentityProvider, unsigned
 
 from penstock.broker.settings import ClusterSettings
-from penstock.engines.kafka.driver.endpoint import TokenEndpoint
-from penstock.engines.kafka.driver.tokens import FileTokens, ProviderTokens, TokenError, parse
+from penstock.engines.kafka.driver.tokens import FileTokens, ProviderTokens, TokenEndpoint, TokenError, parse
 
 
 @pytest.fixture

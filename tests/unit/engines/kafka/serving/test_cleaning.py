@@ -6,9 +6,9 @@ import pytest
 from tests.support.cursor_journal import SLOTS, Log, Process
 
 from penstock.engines.kafka.driver.admin import Described
-from penstock.engines.kafka.ownership.records import CursorKey, CursorRecord
 from penstock.engines.kafka.serving import cleaning
 from penstock.engines.kafka.serving.cleaning import GRACE_MS, CursorCleaning
+from penstock.engines.kafka.serving.state import CursorKey, CursorRecord
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.testing.clock import ManualClock
 

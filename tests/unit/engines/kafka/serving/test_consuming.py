@@ -8,16 +8,15 @@ import pytest
 from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, LogTopic, Server, id_of
 from tests.support.skipping_log import Host, SkippingLog
-from tests.unit.engines.kafka.serving.test_attached import Admin
+from tests.unit.engines.kafka.serving.test_owned import Admin
 
 from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
 from penstock.engines.fleet.proof import new_process_id
-from penstock.engines.kafka.serving import administration as module
-from penstock.engines.kafka.serving.administration import Service
+from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
-from penstock.engines.kafka.serving.others import OtherProcesses
+from penstock.engines.kafka.serving.owned import Service
 from penstock.engines.shared.new_names import NewNames
 from penstock.engines.subscription.subscription import HAND_OVER_MS
 from penstock.model.errors import ErrorKind, PenstockError
@@ -60,10 +59,8 @@ class Case:
         owners = Owners(server.cursors, lambda topic: (TOPIC, 0), None)
         nobody: Any = None
         self.links = OwnerLinks(owners, server.consumers, server.tasks, nobody, 20.0)
-        self.service = Service(
-            self.links, server.served, owners, Admin(), OtherProcesses(None, server.clock, 1.0)
-        )
         topics: Any = Topics(server)
+        self.service = Service(topics, self.links, server.served, owners, Admin())
         self.attached = AttachedConsumers(
             topics,
             Schemas(),

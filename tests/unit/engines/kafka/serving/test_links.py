@@ -305,7 +305,6 @@ async def test_a_link_leaves_an_owner_that_another_process_replaced(case: Case) 
     await case.owned_by_b()
     case.peers.known["b"] = B
     case.pools.connection, sink = Connection(), Sink()
-    case.a.cursors.on_claimed = case.links.claimed
     link = await case.links.link_to(case.wanted(), sink)
     assert isinstance(link, EntryConsumer)
     await link.start()
@@ -324,7 +323,6 @@ async def test_no_answer_of_an_owner_that_another_process_replaced_is_waited_for
     case.peers.known["b"] = B
     case.pools.connection = Connection()
     case.pools.connection.answers.clear()
-    case.a.cursors.on_claimed = case.links.claimed
     link = await case.links.link_to(case.wanted(), Sink())
     starting = case.a.tasks.spawn(link.start(), "start")
     await settle()

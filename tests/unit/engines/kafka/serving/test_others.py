@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.engines.kafka.serving.test_admin import Answer
+from tests.unit.engines.kafka.serving.test_others_asked import Answer
 
 from penstock.broker.acting import FOR_PROCESS
 from penstock.broker.fleet import ForwardedRequest, ProcessGoneError

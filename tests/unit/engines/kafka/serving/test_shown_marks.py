@@ -8,7 +8,6 @@ from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, Groups, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
 
-from penstock.engines.kafka.driver.groups import Committed
 from penstock.engines.kafka.serving.shown_marks import REFUSED_S, SHOW_S
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.testing.clock import ManualClock
@@ -46,13 +45,13 @@ async def test_a_mark_is_shown_when_it_has_changed_and_not_too_often(servers: tu
     consumer = await a.subscribe()
     await offsets(consumer)
     await show(a)
-    assert a.groups.commits == {GROUP: {PLACE: Committed(0)}}
+    assert a.groups.commits == {GROUP: {PLACE: 0}}
     await acknowledge(a, 0, 1, 4)
     await show(a)
-    assert a.groups.commits[GROUP] == {PLACE: Committed(0)}, "it was committed again too soon"
+    assert a.groups.commits[GROUP] == {PLACE: 0}, "it was committed again too soon"
     a.now_s += SHOW_S
     await show(a)
-    assert a.groups.commits[GROUP] == {PLACE: Committed(2)}
+    assert a.groups.commits[GROUP] == {PLACE: 2}
     calls = a.groups.calls
     a.now_s += SHOW_S
     await acknowledge(a, 6)  # the mark stays
@@ -71,7 +70,7 @@ async def test_the_next_owner_shows_what_the_last_one_did_not(servers: tuple[Ser
     await show(a)
     assert a.groups.commits == {}, "a process shows marks of a slot that it does not own"
     await show(b)
-    assert b.groups.commits == {GROUP: {PLACE: Committed(1)}}
+    assert b.groups.commits == {GROUP: {PLACE: 1}}
 
 
 async def test_a_group_ends_with_the_last_partition_of_its_subscription(
@@ -98,11 +97,11 @@ async def test_a_group_of_another_program_is_left_alone(servers: tuple[Server, S
     assert a.groups.calls == 1
     await a.served.create(a.topic, "other", 4)
     await show(a)
-    assert a.groups.commits == {f"penstock:{TOPIC}:other": {PLACE: Committed(4)}}
+    assert a.groups.commits == {f"penstock:{TOPIC}:other": {PLACE: 4}}
     del a.groups.errors[GROUP]
     a.now_s += REFUSED_S
     await show(a)
-    assert a.groups.commits[GROUP] == {PLACE: Committed(3)}
+    assert a.groups.commits[GROUP] == {PLACE: 3}
 
 
 async def test_missing_rights_are_logged_once(

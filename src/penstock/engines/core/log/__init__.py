@@ -1,1 +1,0 @@
-"""What is known of one log beside its store: its tail, and sequence ids."""

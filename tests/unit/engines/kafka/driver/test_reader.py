@@ -1,0 +1,139 @@
+"""Which reader serves a read, and when readers leave, with readers that the test makes."""
+
+import asyncio
+from typing import Any, ClassVar
+
+import pytest
+from tests.support.kafka_clients import FakeClients
+
+from penstock.engines.kafka.driver import reader as module
+from penstock.engines.kafka.driver.clients import CredentialsInUse
+from penstock.engines.kafka.driver.reader import Found, Readers
+from penstock.engines.kafka.driver.record import At
+from penstock.model.errors import ErrorKind, PenstockError
+
+ORDERS, OTHERS = ("orders", 0), ("others", 3)
+
+
+class Fake:
+    """A reader of logs that end at offset 10."""
+
+    made: ClassVar[list["Fake"]] = []
+    open: ClassVar[asyncio.Event]
+
+    def __init__(self, clients: FakeClients, executor: object) -> None:
+        self.credentials = CredentialsInUse(clients)
+        self.place: At | None = None
+        self.position = -1
+        self.leaves_s = 0.0
+        self.closed = False
+        self.moves = 0
+        Fake.made.append(self)
+
+    def covers(self, place: At, offset: int) -> bool:
+        return (place, offset) == (self.place, self.position)
+
+    async def move(self, place: At, offset: int) -> None:
+        self.place, self.position = place, offset
+        self.moves += 1
+
+    async def read(self, entries_max: int, bytes_max: int, until: int) -> Found:
+        await Fake.open.wait()
+        if self.position < 0:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "away")
+        if self.position == 10:
+            return Found((), 10)
+        found = [object()] * min(entries_max, 10 - self.position)
+        self.position += len(found)
+        return Found(found, -1)  # type: ignore[arg-type] # nobody looks into them
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Reader", Fake)
+    monkeypatch.setattr(module, "READERS_MAX", 2)
+    Fake.made = []
+    Fake.open = asyncio.Event()
+    Fake.open.set()
+
+
+def new_readers(clients: FakeClients | None = None) -> Readers:
+    made: Any = clients or FakeClients()
+    unused: Any = None
+    return Readers(made, unused)
+
+
+async def test_a_read_that_goes_on_takes_the_reader_that_was_there() -> None:
+    readers = new_readers()
+    for offset in (0, 4, 8):
+        await readers.read(ORDERS, offset, 4, 100, 10)
+    assert [one.moves for one in Fake.made] == [1]
+    await readers.read(ORDERS, 0, 4, 100, 10)
+    await readers.read(OTHERS, 0, 4, 100, 10)  # of two, the one that was not used for longest
+    assert [(one.moves, one.place) for one in Fake.made] == [(2, OTHERS), (1, ORDERS)]
+    readers.close()
+    assert all(one.closed for one in Fake.made)
+
+
+async def test_reads_wait_for_a_reader() -> None:
+    readers = new_readers()
+    Fake.open.clear()
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(readers.read(ORDERS, number, 1, 100, 10)) for number in range(4)]
+        await asyncio.sleep(0)
+        assert len(Fake.made) == 2
+        Fake.open.set()
+    assert all(len(one.result().records) == 1 for one in waiting)
+    assert len(Fake.made) == 2
+    readers.close()
+
+
+async def test_a_reader_that_failed_is_not_used_again() -> None:
+    readers = new_readers()
+    with pytest.raises(PenstockError):
+        await readers.read(ORDERS, -5, 1, 100, 10)
+    assert Fake.made[0].closed
+    await readers.read(ORDERS, 0, 1, 100, 10)
+    assert len(Fake.made) == 2
+    readers.close()
+
+
+async def test_a_reader_at_the_end_leaves_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 3600.0)
+    monkeypatch.setattr(module, "IDLE_AT_END_S", 0.0)
+    readers = new_readers()
+    await readers.read(ORDERS, 0, 4, 100, 10)
+    await readers.read(OTHERS, 10, 4, 100, 10)
+    async with asyncio.timeout(60):
+        while not Fake.made[1].closed:
+            await asyncio.sleep(0)
+    assert not Fake.made[0].closed
+    readers.close()
+
+
+async def test_nothing_is_read_after_the_end() -> None:
+    readers = new_readers()
+    readers.close()
+    with pytest.raises(PenstockError) as caught:
+        await readers.read(ORDERS, 0, 1, 100, 10)
+    assert caught.value.kind is ErrorKind.UNAVAILABLE
+    assert Fake.made == []
+
+
+async def test_readers_with_old_credentials_leave() -> None:
+    clients = FakeClients()
+    readers = new_readers(clients)
+    await readers.read(ORDERS, 0, 4, 100, 10)
+    clients.renew()
+    assert Fake.made[0].closed
+    Fake.open.clear()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(readers.read(ORDERS, 4, 4, 100, 10))
+        await asyncio.sleep(0)
+        clients.renew()
+        Fake.open.set()
+    assert [one.closed for one in Fake.made] == [True, True]
+    readers.close()
