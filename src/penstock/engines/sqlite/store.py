@@ -15,7 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.tasks import Uncancellable
 
-from . import commits, logs, metadata, readers, stages, trimming
+from . import logs, readers, stages
 from .backup import copy
 from .connection import WAL_BYTES_MAX
 from .disk import Bounds, Disk
@@ -157,9 +157,9 @@ class SqliteStore:
         base = first_id(ledger)
         return self._query(readers.read, base + start, base + extent.next_entry, entries_max, bytes_max)
 
-    trim = _changes(trimming.trim)
+    trim = _changes(logs.trim)
     forget_producers = _changes(logs.forget_producers)
-    delete = _changes(trimming.delete)
+    delete = _changes(logs.delete)
 
     def find_offset(self, ledger: int, offset: int) -> asyncio.Future[Entry | None]:
         extent = self._extent(ledger)
@@ -192,9 +192,9 @@ class SqliteStore:
 
     # -- cursors and documents
 
-    load_cursors = _queries(metadata.load_cursors)
-    delete_cursor = _changes(metadata.delete_cursor)
-    load_meta = _queries(metadata.load_meta)
+    load_cursors = _queries(logs.load_cursors)
+    delete_cursor = _changes(logs.delete_cursor)
+    load_meta = _queries(logs.load_meta)
 
     def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
         return self._submit(SaveCursors(changes))
@@ -213,14 +213,14 @@ class SqliteStore:
     drop_stages = _changes(stages.drop_stages)
     commit_stages = _changes(stages.commit_stages)
     repeat_commit = _changes(stages.repeat_commit)
-    find_commit = _queries(commits.find_commit)
-    list_targets = _queries(commits.list_targets)
-    forget_commit = _changes(commits.forget_commit)
-    save_writer = _changes(commits.save_writer)
-    find_writer = _queries(commits.find_writer)
-    list_writers = _queries(commits.list_writers)
-    idle_writers = _queries(commits.idle_writers)
-    forget_writers = _changes(commits.forget_writers)
+    find_commit = _queries(stages.find_commit)
+    list_targets = _queries(stages.list_targets)
+    forget_commit = _changes(stages.forget_commit)
+    save_writer = _changes(stages.save_writer)
+    find_writer = _queries(stages.find_writer)
+    list_writers = _queries(stages.list_writers)
+    idle_writers = _queries(stages.idle_writers)
+    forget_writers = _changes(stages.forget_writers)
 
     # -- the storage as a whole
 

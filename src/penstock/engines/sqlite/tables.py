@@ -14,12 +14,9 @@ from penstock.model.errors import PenstockError
 
 from .connection import BUSY_TIMEOUT_S, WAL_BYTES_MAX, WAL_PAGES, open_writer
 from .folder import Files
-from .logs import append, open_logs, read_again
-from .metadata import save_cursors, save_meta
-from .rows import Statement
+from .logs import Sweeps, append, open_logs, read_again, save_cursors, save_meta
 from .schema import PAGE_BYTES, STAGING, number, prepare
 from .stages import stage, staging_extent
-from .trimming import Sweeps
 from .work import (
     Append,
     Change,
@@ -30,6 +27,7 @@ from .work import (
     SaveCursors,
     SaveMeta,
     Stage,
+    Statement,
     Transaction,
     Work,
     apply,
