@@ -42,9 +42,9 @@ from .process_documents import PulsarProcessDocuments
 from .producer import Producer, RequestReplies
 from .replies import ReplyTopics
 from .schemas import Schemas
-from .staging.opening import open_staging
 from .staging.parts import Staged
 from .staging.space import StagingSpace
+from .staging.writers import open_staging
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics

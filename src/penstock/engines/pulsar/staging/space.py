@@ -1,18 +1,24 @@
 """Where staged publishing keeps what it needs: topics in a namespace of its own, a log for each writer and a topic for each
 batch that is staged."""
 
+from collections.abc import AsyncGenerator
 from typing import Final
 from urllib.parse import quote, unquote
 
 from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
+from penstock.engines.attached.positions import BEFORE_ALL
 from penstock.engines.pulsar.cluster import PulsarCluster
+from penstock.engines.pulsar.reader import Reader
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.target import Target
 
 READ_S: Final = 30.0  # without a message that is there: then the read fails
+MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 _KEPT: Final = "penstock"  # the subscription that keeps a log
 _LOG: Final = "log"
 # What names of writers may have as they are; a slash would be another form of topic names, and a dot ends the name.
@@ -55,11 +61,36 @@ class StagingSpace:
             found = await self.cluster.context.lookup.topics(str(self.name), RegexSubscriptionMode.AllTopics)
         except PulsarException as error:
             refusal = engine_error(error)
-            if refusal.kind in (ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND):
+            if refusal.kind in MISSING:
                 return []
             raise refusal from None
         split = [TopicName.parse(text).local.rpartition(".") for text in found]
         return [(unquote(writer), what) for writer, _, what in split if writer]
+
+    def reader(self, topic: TopicName) -> Reader:
+        """Reads a topic from its beginning; not opened."""
+        return Reader(self.cluster.context, topic, EARLIEST, inclusive=True, numbered=False)
+
+    async def entries_of(self, topic: TopicName) -> AsyncGenerator[Entry]:
+        """The entries of a topic up to the one that is the last now; none of a topic that does not exist. Raises UNAVAILABLE."""
+        reader = self.reader(topic)
+        try:
+            await reader.open()
+        except PenstockError as error:
+            if error.kind in MISSING:
+                return
+            raise
+        try:
+            last = await reader.last_message_id()
+            place = BEFORE_ALL
+            while last.entry >= 0 and place < (last.ledger, last.entry):
+                if not await reader.wait(READ_S):
+                    raise PenstockError(ErrorKind.UNAVAILABLE, f"the cluster did not deliver {topic} in time")
+                if (entry := reader.take()) is not None:
+                    place = entry.ledger, entry.entry_id
+                    yield entry
+        finally:
+            await reader.close()
 
     async def size_of(self, topic: TopicName) -> int:
         """About how many bytes a topic has."""
