@@ -25,7 +25,6 @@ from penstock.model.names import TopicName
 from penstock.model.partitioning import Partitioner
 from penstock.model.schema import SchemaInfo
 
-from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .publishing import PartitionProducer
 from .schemas import Schemas
@@ -49,7 +48,7 @@ class Partitions:
 
     def __init__(
         self,
-        cluster: PulsarCluster | ActingCluster,
+        cluster: PulsarCluster,
         topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,

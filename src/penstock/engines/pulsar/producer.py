@@ -3,75 +3,52 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress
-from typing import Protocol
+from typing import Final, Self
 
-from penstock.broker.producer import Item, Placement, Reply, Request, Result
+from penstock.broker.producer import Item, Placement, Result
 from penstock.broker.topic import ProducerFigures, Topic
 from penstock.client.entries.pending import Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
-from penstock.engines.shared.requests import Requests, request_reply, settle_all
+from penstock.engines.shared.cluster_producer import ClusterProducer
+from penstock.engines.shared.producer import internal_error
+from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import Requests
 from penstock.engines.shared.routing import Router
-from penstock.engines.shared.schemas import AskedVersions
 from penstock.model.entry import NewEntry
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
-from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import LoopClock
 from penstock.wire.contents import parse_head
 
-from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .partitions import Partitions
 from .publishing import PartitionProducer
 from .schemas import Schemas
 from .topics import PulsarTopics
 
-
-class RequestReplies(Protocol):
-    """The replies to requests of this process."""
-
-    @property
-    def requests(self) -> Requests: ...
-    def ask(
-        self, namespace: NamespaceName, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
-    ) -> Sequence[Request | None]:
-        """Make messages requests, and wait for their replies."""
-
-    async def listen(self, namespace: NamespaceName) -> None:
-        """Have replies to requests of a namespace arrive."""
-
-    async def close(self) -> None:
-        """Stop listening."""
+_CLOCK: Final = LoopClock()
 
 
-class Producer:
+class Producer(ClusterProducer):
     """`broker.Producer`. `open` it before anything else."""
 
     def __init__(
         self,
-        cluster: PulsarCluster | ActingCluster,
+        cluster: PulsarCluster,
         topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,
         options: ProducerOptions,
-        replies: RequestReplies,
+        requests: Requests,
+        replies: Replies | None,
         new_entries: Callable[..., EntryProducer] = EntryProducer,
     ) -> None:
-        self.options = options
-        self.connected_ms = LoopClock().now_ms()
-        self.published = 0
-        self.owner: str | None = None
-        self.proxy: str | None = None
-        self.closed = False
-        self.close_reason: PenstockError | None = None
-        self.ousted: Callable[[PenstockError], None] | None = None
-        self._replies = replies
-        self._topic = name
-        self._versions = AskedVersions(partial(schemas.get_or_create, name))
+        version_of = partial(schemas.get_or_create, name)
+        super().__init__(options, _CLOCK.now_ms(), version_of, name.namespace_name, requests, replies)
         self._partitions = Partitions(cluster, topics, schemas, name, self, new_entries)
         self._numbered: Partitions | None = None
         if options.shared_name:
@@ -79,9 +56,10 @@ class Producer:
 
     # -- coming and going
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Connect to every partition. Raises as `Broker.producer`."""
         await self._partitions.open()
+        return self
 
     @property
     def name(self) -> str:
@@ -103,45 +81,20 @@ class Producer:
     def deduplicate(self) -> Callable[[], bool]:
         return self._partitions.deduplicate
 
-    def close(self, reason: PenstockError | None = None) -> None:
-        """Leave the topic; harmless when repeated. `reason`: it was not the producer's own wish."""
-        if not self.closed:
-            self.closed = True
-            self.close_reason = reason
-            self._partitions.close()
-            if self._numbered is not None:
-                self._numbered.close()
-            if reason is not None and self.ousted is not None:
-                self.ousted(reason)
+    def _leave(self) -> None:
+        self._partitions.close()
+        if self._numbered is not None:
+            self._numbered.close()
 
     async def left(self) -> None:
         """Wait until the brokers have closed it, after `close`."""
         await self._partitions.left()
 
     async def _attached(self, partitions: Partitions | None = None) -> Sequence[PartitionProducer]:
-        if self.close_reason is not None:
-            raise self.close_reason
+        self.check()
         return await (partitions or self._partitions).attached()
 
     # -- publishing
-
-    async def publish(
-        self,
-        messages: Sequence[OutMessage],
-        *,
-        batch: bool = True,
-        requests: Sequence[Request | None] = (),
-    ) -> list[Result]:
-        """As `broker.Producer.publish`; several calls are on their way at once, in their order."""
-        if not requests:
-            return await self._publish(messages, batch=batch)
-        try:
-            await self._replies.listen(self._topic.namespace_name)
-            results = await self._publish(messages, batch=batch)
-        except PenstockError as error:
-            results = [error] * len(messages)
-        settle_all(requests, results)
-        return results
 
     async def _publish(self, messages: Sequence[OutMessage], *, batch: bool) -> list[Result]:
         if self._numbered is not None and self.deduplicate():
@@ -183,7 +136,7 @@ class Producer:
                 work += [(partition, one) for one in posted]
         for partition, one in work:
             self.published += await partition.collect(one, results)
-        return [_internal_error() if result is None else result for result in results]
+        return [internal_error() if result is None else result for result in results]
 
     def _route(
         self, router: Router, messages: Sequence[OutMessage], count: int, results: list[Result | None]
@@ -245,21 +198,8 @@ class Producer:
         posted = await partition.post_entries(new) if new else []
         return [UNKNOWN_ID] * (len(outgoing) - len(new)) + posted
 
-    async def schema_version(self, schema: SchemaInfo) -> int | None:
-        return await self._versions.get(schema)
-
-    def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        return self._replies.ask(self._topic.namespace_name, messages, timeouts)
-
-    async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
-        return await request_reply(self, message, timeout_ms)
-
 
 def _outgoing(item: Item[NewEntry]) -> Outgoing:
     entry = item.content
     first = entry.sequence_id if entry.count == 1 else parse_head(entry.data)[0].sequence_id
     return Outgoing(entry.data, first, max(first, entry.sequence_id), entry.count, item.chunk_of >= 0)
-
-
-def _internal_error() -> PenstockError:
-    return PenstockError(ErrorKind.INTERNAL, "the message could not be published")

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import PulsarException, TopicNotFound
+from penstock.engines.attached.errors import own_error
 from penstock.engines.shared.catalog import NO_TOPICS, Catalog, Described
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName, partition_of
@@ -13,13 +14,13 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Slices
 
 from .cluster import PulsarCluster
-from .errors import own_error
 from .namespaces import PulsarNamespaces
 from .topic import PulsarTopic
 
 
 class PulsarTopics(Catalog[PulsarTopic]):
-    """`broker.Topics`. `learners` learn with each topic, such as its schema."""
+    """`broker.Topics`. `learn_schema` is called with each topic that is learned. `recheck_missing`: a topic that was missing is
+    looked up each time, as another process may just have created it."""
 
     tail_bytes = 0
     unpartitioned = 0
@@ -32,12 +33,19 @@ class PulsarTopics(Catalog[PulsarTopic]):
         clock: Clock,
         policies: Callable[[TopicName], InForce],
         learned_ms: int,
+        *,
+        learn_schema: Callable[[TopicName], Awaitable[None]],
+        recheck_missing: bool = False,
     ) -> None:
         super().__init__(namespaces, clock, learned_ms)
-        self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
+        self._learn_schema = learn_schema
+        self._recheck_missing = recheck_missing
         self._cluster = cluster
         self._spaces = namespaces
         self._policies = policies
+
+    def fresh(self, name: TopicName) -> bool:
+        return super().fresh(name) and (not self._recheck_missing or self.document(name) is not None)
 
     def appeared(self, name: TopicName, partitions: int) -> None:
         """The cluster has just created a topic, as it was used."""
@@ -52,13 +60,17 @@ class PulsarTopics(Catalog[PulsarTopic]):
 
     async def _describe(self, name: TopicName) -> Described | None:
         await self._spaces.learn(name.namespace_name)
+        partitions = await self._partitions_now(name)
+        return None if partitions is None else Described("", partitions)
+
+    async def _partitions_now(self, name: TopicName) -> int | None:
+        """How many partitions the cluster says that a topic has; None if there is no topic."""
         try:
-            partitions = await self._cluster.context.lookup.partitions(str(name), create=False)
+            return await self._cluster.context.lookup.partitions(str(name), create=False)
         except TopicNotFound:
             return None
         except PulsarException as error:
             raise own_error(error) from None
-        return Described("", partitions)
 
     async def _list(self, namespace: NamespaceName | None) -> Mapping[str, int]:
         assert namespace is not None
@@ -79,8 +91,7 @@ class PulsarTopics(Catalog[PulsarTopic]):
         return TopicName.parse_known(text)
 
     async def _learn_more(self, name: TopicName) -> None:
-        for learner in self.learners:
-            await learner(name)
+        await self._learn_schema(name)
 
     async def _new(self, name: TopicName) -> PulsarTopic:
         return PulsarTopic(name, self._cluster, self._clock, self._policies(name))
@@ -90,7 +101,7 @@ class PulsarTopics(Catalog[PulsarTopic]):
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        admin = self._cluster.admin
+        admin, shared = self._cluster.admin, self._recheck_missing
         try:
             if partitions:
                 await admin.call("PUT", Target.of_topic(name, "partitions"), body=partitions)
@@ -100,6 +111,9 @@ class PulsarTopics(Catalog[PulsarTopic]):
             # Another server, or a client of the cluster, was quicker; or only brokers may: then they do, as it is used.
             if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
                 raise
+            shared = True
+        if shared and (found := await self._partitions_now(name)) is not None:
+            partitions = found  # another process decided the number
         self.appeared(name, partitions)
 
     async def set_properties(

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+from penstock.broker.acting import acting_key
 from penstock.broker.delivery import DeliverySource
 from penstock.broker.names import dead_letter_topic
 from penstock.broker.producer import Producer
@@ -21,6 +22,8 @@ REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 REASON: Final = "DEAD_LETTER_REASON"
 PRODUCERS_MAX: Final = 100  # that are kept open
+
+P = TypeVar("P", bound=Producer)
 
 Decode = Callable[[Entry], list[Message]]  # raises CHECKSUM, BAD_ENCODING
 # A producer of a topic, for one letter; whether that is encrypted.
@@ -81,27 +84,34 @@ class DeadLetters:
             return None
 
 
-class KeptProducers:
-    """Producers of topics to which the server itself publishes, each kept for the next time: of a cluster, they cost a lookup to open."""
+class KeptProducers(Generic[P]):
+    """Producers that the server itself opens, each kept for the next time: of a cluster, they cost a lookup to open. `stateless`: as in
+    `ProducerOptions`. `by_caller`: each caller has other ones."""
 
     def __init__(
         self,
-        open_producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]],
+        open_producer: Callable[[TopicName, ProducerOptions], Awaitable[P]],
         most: int = PRODUCERS_MAX,
+        *,
+        stateless: bool = False,
+        by_caller: bool = False,
     ) -> None:
         self._open = open_producer
         self._most = most
-        self._producers: dict[tuple[TopicName, bool], Producer] = {}
-        self._opening: Locks[tuple[TopicName, bool]] = Locks()
+        self._stateless = stateless
+        self._by_caller = by_caller
+        self._producers: dict[tuple[TopicName, bool, str], P] = {}
+        self._opening: Locks[tuple[TopicName, bool, str]] = Locks()
 
     @asynccontextmanager
-    async def lend(self, target: TopicName, encrypted: bool = False) -> AsyncIterator[Producer]:
+    async def lend(self, target: TopicName, encrypted: bool = False) -> AsyncIterator[P]:
         """The producer of a topic; raises why it cannot be opened."""
-        key = target, encrypted
+        key = target, encrypted, acting_key() if self._by_caller else ""
         async with self._opening.hold(key):
             found = self._producers.pop(key, None)
             if found is None or found.closed:
-                found = await self._open(target, ProducerOptions(encrypted=encrypted))
+                options = ProducerOptions(stateless=self._stateless, encrypted=encrypted)
+                found = await self._open(target, options)
             self._producers[key] = found  # the last one used is the last to go
             if len(self._producers) > self._most:
                 self._producers.pop(next(iter(self._producers))).close()

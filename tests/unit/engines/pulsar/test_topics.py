@@ -48,9 +48,19 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def topics(cluster: Any, clock: ManualClock) -> PulsarTopics:
+def learned() -> list[TopicName]:
+    """The topics whose schemas were learned."""
+    return []
+
+
+@pytest.fixture
+def topics(cluster: Any, clock: ManualClock, learned: list[TopicName]) -> PulsarTopics:
     unused: Any = None
-    return PulsarTopics(cluster, cluster, clock, unused, LEARNED_MS)
+
+    async def learn(name: TopicName) -> None:
+        learned.append(name)
+
+    return PulsarTopics(cluster, cluster, clock, unused, LEARNED_MS, learn_schema=learn)
 
 
 async def test_partitions_are_listed_as_their_topic(topics: PulsarTopics, cluster: _Cluster) -> None:
@@ -75,13 +85,9 @@ async def test_a_listing_takes_no_partition_from_a_topic(
     assert topics.partitions(ORDERS) == 3
 
 
-async def test_a_listed_topic_is_asked_for_when_it_is_used(topics: PulsarTopics, cluster: _Cluster) -> None:
-    learned: list[TopicName] = []
-
-    async def learn(name: TopicName) -> None:
-        learned.append(name)
-
-    topics.learners.append(learn)
+async def test_a_listed_topic_is_asked_for_when_it_is_used(
+    topics: PulsarTopics, cluster: _Cluster, learned: list[TopicName]
+) -> None:
     cluster.there[str(PLAIN)] = 0
     cluster.names = [str(PLAIN)]
     await topics.learn_names(DEFAULT_NAMESPACE)

@@ -10,7 +10,7 @@ from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
 from penstock.engines.attached.positions import BEFORE_ALL
 from penstock.engines.pulsar.cluster import PulsarCluster
-from penstock.engines.pulsar.reader import Reader
+from penstock.engines.pulsar.readers import Reader
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
