@@ -28,7 +28,7 @@ from penstock.engines.kafka.broker import KafkaBroker
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.driver.transactions import Transaction
 from penstock.engines.kafka.staging import parts
-from penstock.engines.kafka.staging.parts import PARTITIONS
+from penstock.engines.kafka.staging.space import PARTITIONS
 from penstock.engines.opening import open_kafka
 from penstock.engines.staging.staging import Staging
 from penstock.model.entry import NewEntry

@@ -12,9 +12,8 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
-from .burying import Bury
-from .consumer import Answer, Consumer
-from .subscriber import Cluster
+from .consumer import Answer, Cluster, Consumer
+from .outstanding import Bury
 from .unread import ArrivingSchemas
 
 

@@ -15,11 +15,10 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
-from .burying import Bury, Burying
+from .acknowledgements import ForeignAcks
 from .errors import engine_error
-from .foreign_acks import ForeignAcks
 from .link import Link
-from .outstanding import Outstanding, Redelivery, Row
+from .outstanding import Bury, Burying, Outstanding, Redelivery, Row
 from .positions import entry_of
 from .subscription import Subscription
 from .unread import ArrivingSchemas, Unread

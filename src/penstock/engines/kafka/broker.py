@@ -70,7 +70,7 @@ from .schema_registry.opening import open_registry
 from .serving.administration import OwnedSubscriptions
 from .serving.schemas import DeliveredSchemas
 from .serving.serving import Serving
-from .staging.writers import open_staging
+from .staging.opening import open_staging
 from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)

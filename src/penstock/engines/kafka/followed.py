@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.engines.shared.tail import Followers, Tail
+from penstock.engines.shared.followers import Followers
+from penstock.engines.shared.tail import Tail
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

@@ -14,7 +14,7 @@ from penstock.client.entries.arrived import Place
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.positions import BEFORE_ALL, opaque, opaque_end, place_of
 from penstock.engines.shared.cluster_topic import ClusterTopic
-from penstock.engines.shared.tail import Followers
+from penstock.engines.shared.followers import Followers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -170,15 +170,3 @@ def stored(ledger: int, placed: AppendResult, entries: Iterable[NewEntry]) -> li
         entry_id += 1
         offset += count
     return found
-
-
-class Followers(set[Callable[[], None]]):
-    """Who is called when a log grew; `first` is called as one comes."""
-
-    def __init__(self, first: Callable[[], None]) -> None:
-        super().__init__()
-        self._first = first
-
-    def add(self, follower: Callable[[], None]) -> None:
-        super().add(follower)
-        self._first()

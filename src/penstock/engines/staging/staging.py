@@ -29,7 +29,6 @@ from .commits import (
     check_kept,
     check_same,
     check_targets,
-    claimed_by,
     counts_of,
     declared,
     deleted_since,
@@ -43,6 +42,7 @@ from .commits import (
     superseded,
 )
 from .ports import Interrupted, Over, Parts, Session, Writers
+from .writers import claimed_by
 
 T = TypeVar("T")
 

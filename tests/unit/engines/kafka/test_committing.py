@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from penstock.engines.kafka.driver.transactions import Stored
-from penstock.engines.kafka.staging import writers
-from penstock.engines.kafka.staging.writers import _Copying
+from penstock.engines.kafka.staging import committing
+from penstock.engines.kafka.staging.committing import _Copying
 from penstock.model.errors import ErrorKind, PenstockError
 
 
@@ -72,7 +72,7 @@ async def test_what_is_committed_is_answered_though_the_cluster_goes() -> None:
 async def test_brokers_that_do_not_show_it_hold_up_the_answer_for_a_while_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writers, "SHOWN_S", 0.0)
+    monkeypatch.setattr(committing, "SHOWN_S", 0.0)
     topic = Topic(*[5] * 1000)
     await shown(topic)
     assert topic.end == 0

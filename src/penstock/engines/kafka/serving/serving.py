@@ -9,9 +9,8 @@ from typing import Final
 from penstock.broker.cluster import Ownership
 from penstock.broker.fleet import ProcessGoneError
 from penstock.engines.core.broker.hosting import Means
-from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.proof import new_process_id
+from penstock.engines.fleet.sessions import ProcessAuthentication, new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.documents import Documents
 from penstock.engines.kafka.driver.journal import Journal, JournalReader

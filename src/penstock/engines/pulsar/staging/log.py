@@ -18,7 +18,7 @@ from penstock.client.entries.transactions import TransactionId, Transactions, ha
 from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.staging.commits import Claimed, KnownWriter
+from penstock.engines.staging.writers import Claimed, KnownWriter
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import VERSION, WRITERS

@@ -20,9 +20,10 @@ from penstock.client.errors import ProducerFenced, PulsarException
 from penstock.engines.attached.errors import engine_error
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
-from penstock.engines.staging.commits import Claimed, counts_of
+from penstock.engines.staging.commits import counts_of
 from penstock.engines.staging.ports import Interrupted, Over
 from penstock.engines.staging.staging import Staging
+from penstock.engines.staging.writers import Claimed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Target, Targets, Writer

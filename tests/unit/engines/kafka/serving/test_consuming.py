@@ -13,7 +13,7 @@ from tests.unit.engines.kafka.serving.test_attached import Admin
 from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
-from penstock.engines.fleet.proof import new_process_id
+from penstock.engines.fleet.sessions import new_process_id
 from penstock.engines.kafka.serving import administration as module
 from penstock.engines.kafka.serving.administration import Service
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
