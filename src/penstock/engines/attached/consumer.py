@@ -92,9 +92,8 @@ class Consumer(Receiver):
         self._unique = False
         self._follow_names: Names = self._named
         self._matches: Callable[[TopicName], bool] | None = None
-        self._bases: Sequence[TopicName] | None = [
-            name.base for name in names
-        ]  # None: it follows topics by a pattern
+        # None: it follows topics by a pattern
+        self._bases: Sequence[TopicName] | None = [name.base for name in names]
         self._looks = False  # a look is about to begin
 
     # -- start and end

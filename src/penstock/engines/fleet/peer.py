@@ -30,9 +30,8 @@ FREE_S: Final = 5.0  # to wait for a free connection if there are too many
 IDLE_S: Final = 30.0  # an idle connection is not used again after this
 _IDEMPOTENT: Final = (b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS")
 _WELCOME_BYTES_MAX: Final = 4096
-_BUSY: Final = frozenset(
-    (408, 429, 500, 502, 503, 504)
-)  # statuses of a server, or a proxy before it, that has too much to do
+# statuses of a server, or a proxy before it, that has too much to do
+_BUSY: Final = frozenset((408, 429, 500, 502, 503, 504))
 
 
 class Slots:

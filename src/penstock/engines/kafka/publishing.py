@@ -130,10 +130,8 @@ class Publishing:
             raise outcomes[0]
         if count == len(outcomes) and stored[-1] - stored[0] == count - 1:
             return Placement(topic, topic.ledger, stored[0], stored[0], count, batched=False)
-        ledger, number = (
-            topic.ledger,
-            topic.name.partition,
-        )  # other producers published between them, or some failed
+        # other producers published between them, or some failed
+        ledger, number = (topic.ledger, topic.name.partition)
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
 
 

@@ -138,9 +138,8 @@ class Admin:
             httpx.Headers(kept),
             body,
         )
-        answered = (
-            response.headers.raw
-        )  # header names in their original case: Pulsar's own clients compare them
+        # header names in their original case: Pulsar's own clients compare them
+        answered = response.headers.raw
         dropped = _NOT_ANSWERED_WITH | _named_by_connection(answered)
         return ClusterAnswer(
             response.status_code,

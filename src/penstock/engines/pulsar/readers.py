@@ -228,9 +228,8 @@ class Readers:
 
     async def last_message_id(self) -> MessageId:
         """The id of the log's last message; its entry is below 0 where there is none."""
-        if (
-            self._asking is None or not self._asking.connected
-        ):  # a new one waits until the broker can be reached
+        # a new one waits until the broker can be reached
+        if self._asking is None or not self._asking.connected:
             asking = self._reader(LATEST, inclusive=False)
             await asking.open(permit=False)
             if self._asking is not None:

@@ -65,10 +65,8 @@ async def find_offset(
     """
     ledgers = ledgers_of(stats)
     total = sum(count for _, count in ledgers)
-    low, high = (
-        0,
-        total - 1,
-    )  # the entry is not before `low`, as an ordinal over all ledgers, and not after `high`
+    # the entry is not before `low`, as an ordinal over all ledgers, and not after `high`
+    low, high = (0, total - 1)
     before: Place | None = None
     low_offset, high_offset = -1, -1
     for _ in range(STEPS_MAX):

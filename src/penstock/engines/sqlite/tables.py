@@ -37,9 +37,8 @@ RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max
 PAGES_MAX: Final = 2**32 - 2  # SQLite's own bound
 READERS_WAIT_S: Final = 0.1  # how long appends may wait for readers to leave the write-ahead log
 SLACK_PAGES: Final = 8  # what is stored may need a few pages more than its bytes
-MEASURE_BYTES: Final = (
-    WAL_PAGES * PAGE_BYTES
-)  # once in so many bytes written: a checkpoint; files are measured
+# once in so many bytes written: a checkpoint; files are measured
+MEASURE_BYTES: Final = WAL_PAGES * PAGE_BYTES
 COMMIT_BYTES: Final = PAGE_BYTES * 3 // 2  # what a commit writes beside its data: pages that are not full
 SWEEP_BYTES: Final = 16 * PAGE_BYTES  # what a slice of sweeping writes
 
