@@ -21,33 +21,12 @@ _CONNECTIONS_MAX: Final = 32
 # The only request headers that are forwarded. Credentials and cookies are for this server; `X-Original-Principal` and
 # `X-Pulsar-Auth-Method-Name` would change the principal that brokers see.
 _ASKED_WITH: Final = frozenset(
-    (
-        b"accept",
-        b"content-type",
-        b"user-agent",
-        b"traceparent",
-        b"tracestate",
-        b"x-pulsar-listenername",
-    )
+    b"accept content-type user-agent traceparent tracestate x-pulsar-listenername".split()
 )
 # Response headers that are not forwarded: they concern one connection (RFC 9110 7.6.1), or the brokers themselves.
 _NOT_ANSWERED_WITH: Final = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authentication-info",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"content-length",
-        b"content-encoding",
-        b"set-cookie",
-        b"date",
-        b"server",
-    )
+    b"connection keep-alive proxy-authenticate proxy-authentication-info proxy-connection te trailer transfer-encoding upgrade"
+    b" content-length content-encoding set-cookie date server".split()
 )
 
 _KINDS: Final = {

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from penstock.broker.fleet import Learned
 from penstock.client.aio.context import Context
@@ -29,7 +29,7 @@ from penstock.model.message_id import LATEST
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.target import Target
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Tasks
+from penstock.runtime.tasks import Locks, Tasks
 from penstock.wire import entry as wire
 
 from .cluster import PulsarCluster
@@ -42,7 +42,6 @@ _SENDERS_MAX: Final = 256  # of processes that asked lately; one that is needed 
 # (maxConcurrentNonPersistentMessagePerConnection).
 _IN_FLIGHT_MAX: Final = 500
 _SUBSCRIPTION: Final = "penstock"
-T = TypeVar("T")
 LOCAL: Final = "processes"
 ANSWERS_S: Final = 1.0  # for all processes to write their documents again
 _ID: Final = (
@@ -138,81 +137,63 @@ class ReplyTopics:
         self._clock = clock
         self._tasks = tasks
         self._requests = requests
-        self._listeners: dict[str, asyncio.Task[Listener]] = {}
-        self._senders: OrderedDict[str, asyncio.Task[Sender]] = OrderedDict()
+        self._listeners: dict[str, Listener] = {}
+        self._senders: OrderedDict[str, Sender] = OrderedDict()
+        self._opening: Locks[str] = Locks()
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
     async def listen(self, reply_to: str) -> None:
-        found = self._listeners.get(reply_to)
-        if found is None or _failed(found) or (found.done() and found.result().consumer.error is not None):
-            found = self._tasks.spawn(self._start_listener(reply_to), f"listen to replies on {reply_to}")
-            self._listeners[reply_to] = found
-        await self._of_cluster(found)
+        async with self._opening.hold(reply_to):
+            found = self._listeners.get(reply_to)
+            if found is None or found.consumer.error is not None:
+                found = Listener(self._context, reply_to, self._arrived)
+                await self._start(found.start(), found.consumer)
+                self._listeners[reply_to] = found
 
-    async def _start_listener(self, topic: str) -> Listener:
-        listener = Listener(self._context, topic, self._arrived)
-        await listener.start()
-        return listener
+    async def _start(self, starting: Awaitable[None], made: EntryConsumer | EntryProducer) -> None:
+        """Open a consumer or producer. Raises what the cluster says."""
+        try:
+            await starting
+        except BaseException as error:
+            self._tasks.spawn(_close(made), "leave a topic of replies")
+            if isinstance(error, PulsarException):
+                raise own_error(error) from None
+            raise
 
     def _arrived(self, message: Message) -> None:
         receive(self._requests, message.properties, message.payload)
 
     async def send(self, reply_to: str, message: OutMessage) -> None:
         async with self._in_flight:
-            sender = await self._of_cluster(self._sender(reply_to))
+            sender = await self._sender(reply_to)
             try:
                 await sender.send(message, self._clock.now_ms())
             except PulsarException as error:
                 raise own_error(error) from None
 
-    def _sender(self, topic: str) -> "asyncio.Task[Sender]":
-        found = self._senders.get(topic)
-        if found is None or _failed(found) or (found.done() and found.result().producer.error is not None):
-            found = self._tasks.spawn(self._start_sender(topic), f"open a producer of {topic}")
+    async def _sender(self, topic: str) -> Sender:
+        async with self._opening.hold(topic):
+            found = self._senders.get(topic)
+            if found is None or found.producer.error is not None:
+                found = Sender(self._context, topic)
+                await self._start(found.producer.start(), found.producer)
             self._senders[topic] = found
+            self._senders.move_to_end(topic)
             if len(self._senders) > _SENDERS_MAX:
                 _, evicted = self._senders.popitem(last=False)
-                self._tasks.spawn(_close_sender(evicted), "close a producer of replies")
-        self._senders.move_to_end(topic)
-        return found
-
-    async def _start_sender(self, topic: str) -> Sender:
-        sender = Sender(self._context, topic)
-        await sender.producer.start()
-        return sender
-
-    async def _of_cluster(self, starting: "asyncio.Task[T]") -> T:
-        """What a task of several waiters made. Raises what the cluster says."""
-        try:
-            return await asyncio.shield(starting)
-        except PulsarException as error:
-            raise own_error(error) from None
+                self._tasks.spawn(_close(evicted.producer), "close a producer of replies")
+            return found
 
     async def close(self) -> None:
         """Leave every topic."""
-        senders, listeners = list(self._senders.values()), list(self._listeners.values())
-        await asyncio.gather(*map(_close_sender, senders), *map(_close_listener, listeners))
+        producers = [one.producer for one in self._senders.values()]
+        consumers = [one.consumer for one in self._listeners.values()]
+        await asyncio.gather(*map(_close, producers), *map(_close, consumers))
 
 
-def _failed(task: "asyncio.Task[Any]") -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-async def _close_sender(starting: "asyncio.Task[Sender]") -> None:
-    starting.cancel()
-    if starting.done() and not _failed(starting):
-        await _closed(starting.result().producer.close())
-
-
-async def _close_listener(starting: "asyncio.Task[Listener]") -> None:
-    starting.cancel()
-    if starting.done() and not _failed(starting):
-        await _closed(starting.result().consumer.close())
-
-
-async def _closed(closing: Awaitable[None]) -> None:
+async def _close(made: EntryConsumer | EntryProducer) -> None:
     try:
-        await closing
+        await made.close()
     except PulsarException as error:  # the broker forgets them with the connection
         log.debug("a topic of replies could not be left: %s", error)
 

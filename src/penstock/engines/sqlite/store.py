@@ -28,7 +28,6 @@ from .work import (
     Append,
     Change,
     Extent,
-    LimitSize,
     Open,
     SaveCursors,
     SaveMeta,
@@ -223,10 +222,6 @@ class SqliteStore:
     forget_writers = _changes(stages.forget_writers)
 
     # -- the storage as a whole
-
-    def limit_size(self, size_max_bytes: int | None) -> asyncio.Future[None]:
-        """Change the bound on the main file; one below its present size keeps it from growing."""
-        return self._submit(LimitSize(size_max_bytes))
 
     async def backup(self, target: Path) -> None:
         """Copy the storage as of now to the file `target`, while work goes on.
