@@ -11,32 +11,24 @@ from typing import Final, Protocol
 from penstock.broker.delivery import Budget, Outcome
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
-from penstock.broker.topics import Topics
 from penstock.client.errors import PulsarException
 from penstock.engines.shared.unsubscribing import check_sole_consumer
-from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
-from penstock.runtime.clock import Clock
-from penstock.runtime.failures import Failures
-from penstock.runtime.tasks import Tasks
 
 from .errors import engine_error
 from .link import Attachment, Link, LinkSink, OwnerLink
 from .moving_link import MovingLink
-from .outstanding import Bury
 from .receiver import Receiver
 from .subscription import Subscription, subscription_deleted
-from .topic_consumer import TopicConsumer
-from .unread import ArrivingSchemas
+from .topic_consumer import Means, TopicConsumer
 
 log = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 60.0  # how often partitions and topics that came are looked for, as Pulsar's clients do
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
-Answer = Callable[[Entry, TopicName, Reply], Awaitable[Outcome]]
 
 
 class Cluster(Protocol):
@@ -55,36 +47,23 @@ class Cluster(Protocol):
 
 
 class Consumer(Receiver):
-    """`broker.Consumer`, which is `open`ed once. `give_reply`, which its creator sets, delivers replies to waiting requesters (PIP-371)."""
-
-    give_reply: Answer
+    """`broker.Consumer`, which is `open`ed once."""
 
     def __init__(
         self,
+        means: Means,
         cluster: Cluster,
-        topics: Topics,
-        schemas: ArrivingSchemas,
         names: Sequence[TopicName],
         subscription: str,
         options: ConsumerOptions,
-        budget: Budget | None = None,
-        *,
-        clock: Clock,
-        tasks: Tasks,
-        bury: Bury,
-        failures: Failures,
-        name: str = "",
-        leave_s: Callable[[], float | None] = lambda: None,
+        budget: Budget | None,
+        name: str,
     ) -> None:
-        super().__init__(options.name or name, subscription, options, budget, clock)
-        self._leave_s = leave_s
+        """`name`: if the options have none."""
+        super().__init__(options.name or name, subscription, options, budget, means.clock)
+        self._means = means
         self._cluster = cluster
-        self._topics = topics
-        self._schemas = schemas
         self._names = tuple(names)
-        self._tasks = tasks
-        self._bury = bury
-        self._failures = failures
         self._ledgers: dict[int, TopicConsumer] = {}  # whose they are, as far as that was looked for
         self._following: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
@@ -119,15 +98,15 @@ class Consumer(Receiver):
         except BaseException:
             await self.leave()
             raise
-        self._topics.listeners.add(self._changed, self._bases)
-        self._following = self._tasks.spawn(self._follow(), f"follow the topics of {self.name}")
+        self._means.topics.listeners.add(self._changed, self._bases)
+        self._following = self._means.tasks.spawn(self._follow(), f"follow the topics of {self.name}")
 
     async def _named(self) -> Sequence[TopicName]:
         return self._names
 
     async def _join(self, name: TopicName, *, first: bool) -> None:
         """Attach it to every log of a topic that it is not attached to. Later partitions are read from their beginning."""
-        topics = await self._topics.all_of(name, create=None if first else False)
+        topics = await self._means.topics.all_of(name, create=None if first else False)
         known = {source.topic.name for source in self.parts}
         named = {topic.name.partition for topic in topics} & {self.options.start.partition}
         for topic in topics:
@@ -141,19 +120,10 @@ class Consumer(Receiver):
     async def _attach(self, topic: Topic, start: MessageId) -> None:
         cluster, options = self._cluster, self.options
         source = cluster.subscription(topic, self.subscription)
-        part = TopicConsumer(
-            self,
-            source,
-            self._schemas,
-            self._clock,
-            self._tasks,
-            self._bury,
-            self._failures,
-            numbered=cluster.numbered,
-            by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
-        )
+        by_index = cluster.flag("acknowledgmentAtBatchIndexLevelEnabled")
+        part = TopicConsumer(self, source, self._means, numbered=cluster.numbered, by_index=by_index)
         wanted = Attachment(topic.name, self.subscription, self.name, options, start)
-        part.link = MovingLink(cluster.link_to, wanted, part, self._tasks)
+        part.link = MovingLink(cluster.link_to, wanted, part, self._means.tasks)
         source.add(self, unique_name=self._unique)
         try:
             fresh = options.durable and start not in (EARLIEST, LATEST) and not await source.exists()
@@ -182,7 +152,7 @@ class Consumer(Receiver):
             return
         if self._matches is None or self._matches(topic):
             self._looks = True
-            self._tasks.spawn(self._look_now(), f"look at the topics of {self.name}")
+            self._means.tasks.spawn(self._look_now(), f"look at the topics of {self.name}")
 
     async def _look_now(self) -> None:
         self._looks = False
@@ -198,7 +168,7 @@ class Consumer(Receiver):
                 return
             for name in found:
                 try:
-                    await self._topics.learn(name)
+                    await self._means.topics.learn(name)
                     await self._join(name, first=False)
                 except (PenstockError, OSError) as error:  # gone meanwhile, or tried again
                     log.info("consumer %s cannot join %s now: %s", self.name, name, error)
@@ -218,7 +188,7 @@ class Consumer(Receiver):
         self.parts.pop(part.source, None)
         self._ledgers = {ledger: one for ledger, one in self._ledgers.items() if one is not part}
         part.source.remove(self)
-        self._leaving.append(self._tasks.spawn(part.close(), f"leave {part.source.topic.name}"))
+        self._leaving.append(self._means.tasks.spawn(part.close(), f"leave {part.source.topic.name}"))
         self._leaving = [task for task in self._leaving if not task.done()]
 
     def close(self, reason: PenstockError | None = None) -> None:
@@ -226,7 +196,7 @@ class Consumer(Receiver):
         if self.closed:
             return
         self.closed, self.close_reason = True, reason
-        self._topics.listeners.discard(self._changed, self._bases)
+        self._means.topics.listeners.discard(self._changed, self._bases)
         if self._following is not None and self._following is not asyncio.current_task():
             self._following.cancel()
         for part in list(self.parts.values()):
@@ -242,7 +212,7 @@ class Consumer(Receiver):
         durable with its last consumer, whatever `keep_ms` says."""
         self.close()
         if self._leaving:
-            await asyncio.wait(self._leaving, timeout=self._leave_s())
+            await asyncio.wait(self._leaving, timeout=self._means.leave_s())
 
     async def unsubscribe(self) -> None:
         """Delete the subscription of each topic, and close. The cluster refuses while there are other consumers; all
@@ -392,7 +362,8 @@ class Consumer(Receiver):
         entry = part.request(reply.request_id)
         if entry is None:
             return Outcome.NOT_A_REQUEST
-        return await self.give_reply(entry, part.source.topic.name.base, reply)
+        assert self._means.give_reply is not None, "the link delivers no replies"
+        return await self._means.give_reply(entry, part.source.topic.name.base, reply)
 
     def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
         """Only the requesting process knows which requests wait: `reply` handles each."""

@@ -1,15 +1,20 @@
 """One consumer's half of one topic or partition: entries in, answers out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Protocol
 
-from penstock.broker.delivery import Delivery
+import msgspec
+
+from penstock.broker.delivery import Delivery, Outcome
+from penstock.broker.producer import Reply
+from penstock.broker.topics import Topics
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.client.errors import PulsarException
 from penstock.engines.shared.replies import REPLY_TO
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
@@ -22,6 +27,8 @@ from .outstanding import Bury, Burying, Outstanding, Redelivery, Row
 from .positions import entry_of
 from .subscription import Subscription
 from .unread import ArrivingSchemas, Unread
+
+Answer = Callable[[Entry, TopicName, Reply], Awaitable[Outcome]]
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
 
@@ -53,6 +60,19 @@ class Owner(Protocol):
         """A topic delivers no more."""
 
 
+class Means(msgspec.Struct, frozen=True):
+    """What all attached consumers of a process use. `give_reply` delivers a reply to the requester; None: the link does it."""
+
+    topics: Topics
+    schemas: ArrivingSchemas
+    clock: Clock
+    tasks: Tasks
+    bury: Bury
+    failures: Failures
+    give_reply: Answer | None = None
+    leave_s: Callable[[], float | None] = lambda: None
+
+
 class TopicConsumer:
     """The sink of a link to the owner; `link` is set before it is started."""
 
@@ -62,15 +82,12 @@ class TopicConsumer:
         self,
         owner: Owner,
         source: Subscription,
-        schemas: ArrivingSchemas,
-        clock: Clock,
-        tasks: Tasks,
-        bury: Bury,
-        failures: Failures,
+        means: Means,
         *,
         numbered: bool,
         by_index: bool,
     ) -> None:
+        clock, tasks, failures = means.clock, means.tasks, means.failures
         self.source = source
         self.at_end = False
         self.is_active = False
@@ -83,7 +100,7 @@ class TopicConsumer:
         self.out = Outstanding(counts_here=not self._shared)
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
         self._burying = Burying(
-            bury,
+            means.bury,
             source,
             self.out,
             self._letter,
@@ -93,7 +110,7 @@ class TopicConsumer:
             buried=self._buried,
             again=self._redelivery.later,
         )
-        self._unread = Unread(source.topic.name, schemas, clock, tasks, failures, self.arrived)
+        self._unread = Unread(source.topic.name, means.schemas, clock, tasks, failures, self.arrived)
         self._seeking = False
         self._foreign = ForeignAcks(source, owner, by_index=by_index)
 
