@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from penstock.client.entries.arrived import Place
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, EntryDeadLetters
+from penstock.engines.shared.dead_letters import DeadLetterQueue, EntryDeadLetters
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter

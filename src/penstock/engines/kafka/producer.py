@@ -11,8 +11,7 @@ from penstock.broker.producer import Item, Placement, Result
 from penstock.broker.topic import ProducerFigures, Topic, producer_key
 from penstock.engines.shared.cluster_producer import ClusterProducer
 from penstock.engines.shared.producer import internal_error
-from penstock.engines.shared.routing import Router
-from penstock.engines.shared.sequence_ids import Numbers
+from penstock.engines.shared.publishing import Numbers, Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads

@@ -38,7 +38,6 @@ from penstock.wire.contents import parse_head
 
 from .cluster import ActingClusters, PulsarCluster
 from .journals import PulsarJournals
-from .namespaces import PulsarNamespaces
 from .processes import PulsarProcessDocuments, ReplyTopics
 from .producer import Producer
 from .schemas import Schemas
@@ -46,7 +45,7 @@ from .staging.parts import Staged
 from .staging.space import StagingSpace
 from .staging.writers import open_staging
 from .subscriptions import PulsarSubscriptions
-from .topics import PulsarTopics
+from .topics import PulsarNamespaces, PulsarTopics
 
 SWEEP_S: Final = 5.0
 LEAVE_S: Final = 5.0  # for the cluster to answer, when the server stops, that its clients have left

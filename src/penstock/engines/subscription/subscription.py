@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
 from penstock.broker.subscription import DeadLetterStats, SubscriptionFigures
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue
+from penstock.engines.shared.dead_letters import DeadLetterQueue
 from penstock.engines.shared.unsubscribing import connected_error
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError

@@ -11,8 +11,7 @@ from penstock.broker.producer import Placement, Reply, Result
 from penstock.broker.producer import Request as AnyRequest
 from penstock.client.entries.producer import EntryProducer
 from penstock.engines.pulsar.cluster import PulsarCluster
-from penstock.engines.pulsar.partitions import Partitions
-from penstock.engines.pulsar.producer import Producer
+from penstock.engines.pulsar.producer import Partitions, Producer
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.engines.shared.requests import Request, Requests, id_key

@@ -12,7 +12,7 @@ from penstock.engines.kafka.driver.producer import LINGER_MS
 from penstock.engines.kafka.driver.sent import Outcome
 from penstock.engines.kafka.framing import Framing, Framings
 from penstock.engines.kafka.publishing import Publishing, Turns
-from penstock.engines.shared.routing import Router
+from penstock.engines.shared.publishing import Router
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId

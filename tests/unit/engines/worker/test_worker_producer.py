@@ -8,7 +8,7 @@ from typing import Any, cast
 from penstock.broker.producer import Reply
 from penstock.client.entries.pending import Outcome, Outgoing
 from penstock.client.entries.producer import EntryProducer
-from penstock.engines.pulsar.partitions import Partitions
+from penstock.engines.pulsar.producer import Partitions
 from penstock.engines.pulsar.publishing import PartitionProducer
 from penstock.engines.worker.producer import WorkerProducer, WorkerRequests
 from penstock.model.message import OutMessage

@@ -7,11 +7,17 @@ from functools import partial
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import ProducerFigures
 from penstock.engines.core.ports import Batches
-from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
 from penstock.engines.shared.producer import OpenProducer, internal_error
+from penstock.engines.shared.publishing import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    RAISING_MAX,
+    Numbers,
+    Router,
+    batch_sizes,
+    cut,
+)
 from penstock.engines.shared.requests import Requests
-from penstock.engines.shared.routing import Router
-from penstock.engines.shared.sequence_ids import RAISING_MAX, Numbers
 from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
