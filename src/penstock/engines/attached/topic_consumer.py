@@ -79,13 +79,7 @@ class TopicConsumer:
     link: Link
 
     def __init__(
-        self,
-        owner: Owner,
-        source: Subscription,
-        means: Means,
-        *,
-        numbered: bool,
-        by_index: bool,
+        self, owner: Owner, source: Subscription, means: Means, *, numbered: bool, by_index: bool
     ) -> None:
         clock, tasks, failures = means.clock, means.tasks, means.failures
         self.source = source

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -53,7 +53,6 @@ PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself wh
 # A broker connects one producer of a name at a time. The one that has the name leaves after its answer; others wait for that.
 NAME_WAIT_S: Final = 5.0
 NAME_RETRY_S: Final = 0.05
-Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
 
 
 class PulsarBroker:
@@ -101,7 +100,9 @@ class PulsarBroker:
         )
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.staging: Staging[Staged] | None = None  # until it is known that the cluster has transactions
-        self._entries = EntryPublishing(self._acting_producer, self._in_force)
+        self._entry_producers = KeptProducers(
+            self._acting_producer, PRODUCERS_MAX, stateless=True, by_caller=True
+        )
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
         self._replies: Replies | None = None
         if requests is None:
@@ -111,11 +112,7 @@ class PulsarBroker:
         self.requests = requests
         self.open_journal = PulsarJournals(self.cluster, self.topics, self._own_producer).open
         self.processes: PulsarProcessDocuments | None = PulsarProcessDocuments(
-            self.cluster,
-            self._staging_namespace,
-            f"penstock-{secrets.token_hex(8)}",
-            clock,
-            self.tasks,
+            self.cluster, self._staging_namespace, f"penstock-{secrets.token_hex(8)}", clock, self.tasks
         )
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
@@ -258,7 +255,57 @@ class PulsarBroker:
     async def append_entries(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
     ) -> Published:
-        return await self._entries.append(topic, entries, deduplicate=deduplicate)
+        """As `Broker.append_entries`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
+        each producer of the entries has its name there; else one producer publishes them all, under numbers of its own."""
+        if deduplicate and not self._in_force(topic.name).deduplication:
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED,
+                f"the cluster does not tell repeats in {topic.name.namespace_name}: deduplication is off there"
+                " (brokerDeduplicationEnabled, or the namespace's policy)",
+            )
+        done = Published()
+        # Where a namespace wants encrypted entries only, the first that is none is refused.
+        encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
+        for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
+            if deduplicate:
+                await self._publish_named(topic.name, name, list(run), done, encrypted=encrypted)
+            else:
+                async with self._entry_producers.lend(topic.name, encrypted) as producer:
+                    await self._publish(producer, list(run), done)
+        return done
+
+    async def _publish_named(
+        self, topic: TopicName, name: str, entries: Sequence[NewEntry], done: Published, *, encrypted: bool
+    ) -> None:
+        """Publish under the entries' own name: the broker returns the last sequence id of a name only to its producer."""
+        producer = await self._open_named(topic, ProducerOptions(name=name, encrypted=encrypted))
+        try:
+            await self._publish(producer, entries, done)
+        finally:
+            producer.close()
+            await producer.left()
+
+    async def _open_named(self, topic: TopicName, options: ProducerOptions) -> Producer:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + NAME_WAIT_S
+        while True:
+            try:
+                return await self._acting_producer(topic, options)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.PRODUCER_BUSY or loop.time() >= until:
+                    raise
+            await asyncio.sleep(NAME_RETRY_S)
+
+    async def _publish(self, producer: Producer, entries: Sequence[NewEntry], done: Published) -> None:
+        for result in await producer.append(entries):
+            if isinstance(result, PenstockError):
+                raise result
+            if result == UNKNOWN_ID:
+                done.repeats += 1
+            elif done.first is None:
+                done.first = result
+        if producer.options.name:
+            done.last_sequence_id = producer.figures().last_sequence_id
 
     # -- what the parts ask
 
@@ -285,65 +332,3 @@ class PulsarBroker:
             own.max_consumers_per_subscription,
             own.max_subscriptions_per_topic,
         )
-
-
-class EntryPublishing:
-    """What `Broker.append_entries` does."""
-
-    def __init__(self, open_producer: Open, in_force: Callable[[TopicName], InForce]) -> None:
-        self._open = open_producer
-        self._in_force = in_force
-        self._producers = KeptProducers(open_producer, PRODUCERS_MAX, stateless=True, by_caller=True)
-
-    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        """As `Broker.append_entries`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
-        each producer of the entries has its name there; else one producer publishes them all, under numbers of its own."""
-        if deduplicate and not self._in_force(topic.name).deduplication:
-            raise PenstockError(
-                ErrorKind.NOT_SUPPORTED,
-                f"the cluster does not tell repeats in {topic.name.namespace_name}: deduplication is off there"
-                " (brokerDeduplicationEnabled, or the namespace's policy)",
-            )
-        done = Published()
-        # Where a namespace wants encrypted entries only, the first that is none is refused.
-        encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
-        for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
-            if deduplicate:
-                await self._publish_named(topic.name, name, list(run), done, encrypted=encrypted)
-            else:
-                async with self._producers.lend(topic.name, encrypted) as producer:
-                    await self._publish(producer, list(run), done)
-        return done
-
-    async def _publish_named(
-        self, topic: TopicName, name: str, entries: Sequence[NewEntry], done: Published, *, encrypted: bool
-    ) -> None:
-        """Publish under the entries' own name: the broker returns the last sequence id of a name only to its producer."""
-        producer = await self._open_named(topic, ProducerOptions(name=name, encrypted=encrypted))
-        try:
-            await self._publish(producer, entries, done)
-        finally:
-            producer.close()
-            await producer.left()
-
-    async def _open_named(self, topic: TopicName, options: ProducerOptions) -> Producer:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + NAME_WAIT_S
-        while True:
-            try:
-                return await self._open(topic, options)
-            except PenstockError as error:
-                if error.kind is not ErrorKind.PRODUCER_BUSY or loop.time() >= until:
-                    raise
-            await asyncio.sleep(NAME_RETRY_S)
-
-    async def _publish(self, producer: Producer, entries: Sequence[NewEntry], done: Published) -> None:
-        for result in await producer.append(entries):
-            if isinstance(result, PenstockError):
-                raise result
-            if result == UNKNOWN_ID:
-                done.repeats += 1
-            elif done.first is None:
-                done.first = result
-        if producer.options.name:
-            done.last_sequence_id = producer.figures().last_sequence_id

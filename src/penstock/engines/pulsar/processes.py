@@ -126,13 +126,7 @@ class Sender:
 class ReplyTopics:
     """`ReplyTransport` of a cluster; `requests` get the replies that arrive."""
 
-    def __init__(
-        self,
-        context: Context,
-        clock: Clock,
-        tasks: Tasks,
-        requests: Requests,
-    ) -> None:
+    def __init__(self, context: Context, clock: Clock, tasks: Tasks, requests: Requests) -> None:
         self._context = context
         self._clock = clock
         self._tasks = tasks
@@ -206,12 +200,7 @@ class PulsarProcessDocuments:
     """
 
     def __init__(
-        self,
-        cluster: PulsarCluster,
-        staging: NamespaceName,
-        process: str,
-        clock: Clock,
-        tasks: Tasks,
+        self, cluster: PulsarCluster, staging: NamespaceName, process: str, clock: Clock, tasks: Tasks
     ) -> None:
         """`staging` is the namespace of staged publishing, `process` a name that no other process has."""
         self._cluster = cluster

@@ -193,12 +193,7 @@ class Partitions:
         self._own_name = entries.name
         self.name = self.name or entries.name
         return PartitionProducer(
-            topic,
-            entries,
-            self.numbers,
-            self.deduplicate,
-            shared_name=self._shared,
-            numbered=self._numbered,
+            topic, entries, self.numbers, self.deduplicate, shared_name=self._shared, numbered=self._numbered
         )
 
     def _changed(self, topic: TopicName) -> None:

@@ -33,11 +33,7 @@ class ClusterProducer(OpenProducer):
         self._replies = replies
 
     async def publish(
-        self,
-        messages: Sequence[OutMessage],
-        *,
-        batch: bool = True,
-        requests: Sequence[Request | None] = (),
+        self, messages: Sequence[OutMessage], *, batch: bool = True, requests: Sequence[Request | None] = ()
     ) -> list[Result]:
         """As `broker.Producer.publish`; several calls are on their way at once, in their order."""
         if not requests:

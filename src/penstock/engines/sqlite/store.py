@@ -24,18 +24,7 @@ from .gil_yield import GilYield
 from .readers import Readers, Search
 from .schema import first_id
 from .tables import MEASURE_BYTES, RESERVE_BYTES
-from .work import (
-    Append,
-    Change,
-    Extent,
-    Open,
-    SaveCursors,
-    SaveMeta,
-    Stage,
-    Stop,
-    Transaction,
-    Work,
-)
+from .work import Append, Change, Extent, Open, SaveCursors, SaveMeta, Stage, Stop, Transaction, Work
 from .writer import Writer
 
 FILE_NAME: Final = "penstock.db"

@@ -77,10 +77,7 @@ class WorkerConsumer(Consumer):
         part.request(reply.request_id)  # raises unless it is out
         try:
             outcome = await part.link.reply(
-                reply.request_id,
-                reply.content,
-                is_error=reply.is_error,
-                schema_version=reply.schema_version,
+                reply.request_id, reply.content, is_error=reply.is_error, schema_version=reply.schema_version
             )
         except PulsarException as error:
             raise engine_error(error) from None

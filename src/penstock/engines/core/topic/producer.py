@@ -132,11 +132,7 @@ class Producer(OpenProducer):
         return bool(self.options.name) and self.deduplicate()
 
     async def publish(
-        self,
-        messages: Sequence[OutMessage],
-        *,
-        batch: bool = True,
-        requests: Sequence[Request | None] = (),
+        self, messages: Sequence[OutMessage], *, batch: bool = True, requests: Sequence[Request | None] = ()
     ) -> list[Result]:
         """Store messages and return one result each, in their order; a bad one fails alone.
 
