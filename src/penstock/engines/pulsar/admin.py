@@ -1,7 +1,7 @@
 """The cluster's admin REST: what the engine asks of it, and requests that are passed on."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import httpx
@@ -44,6 +44,8 @@ _KINDS: Final = {
     504: ErrorKind.UNAVAILABLE,
 }
 
+# Of a server that may not create what an operator, or another process, has created.
+EXISTS_OR_FORBIDDEN: Final = (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN)
 _NOT_OWNED: Final = "Failed to find ownership"
 
 
@@ -160,6 +162,22 @@ class Admin:
                     raise authentication.refused(AuthenticationError(f"{root} answers 401"))
                 return response
         raise _unreachable(self._roots[first], error)
+
+
+async def ensure(
+    admin: Admin,
+    target: Target,
+    body: Any = None,
+    *,
+    missing: ErrorKind = ErrorKind.NOT_FOUND,
+    passed: Collection[ErrorKind] = (ErrorKind.ALREADY_EXISTS,),
+) -> None:
+    """PUT what may exist; errors of the kinds in `passed` are no errors."""
+    try:
+        await admin.call("PUT", target, body=body, missing=missing)
+    except PenstockError as error:
+        if error.kind not in passed:
+            raise
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:

@@ -12,11 +12,12 @@ from penstock.broker.producer import Producer
 from penstock.engines.shared.dead_letters import KeptProducers
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.target import Target
 from penstock.wire import entry as wire
 
+from .admin import EXISTS_OR_FORBIDDEN, ensure
 from .cluster import PulsarCluster
 from .topic import PulsarTopic
 from .topics import PulsarTopics
@@ -56,16 +57,10 @@ class PulsarJournals:
         """Open the producer of a journal, which is created if it is missing."""
         await self.topics.learn(name)
         if not self.topics.exists(name):
-            await self._make_namespace(name.namespace_name)
+            namespace = Target.of_namespace(name.namespace_name)
+            await ensure(self._cluster.admin, namespace, _POLICIES, passed=EXISTS_OR_FORBIDDEN)
             await self.topics.create(name, 0)
         return await self._open(name, options)
-
-    async def _make_namespace(self, namespace: NamespaceName) -> None:
-        try:
-            await self._cluster.admin.call("PUT", Target.of_namespace(namespace), body=_POLICIES)
-        except PenstockError as error:
-            if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
-                raise
 
 
 class PulsarJournal:

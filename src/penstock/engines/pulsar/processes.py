@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from penstock.broker.fleet import Learned
 from penstock.client.aio.context import Context
@@ -32,6 +32,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, Tasks
 from penstock.wire import entry as wire
 
+from .admin import EXISTS_OR_FORBIDDEN, ensure
 from .cluster import PulsarCluster
 
 log = logging.getLogger(__name__)
@@ -292,19 +293,12 @@ class PulsarProcessDocuments:
 
     async def _create(self) -> None:
         """Create a partitioned topic, which the cluster keeps even if it creates no topics automatically."""
-        path = Target.of_topic(self._topic, "partitions")
+        admin, path = self._cluster.admin, Target.of_topic(self._topic, "partitions")
         try:
-            await self._put(path, 1, missing=ErrorKind.NAMESPACE_NOT_FOUND)
+            await ensure(admin, path, 1, missing=ErrorKind.NAMESPACE_NOT_FOUND, passed=EXISTS_OR_FORBIDDEN)
         except PenstockError as error:
             if error.kind is not ErrorKind.NAMESPACE_NOT_FOUND:
                 raise
-            await self._put(Target.of_namespace(self._topic.namespace_name), {})
-            await self._put(path, 1)
-
-    async def _put(self, target: Target, body: Any, **more: Any) -> None:
-        try:
-            await self._cluster.admin.call("PUT", target, body=body, **more)
-        except PenstockError as error:
-            # The server may not need to create it: another process did so, or an operator.
-            if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
-                raise
+            namespace = Target.of_namespace(self._topic.namespace_name)
+            await ensure(admin, namespace, {}, passed=EXISTS_OR_FORBIDDEN)
+            await ensure(admin, path, 1, passed=EXISTS_OR_FORBIDDEN)

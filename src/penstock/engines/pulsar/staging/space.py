@@ -9,6 +9,7 @@ from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
 from penstock.engines.attached.positions import BEFORE_ALL
+from penstock.engines.pulsar.admin import ensure
 from penstock.engines.pulsar.cluster import PulsarCluster
 from penstock.engines.pulsar.readers import Reader
 from penstock.model.entry import Entry
@@ -118,12 +119,9 @@ class StagingSpace:
 
     async def _put(self, topic: TopicName) -> None:
         try:
-            await self.cluster.admin.call(
-                "PUT", Target.of_topic(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND
-            )
+            await ensure(self.cluster.admin, Target.of_topic(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND)
         except PenstockError as error:
-            if error.kind is not ErrorKind.ALREADY_EXISTS:
-                raise self._refused(error) from None
+            raise self._refused(error) from None
 
     async def _create_namespace(self) -> None:
         policies = {
@@ -140,10 +138,9 @@ class StagingSpace:
             "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
         }  # fmt: skip
         try:
-            await self.cluster.admin.call("PUT", Target.of_namespace(self.name), body=policies)
+            await ensure(self.cluster.admin, Target.of_namespace(self.name), policies)
         except PenstockError as error:
-            if error.kind is not ErrorKind.ALREADY_EXISTS:
-                raise self._refused(error) from None
+            raise self._refused(error) from None
 
     def _refused(self, error: PenstockError) -> PenstockError:
         if error.kind in (ErrorKind.FORBIDDEN, ErrorKind.NOT_FOUND):
@@ -156,11 +153,7 @@ class StagingSpace:
     async def keep(self, log: TopicName) -> None:
         """Have the cluster keep a log, whatever its age; harmless when repeated."""
         first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
-        try:
-            await self.cluster.admin.call("PUT", Target.of_subscription(log, _KEPT), body=first)
-        except PenstockError as error:
-            if error.kind is not ErrorKind.ALREADY_EXISTS:
-                raise
+        await ensure(self.cluster.admin, Target.of_subscription(log, _KEPT), first)
 
     async def trim(self, log: TopicName, ledger: int, entry: int) -> None:
         """Let a kept log begin at an entry: the cluster may delete what comes before it."""
