@@ -1,7 +1,6 @@
 """A topic or partition of a cluster as this server uses it: who publishes and consumes here, and how much."""
 
-from collections.abc import Sequence, Sized
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import BacklogFigures, Compaction, Publisher, TopicFigures
@@ -10,30 +9,14 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
 
 
-class _Used(Protocol):
-    """A topic with its log."""
-
-    producers: dict[str, Publisher]
-    subscriptions: dict[str, Subscription]
-
-    @property
-    def first_offset(self) -> int: ...
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def followers(self) -> Sized: ...
-
-
-class _Figured(_Used, Protocol):
-    policies: InForce
-    rate_in: Rate
-    write_latency: Histogram | None
-    last_publish_ms: int
-
-
 class ClusterTopic:
     """`broker.Topic` without the log, which stands beside it. Producers and subscriptions are this server's, each entered by
     the one that makes it."""
+
+    # Of the log.
+    first_offset: int
+    next_offset: int
+    followers: set[Callable[[], None]]
 
     def __init__(self, clock: Clock, policies: InForce) -> None:
         self.policies = policies
@@ -44,7 +27,7 @@ class ClusterTopic:
         self.last_publish_ms = 0
         self._now_ms = clock.now_ms
 
-    def figures(self: _Figured) -> TopicFigures:
+    def figures(self) -> TopicFigures:
         return TopicFigures(
             policies=self.policies,
             rate_in=self.rate_in,
@@ -56,11 +39,11 @@ class ClusterTopic:
         )
 
     @property
-    def counted(self: _Used) -> Sequence[Subscription]:
+    def counted(self) -> Sequence[Subscription]:
         return list(self.subscriptions.values())
 
     @property
-    def in_use(self: _Used) -> bool:
+    def in_use(self) -> bool:
         """Whether this server has clients of it."""
         return bool(self.producers or self.subscriptions or self.followers)
 
