@@ -13,7 +13,6 @@ class ClusterTopic:
     """`broker.Topic` without the log, which stands beside it. Producers and subscriptions are this server's, each entered by
     the one that makes it."""
 
-    # Of the log.
     first_offset: int
     next_offset: int
     followers: set[Callable[[], None]]
