@@ -4,9 +4,9 @@ one another."""
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from penstock.broker.fleet import Learned
 from penstock.client.aio.context import Context
@@ -29,7 +29,7 @@ from penstock.model.message_id import LATEST
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.target import Target
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Locks, Tasks
+from penstock.runtime.tasks import Tasks
 from penstock.wire import entry as wire
 
 from .admin import EXISTS_OR_FORBIDDEN, ensure
@@ -78,6 +78,14 @@ class Listener:
         await self.consumer.start()
         self.consumer.flow(_PERMITS)
 
+    @property
+    def gone(self) -> bool:
+        """Whether nothing arrives any more."""
+        return self.consumer.error is not None
+
+    async def close(self) -> None:
+        await self.consumer.close()
+
     def arrived(self, entries: list[Arrived]) -> None:
         """Messages came."""
         self.consumer.flow(sum(one.mask.bit_count() for one in entries))
@@ -111,6 +119,18 @@ class Sender:
         self.producer = EntryProducer(context, Publication(topic=topic))
         self._numbers = count()
 
+    async def start(self) -> None:
+        """Connect. Raises a PulsarException."""
+        await self.producer.start()
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self.producer.error is not None
+
+    async def close(self) -> None:
+        await self.producer.close()
+
     async def send(self, message: OutMessage, now_ms: int) -> None:
         """Send one message. Raises a PulsarException."""
         number = next(self._numbers)
@@ -124,6 +144,9 @@ class Sender:
         await self.producer.send(Outgoing(entry.data, number, number))
 
 
+E = TypeVar("E", Listener, Sender)
+
+
 class ReplyTopics:
     """`ReplyTransport` of a cluster; `requests` get the replies that arrive."""
 
@@ -132,65 +155,60 @@ class ReplyTopics:
         self._clock = clock
         self._tasks = tasks
         self._requests = requests
-        self._listeners: dict[str, Listener] = {}
-        self._senders: OrderedDict[str, Sender] = OrderedDict()
-        self._opening: Locks[str] = Locks()
+        # Each is opened once, for all that wait for it.
+        self._listeners: OrderedDict[str, asyncio.Task[Listener]] = OrderedDict()
+        self._senders: OrderedDict[str, asyncio.Task[Sender]] = OrderedDict()
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
     async def listen(self, reply_to: str) -> None:
-        async with self._opening.hold(reply_to):
-            found = self._listeners.get(reply_to)
-            if found is None or found.consumer.error is not None:
-                found = Listener(self._context, reply_to, self._arrived)
-                await self._start(found.start(), found.consumer)
-                self._listeners[reply_to] = found
-
-    async def _start(self, starting: Awaitable[None], made: EntryConsumer | EntryProducer) -> None:
-        """Open a consumer or producer. Raises what the cluster says."""
-        try:
-            await starting
-        except BaseException as error:
-            self._tasks.spawn(_close(made), "leave a topic of replies")
-            if isinstance(error, PulsarException):
-                raise own_error(error) from None
-            raise
+        await self._open(self._listeners, reply_to, lambda: Listener(self._context, reply_to, self._arrived))
 
     def _arrived(self, message: Message) -> None:
         receive(self._requests, message.properties, message.payload)
 
     async def send(self, reply_to: str, message: OutMessage) -> None:
         async with self._in_flight:
-            sender = await self._sender(reply_to)
+            sender = await self._open(self._senders, reply_to, lambda: Sender(self._context, reply_to))
+            if len(self._senders) > _SENDERS_MAX:
+                _, oldest = self._senders.popitem(last=False)
+                self._tasks.spawn(_close(oldest), "close a producer of replies")
             try:
                 await sender.send(message, self._clock.now_ms())
             except PulsarException as error:
                 raise own_error(error) from None
 
-    async def _sender(self, topic: str) -> Sender:
-        async with self._opening.hold(topic):
-            found = self._senders.get(topic)
-            if found is None or found.producer.error is not None:
-                found = Sender(self._context, topic)
-                await self._start(found.producer.start(), found.producer)
-            self._senders[topic] = found
-            self._senders.move_to_end(topic)
-            if len(self._senders) > _SENDERS_MAX:
-                _, evicted = self._senders.popitem(last=False)
-                self._tasks.spawn(_close(evicted.producer), "close a producer of replies")
-            return found
+    async def _open(self, known: "OrderedDict[str, asyncio.Task[E]]", topic: str, make: Callable[[], E]) -> E:
+        """The listener or sender of a topic, a new one if there is none that works. Raises what the cluster says."""
+        found = known.get(topic)
+        if found is None or _failed(found) or (found.done() and found.result().gone):
+            found = known[topic] = self._tasks.spawn(_start(make()), f"open a topic of replies, {topic}")
+        known.move_to_end(topic)
+        try:
+            return await asyncio.shield(found)
+        except PulsarException as error:
+            raise own_error(error) from None
 
     async def close(self) -> None:
         """Leave every topic."""
-        producers = [one.producer for one in self._senders.values()]
-        consumers = [one.consumer for one in self._listeners.values()]
-        await asyncio.gather(*map(_close, producers), *map(_close, consumers))
+        await asyncio.gather(*map(_close, self._senders.values()), *map(_close, self._listeners.values()))
 
 
-async def _close(made: EntryConsumer | EntryProducer) -> None:
-    try:
-        await made.close()
-    except PulsarException as error:  # the broker forgets them with the connection
-        log.debug("a topic of replies could not be left: %s", error)
+async def _start(made: E) -> E:
+    await made.start()
+    return made
+
+
+def _failed(task: "asyncio.Task[Any]") -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _close(opening: "asyncio.Task[Sender] | asyncio.Task[Listener]") -> None:
+    opening.cancel()
+    if opening.done() and not _failed(opening):
+        try:
+            await opening.result().close()
+        except PulsarException as error:  # the broker forgets them with the connection
+            log.debug("a topic of replies could not be left: %s", error)
 
 
 class PulsarProcessDocuments:
@@ -269,14 +287,14 @@ class PulsarProcessDocuments:
             context = self._cluster.context
             listener, sender = self._listener, self._sender
             try:
-                if listener is None or listener.consumer.error is not None:
+                if listener is None or listener.gone:
                     await self._create()
                     self._listener = None
                     self._listener = await self._listen(context)
-                if sender is None or sender.producer.error is not None:
+                if sender is None or sender.gone:
                     self._sender = None
                     sender = Sender(context, str(self._partition))
-                    await sender.producer.start()
+                    await sender.start()
                     self._sender = sender
             except PulsarException as error:
                 raise engine_error(error) from None
