@@ -9,11 +9,11 @@ import pytest
 from tests.clusters.test_pulsar_staging import (
     ANYBODY,
     ENTRIES,
-    writers,
     engine,
     expected,
     settings_of,
     staged,
+    writers,
 )
 from tests.support.entry_producers import payloads_of
 from tests.support.pulsar_broker import NUMBERED, standalone
