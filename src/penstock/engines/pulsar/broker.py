@@ -184,7 +184,8 @@ class PulsarBroker:
             work.append(self._replies.close())
         if self.staging is not None:
             work.append(self.staging.close())
-        await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
+        if work:
+            await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
         self.tasks.cancel()
         await asyncio.gather(self._acting.close(), self.cluster.close())
         await self.tasks.close()
