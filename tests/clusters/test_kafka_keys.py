@@ -17,7 +17,7 @@ from tests.support.kafka_broker import KafkaCluster
 
 import penstock
 from penstock.broker.settings import ClusterSettings
-from penstock.engines.shared.routing import partition_of_bytes
+from penstock.engines.shared.publishing import partition_of_bytes
 from penstock.model.hashing import java_string_hash
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId

@@ -18,7 +18,7 @@ from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.topic_listeners import TopicListeners
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import ReadError
-from penstock.engines.attached import subscriber
+from penstock.engines.attached import consumer as module
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.moving_link import MovingLink
 from penstock.engines.attached.positions import opaque
@@ -966,4 +966,4 @@ async def test_an_exceeded_budget_lets_one_message_come_at_a_time(world: World) 
 
 
 def test_partitions_are_looked_for_as_often_as_pulsars_clients_do() -> None:
-    assert subscriber.FOLLOW_S == 60
+    assert module.FOLLOW_S == 60

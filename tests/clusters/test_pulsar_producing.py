@@ -13,7 +13,7 @@ from tests.support.waiting import until_async
 import penstock
 from penstock.broker.producer import Item, Result
 from penstock.broker.settings import BrokerSettings, ClusterSettings
-from penstock.engines.pulsar import partitions
+from penstock.engines.pulsar import producer as module
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.producer import Producer
 from penstock.model.entry import NewEntry
@@ -308,7 +308,7 @@ async def test_requests_without_a_sequence_id_are_no_repeats(
 async def test_a_producer_of_requests_leaves_when_it_is_not_used(
     pulsar_cluster: PulsarCluster, ours: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "UNUSED_S", 0.05)
+    monkeypatch.setattr(module, "UNUSED_S", 0.05)
     producer = await ours.producer(stateless=True)
     name = producer.name
     ids(await producer.publish(texts("a")))

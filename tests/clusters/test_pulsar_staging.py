@@ -40,9 +40,8 @@ from penstock.client.http import HttpClient
 from penstock.engines.opening import open_pulsar
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.staging import log
-from penstock.engines.pulsar.staging.committing import Committing
-from penstock.engines.pulsar.staging.log import WriterLog
-from penstock.engines.pulsar.staging.records import Committed
+from penstock.engines.pulsar.staging.log import Committed, WriterLog
+from penstock.engines.pulsar.staging.writers import PulsarWriters
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import VERSION
@@ -351,8 +350,8 @@ async def engine(settings: ClusterSettings) -> AsyncIterator[Broker]:
         await made.close()
 
 
-def committing(broker: Broker) -> Committing:
-    return broker.staging._writers._committing  # type: ignore[attr-defined, no-any-return]
+def writers(broker: Broker) -> PulsarWriters:
+    return broker.staging._writers  # type: ignore[attr-defined, no-any-return]
 
 
 async def test_an_answer_that_is_lost(
@@ -361,7 +360,7 @@ async def test_an_answer_that_is_lost(
     """The transaction is committed, and the connection breaks before the coordinator's answer comes."""
     async with engine(settings_of(cluster)) as broker:
         assert Capability.STAGED_PUBLISH in broker.capabilities
-        transactions = committing(broker)._transactions
+        transactions = writers(broker).transactions
         end = transactions.end
         ended: list[bool] = []
 
@@ -392,7 +391,7 @@ async def test_a_process_that_lost_the_writer_commits_nothing(
     async with engine(settings) as frozen, engine(settings) as quick:
         stages = await staged(frozen, name, 0, [topic(name)])
         there, go_on = asyncio.Event(), asyncio.Event()
-        copy, end = committing(frozen)._copy, committing(frozen)._transactions.end
+        copy, end = writers(frozen).copy, writers(frozen).transactions.end
 
         async def stand_still() -> None:
             there.set()
@@ -409,9 +408,9 @@ async def test_a_process_that_lost_the_writer_commits_nothing(
             await end(transaction, commit=commit)
 
         if place == "before its record":
-            monkeypatch.setattr(committing(frozen), "_copy", copied)
+            monkeypatch.setattr(writers(frozen), "copy", copied)
         else:
-            monkeypatch.setattr(committing(frozen)._transactions, "end", ending)
+            monkeypatch.setattr(writers(frozen).transactions, "end", ending)
         async with asyncio.TaskGroup() as group:
             first = group.create_task(
                 frozen.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
@@ -435,7 +434,7 @@ async def test_a_record_that_comes_behind_that_of_the_next_owner(
         stages = await staged(one, name, 0, [topic(name)])
         copied, go_on = asyncio.Event(), asyncio.Event()
         made: list[tuple[Commit, TransactionId]] = []
-        copy, read = committing(one)._copy, WriterLog._read
+        copy, read = writers(one).copy, WriterLog._read
 
         async def stand_still(wanted: Commit, *given: Any) -> Any:
             spans = await copy(wanted, *given)
@@ -448,10 +447,10 @@ async def test_a_record_that_comes_behind_that_of_the_next_owner(
             monkeypatch.setattr(WriterLog, "_read", read)
             done, transaction = made[0]
             await self.append(Committed(done), transaction)
-            await committing(one)._transactions.end(transaction, commit=True)
+            await writers(one).transactions.end(transaction, commit=True)
             await self._read(until)
 
-        monkeypatch.setattr(committing(one), "_copy", stand_still)
+        monkeypatch.setattr(writers(one), "copy", stand_still)
         async with asyncio.TaskGroup() as group:
             first = group.create_task(
                 one.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
@@ -588,11 +587,11 @@ STEPS = ("began", "added", "copied", "recorded", "committed")
 
 async def die_at(broker: Broker, step: str) -> None:
     """Have the process killed right after a step of a commit."""
-    found = committing(broker)
-    transactions = found._transactions
+    found = writers(broker)
+    transactions = found.transactions
     places: dict[str, tuple[object, str]] = {
         "added": (transactions, "add"),
-        "copied": (found, "_copy"),
+        "copied": (found, "copy"),
         "committed": (transactions, "end"),
     }
     if step in places:

@@ -9,11 +9,11 @@ import pytest
 from tests.clusters.test_pulsar_staging import (
     ANYBODY,
     ENTRIES,
-    committing,
     engine,
     expected,
     settings_of,
     staged,
+    writers,
 )
 from tests.support.entry_producers import payloads_of
 from tests.support.pulsar_broker import NUMBERED, standalone
@@ -40,7 +40,7 @@ async def test_the_broker_is_killed_within_a_commit(tmp_path: Path, monkeypatch:
         async with engine(settings_of(cluster)) as broker:
             await broker.topics.get(topic("t"), create=True)
             stages = await staged(broker, "w", 0, [topic("t")])
-            transactions = committing(broker)._transactions
+            transactions = writers(broker).transactions
             end = transactions.end
 
             async def kill_before(transaction: TransactionId, *, commit: bool) -> None:

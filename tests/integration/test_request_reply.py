@@ -13,7 +13,7 @@ from tests.support.waiting import until_async
 from tests.support.websocket import CONSUMER, PRODUCER, Peer, WebSocketServer, base64, text
 
 from penstock.engines.memory import MemoryStore
-from penstock.engines.shared.routing import Router
+from penstock.engines.shared.publishing import Router
 from penstock.engines.sqlite import SqliteStore
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage

@@ -12,6 +12,7 @@ from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink
 from penstock.engines.attached.local_link import LocalLink
 from penstock.engines.attached.subscription import Subscription, attached_subscription
+from penstock.engines.attached.topic_consumer import Means
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.model.entry import Entry
 from penstock.model.names import TopicName
@@ -137,22 +138,17 @@ class AttachedBroker:
         self, names: Sequence[TopicName], subscription: str, options: ConsumerOptions, budget: Any = None
     ) -> Consumer:
         """A consumer that is not open yet."""
-        made = Consumer(
-            self.owner,
+        means = Means(
             self.owner,  # type: ignore[arg-type]
             Schemas(),
-            names,
-            subscription,
-            options,
-            budget,
-            clock=self.core.clock,
-            tasks=self.owner.tasks,
-            bury=self._letters.bury,
-            failures=self.core.failures,
-            name=self.core.new_name("consumer"),
+            self.core.clock,
+            self.owner.tasks,
+            self._letters.bury,
+            self.core.failures,
+            self._replier(subscription),
         )
-        made.give_reply = self._replier(subscription)
-        return made
+        name = self.core.new_name("consumer")
+        return Consumer(means, self.owner, names, subscription, options, budget, name)
 
     def _replier(self, subscription: str) -> Callable[[Entry, TopicName, Reply], Awaitable[Outcome]]:
         async def give(entry: Entry, topic: TopicName, reply: Reply) -> Outcome:

@@ -86,7 +86,8 @@ class Topic(Log, Protocol):
     followers: set[Callable[[], None]]  # called when the log grows or ends
 
     @property
-    def documents(self) -> MetaStore: ...
+    def documents(self) -> MetaStore | None:
+        """None if the broker has journals (`Broker.open_journal`) instead."""
 
     def check_open(self) -> None:
         """Raise unless the topic takes messages: TOPIC_TERMINATED, TOPIC_NOT_FOUND."""

@@ -12,9 +12,9 @@ from penstock.runtime.failures import Failures
 from penstock.runtime.patterns import Pattern
 from penstock.runtime.tasks import Tasks
 
-from .burying import Bury
-from .consumer import Answer, Consumer
-from .subscriber import Cluster
+from .consumer import Cluster, Consumer
+from .outstanding import Bury
+from .topic_consumer import Answer, Means
 from .unread import ArrivingSchemas
 
 
@@ -37,14 +37,8 @@ class AttachedConsumers:
         kind: type[Consumer] = Consumer,
     ) -> None:
         self._topics = topics
-        self._schemas = schemas
-        self._clock = clock
-        self._tasks = tasks
-        self._bury = bury
-        self._failures = failures
+        self._means = Means(topics, schemas, clock, tasks, bury, failures, give_reply, leave_s)
         self._new_name = new_name
-        self._give_reply = give_reply
-        self._leave_s = leave_s
         self._kind = kind
 
     async def subscribe(
@@ -98,21 +92,5 @@ class AttachedConsumers:
         budget: Budget | None,
     ) -> Consumer:
         check_subscription(subscription)
-        made = self._kind(
-            cluster,
-            self._topics,
-            self._schemas,
-            names,
-            subscription,
-            options,
-            budget,
-            clock=self._clock,
-            tasks=self._tasks,
-            bury=self._bury,
-            failures=self._failures,
-            name=self._new_name("consumer"),
-            leave_s=self._leave_s,
-        )
-        if self._give_reply is not None:
-            made.give_reply = self._give_reply
-        return made
+        name = self._new_name("consumer")
+        return self._kind(self._means, cluster, names, subscription, options, budget, name)

@@ -7,6 +7,7 @@ from penstock.client import errors
 from penstock.client.errors import (
     AlreadyClosed,
     AuthenticationError,
+    AuthorizationError,
     BrokerMetadataError,
     ConsumerBusy,
     NotAllowedError,
@@ -23,7 +24,6 @@ from penstock.model.errors import ErrorKind, PenstockError
 _JAVA: Final = re.compile(r"(?:[\w$]+\.){2,}[\w$]*(?:Exception|Error)(?:: ?|\Z)")
 _CAUSE: Final = re.compile(r" caused by (?:[\w$]+\.)+[\w$]*(?:Exception|Error): .*\Z")
 _REASON_MAX: Final = 500  # characters
-
 # Errors whose number says less than their text does: the kind by what the text holds, the first that fits.
 _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] = {
     ProducerBusy: (
@@ -47,7 +47,6 @@ _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] 
         ("attempting to unsubscribe", ErrorKind.SUBSCRIPTION_SHARED),
     ),
 }
-
 # Where the client's kind means something else to the callers of this server.
 _KINDS: Final[dict[type[PulsarException], ErrorKind]] = {
     AlreadyClosed: ErrorKind.UNAVAILABLE,
@@ -57,6 +56,7 @@ _KINDS: Final[dict[type[PulsarException], ErrorKind]] = {
     Timeout: ErrorKind.UNAVAILABLE,
     UnknownError: ErrorKind.UNAVAILABLE,
 }
+_NOT_ALLOWED: Final = "the cluster does not allow it to this server"
 
 
 def reason_of(text: str) -> str:
@@ -83,3 +83,10 @@ def engine_error(error: PenstockError, what: str = "") -> PenstockError:
     elif not text:
         text = f"the cluster refuses it ({type(error).__name__})"
     return PenstockError(kind, f"{what}: {text}" if what else text)
+
+
+def own_error(error: PulsarException, what: str = "") -> PenstockError:
+    """The same of what the server asks for as itself, whoever its caller is."""
+    if isinstance(error, AuthorizationError):
+        what = f"{what}: {_NOT_ALLOWED}" if what else _NOT_ALLOWED
+    return engine_error(error, what)

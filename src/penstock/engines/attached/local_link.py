@@ -19,9 +19,8 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.tasks import Tasks
 
+from .acknowledgements import Unconfirmed, Unstored
 from .link import Attachment, LinkSink, Moved
-from .unconfirmed import Unconfirmed
-from .unstored import Unstored
 
 log = logging.getLogger(__name__)
 

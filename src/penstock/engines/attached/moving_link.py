@@ -16,9 +16,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.runtime.tasks import Tasks
 
+from .acknowledgements import Unconfirmed, Unstored
 from .link import Attachment, Link, LinkSink, LinkTo, Moved, OwnerLink
-from .unconfirmed import Unconfirmed
-from .unstored import Unstored
 
 log = logging.getLogger(__name__)
 

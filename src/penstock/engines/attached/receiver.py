@@ -30,12 +30,7 @@ class Receiver(Outbox):
     """`broker.Receiver`."""
 
     def __init__(
-        self,
-        name: str,
-        subscription: str,
-        options: ConsumerOptions,
-        budget: Budget | None,
-        clock: Clock,
+        self, name: str, subscription: str, options: ConsumerOptions, budget: Budget | None, clock: Clock
     ) -> None:
         super().__init__(name, subscription, options, budget, clock.now_ms())
         self.active_changed: Callable[[Any, bool], None] | None = None

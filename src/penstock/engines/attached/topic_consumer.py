@@ -1,28 +1,34 @@
 """One consumer's half of one topic or partition: entries in, answers out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Protocol
 
-from penstock.broker.delivery import Delivery
+import msgspec
+
+from penstock.broker.delivery import Delivery, Outcome
+from penstock.broker.producer import Reply
+from penstock.broker.topics import Topics
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.client.errors import PulsarException
 from penstock.engines.shared.replies import REPLY_TO
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 
-from .burying import Bury, Burying
+from .acknowledgements import ForeignAcks
 from .errors import engine_error
-from .foreign_acks import ForeignAcks
 from .link import Link
-from .outstanding import Outstanding, Redelivery, Row
+from .outstanding import Bury, Burying, Outstanding, Redelivery, Row
 from .positions import entry_of
 from .subscription import Subscription
 from .unread import ArrivingSchemas, Unread
+
+Answer = Callable[[Entry, TopicName, Reply], Awaitable[Outcome]]
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
 
@@ -54,24 +60,28 @@ class Owner(Protocol):
         """A topic delivers no more."""
 
 
+class Means(msgspec.Struct, frozen=True):
+    """What all attached consumers of a process use. `give_reply` delivers a reply to the requester; None: the link does it."""
+
+    topics: Topics
+    schemas: ArrivingSchemas
+    clock: Clock
+    tasks: Tasks
+    bury: Bury
+    failures: Failures
+    give_reply: Answer | None = None
+    leave_s: Callable[[], float | None] = lambda: None
+
+
 class TopicConsumer:
     """The sink of a link to the owner; `link` is set before it is started."""
 
     link: Link
 
     def __init__(
-        self,
-        owner: Owner,
-        source: Subscription,
-        schemas: ArrivingSchemas,
-        clock: Clock,
-        tasks: Tasks,
-        bury: Bury,
-        failures: Failures,
-        *,
-        numbered: bool,
-        by_index: bool,
+        self, owner: Owner, source: Subscription, means: Means, *, numbered: bool, by_index: bool
     ) -> None:
+        clock, tasks, failures = means.clock, means.tasks, means.failures
         self.source = source
         self.at_end = False
         self.is_active = False
@@ -84,7 +94,7 @@ class TopicConsumer:
         self.out = Outstanding(counts_here=not self._shared)
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
         self._burying = Burying(
-            bury,
+            means.bury,
             source,
             self.out,
             self._letter,
@@ -94,7 +104,7 @@ class TopicConsumer:
             buried=self._buried,
             again=self._redelivery.later,
         )
-        self._unread = Unread(source.topic.name, schemas, clock, tasks, failures, self.arrived)
+        self._unread = Unread(source.topic.name, means.schemas, clock, tasks, failures, self.arrived)
         self._seeking = False
         self._foreign = ForeignAcks(source, owner, by_index=by_index)
 

@@ -9,10 +9,8 @@ from penstock.broker.fleet import Caller, ForwardedAnswer, ForwardedRequest, Hea
 from penstock.model.secret import Secret
 from penstock.runtime.tasks import Tasks
 
-from .authentication import ProcessAuthentication
 from .peer import Peer
-from .proof import Proof, new_process_id
-from .sessions import Hello, Sessions, Welcome
+from .sessions import Hello, ProcessAuthentication, Proof, Sessions, Welcome, new_process_id
 
 
 class ProcessFleet:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -16,19 +17,49 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .connection import Answer, Connection, ConnectionCutError
-from .proof import Proof
-from .sessions import Asking, Welcome
-from .slots import CONNECTIONS_MAX, Slots
+from .sessions import Asking, Proof, Welcome
 
+CONNECTIONS_MAX: Final = 1000  # to one process; each long poll has one
+LASTING_MAX: Final = 900  # of them, for requests that last as long as their clients want
+CLIENT_MAX: Final = 500  # of them, for one client
+READY_MAX: Final = 10  # in addition, for probes of readiness
+READY: Final = b"/health/ready"
 PATH: Final = b"/fleet/session"
 OPEN_S: Final = 5.0  # to connect and to begin a session
 FREE_S: Final = 5.0  # to wait for a free connection if there are too many
 IDLE_S: Final = 30.0  # an idle connection is not used again after this
 _IDEMPOTENT: Final = (b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS")
 _WELCOME_BYTES_MAX: Final = 4096
-_BUSY: Final = frozenset(
-    (408, 429, 500, 502, 503, 504)
-)  # statuses of a server, or a proxy before it, that has too much to do
+# statuses of a server, or a proxy before it, that has too much to do
+_BUSY: Final = frozenset((408, 429, 500, 502, 503, 504))
+
+
+class Slots:
+    """A request holds a slot until its answer was taken."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._lasting = asyncio.Semaphore(LASTING_MAX)
+        self._ready = asyncio.Semaphore(READY_MAX)
+        self._clients: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def hold(self, request: ForwardedRequest, free_s: float) -> AsyncIterator[None]:
+        """Hold a slot for a request; raises TimeoutError if none is free within `free_s` seconds."""
+        needed = self._needed(request)
+        async with AsyncExitStack() as held:
+            async with asyncio.timeout(free_s if any(each.locked() for each in needed) else None):
+                for each in needed:
+                    await held.enter_async_context(each)
+            yield
+
+    def _needed(self, request: ForwardedRequest) -> list[asyncio.Semaphore]:
+        if request.target == READY and request.body == b"":
+            return [self._ready]
+        client = self._clients.get(request.client)
+        if client is None:
+            client = self._clients[request.client] = asyncio.Semaphore(CLIENT_MAX)
+        return [client, self._lasting, self._all] if request.lasts else [client, self._all]
 
 
 class _Link:

@@ -20,15 +20,66 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.fleet import Caller, Header
+from penstock.broker.fleet import CONNECT, PROCESS_METHOD, Caller, Header
+from penstock.client.authentication import Authentication
+from penstock.client.errors import ConnectError, PulsarException
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.secret import Secret
 
-from .proof import Proof, code_of
-
+SECRET_BYTES_MIN: Final = 16
+_ID_BYTES: Final = 8  # of a process
+_RANDOM_BYTES: Final = 12  # of an id that a process creates
+_TAG_BYTES: Final = 10
 SESSIONS_MAX: Final = 16_384  # sessions of a process: one for each connection from another process
 VERSION: Final = 1  # of this protocol
 SIGNED: Final = (b"authorization", b"x-original-principal")  # headers that identify the client
 _NONCE_BYTES: Final = 16
+
+
+class Proof:
+    """Codes with one secret. Raises BAD_PARAMETER for a secret that is too short."""
+
+    def __init__(self, secret: Secret) -> None:
+        key = secret.reveal().encode()
+        if len(key) < SECRET_BYTES_MIN:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"fleet.secret is shorter than {SECRET_BYTES_MIN} bytes: make one with openssl rand -hex 32",
+            )
+        self._key = hmac.digest(key, b"penstock fleet", "sha256")
+
+    def code(self, purpose: str, *parts: bytes) -> bytes:
+        """The code of some parts for a purpose."""
+        return code_of(self._key, purpose.encode(), *parts)
+
+    def new_id(self, process: str) -> str:
+        """An id that names its process, and that no client can guess or create."""
+        content = bytes.fromhex(process) + secrets.token_bytes(_RANDOM_BYTES)
+        return base64.urlsafe_b64encode(content + self._tag(content)).decode()
+
+    def owner_of(self, id: str) -> str | None:
+        """The process that created an id; None if it was not created with this secret."""
+        try:
+            content = base64.b64decode(id.encode("ascii"), altchars=b"-_", validate=True)
+        except ValueError:  # and UnicodeEncodeError, which is one
+            return None
+        if len(content) != _ID_BYTES + _RANDOM_BYTES + _TAG_BYTES:
+            return None
+        named, tag = content[:-_TAG_BYTES], content[-_TAG_BYTES:]
+        return content[:_ID_BYTES].hex() if hmac.compare_digest(self._tag(named), tag) else None
+
+    def _tag(self, content: bytes) -> bytes:
+        return self.code("id", content)[:_TAG_BYTES]
+
+
+def new_process_id() -> str:
+    """A random id of a process, in hexadecimal digits."""
+    return secrets.token_hex(_ID_BYTES)
+
+
+def code_of(key: bytes, *parts: bytes) -> bytes:
+    """The code of some parts; their lengths are part of it."""
+    return hmac.digest(key, b"".join([b"%d:%b," % (len(part), part) for part in parts]), "sha256")
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,3 +201,20 @@ def _signed(headers: Sequence[Header]) -> Iterator[bytes]:
 
 def _refused(what: str) -> PenstockError:
     return PenstockError(ErrorKind.MISDIRECTED, what)
+
+
+class ProcessAuthentication(Authentication):
+    """Each connection has another proof in one session. `stale`: the other process has forgotten the session."""
+
+    method = PROCESS_METHOD
+
+    def __init__(self, asking: Asking) -> None:
+        self.stale = False
+        self._asking = asking
+
+    def data(self) -> bytes:
+        return self._asking.sign(CONNECT, b"", (), Caller())
+
+    def refused(self, error: PulsarException) -> PulsarException:
+        self.stale = True
+        return ConnectError(f"the other process refuses the proof of this one: {error.message}")

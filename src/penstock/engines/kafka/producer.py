@@ -4,15 +4,14 @@ An answer means what Kafka's `acks=all` means. Kafka does not tell repeats of on
 ids that were given are kept in headers, and nothing is dropped for them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Sequence
 
 from penstock.broker.capability import Capability, not_supported
-from penstock.broker.producer import Item, Placement, Reply, Request, Result
+from penstock.broker.producer import Item, Placement, Result
 from penstock.broker.topic import ProducerFigures, Topic, producer_key
-from penstock.engines.shared.requests import request_reply, settle_all
-from penstock.engines.shared.routing import Router
-from penstock.engines.shared.schemas import AskedVersions
-from penstock.engines.shared.sequence_ids import Numbers
+from penstock.engines.shared.cluster_producer import ClusterProducer
+from penstock.engines.shared.producer import internal_error
+from penstock.engines.shared.publishing import Numbers, Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -27,7 +26,7 @@ from .records import record_of
 from .topic import KafkaTopic
 
 
-class Producer:
+class Producer(ClusterProducer):
     """`broker.Producer`. `attach` it before anything else."""
 
     def __init__(
@@ -38,22 +37,20 @@ class Producer:
         publishing: Publishing,
         own_name: str,
     ) -> None:
+        def version_of(schema: SchemaInfo) -> Awaitable[int | None]:
+            return publishing.schemas.get_or_create(name, schema)
+
+        replies = publishing.replies
+        super().__init__(
+            options, topics[0].clock.now_ms(), version_of, name.namespace_name, replies.requests, replies
+        )
         self.name = own_name
-        self.options = options
         self.topics: Sequence[Topic] = topics
-        self.connected_ms = topics[0].clock.now_ms()
-        self.published = 0
         self.last_sequence_id = options.initial_sequence_id
-        self.owner: str | None = None
-        self.proxy: str | None = None
-        self.closed = False
-        self.close_reason: PenstockError | None = None
-        self.ousted: Callable[[PenstockError], None] | None = None
         self._topic = name
         self._logs = topics
         self._publishing = publishing
         self._kept_name = options.name  # one that was made up is not worth a header
-        self._versions = AskedVersions(lambda schema: publishing.schemas.get_or_create(name, schema))
         self._numbers = Numbers()
         self._numbers.follow(options.initial_sequence_id)
         self._router = Router(len(topics), options.routing, options.partitioner or publishing.partitioner)
@@ -102,42 +99,16 @@ class Producer:
             self.topics = self._logs = topics
             self._router.count = len(topics)
 
-    def close(self, reason: PenstockError | None = None) -> None:
-        """Leave the topic; harmless when repeated. `reason`: it was not the producer's own wish."""
-        if self.closed:
-            return
-        self.closed = True
-        self.close_reason = reason
+    def _leave(self) -> None:
         key = producer_key(self)
         for topic in self._logs:
             if topic.producers.get(key) is self:
                 del topic.producers[key]
-        ousted, self.ousted = self.ousted, None  # it knows this object
-        if reason is not None and ousted is not None:
-            ousted(reason)
 
     # -- publishing
 
-    async def publish(
-        self,
-        messages: Sequence[OutMessage],
-        *,
-        batch: bool = True,
-        requests: Sequence[Request | None] = (),
-    ) -> list[Result]:
-        """As `broker.Producer.publish`. Each message is a separate record, whatever `batch` says."""
-        if not requests:
-            return await self._publish(messages)
-        made: list[Result]
-        try:
-            await self._publishing.replies.listen(self._topic.namespace_name)
-            made = await self._publish(messages)
-        except PenstockError as error:
-            made = [error] * len(messages)
-        settle_all(requests, made)
-        return made
-
-    async def _publish(self, messages: Sequence[OutMessage]) -> list[Result]:
+    async def _publish(self, messages: Sequence[OutMessage], *, batch: bool) -> list[Result]:
+        """Each message is a separate record, whatever `batch` says."""
         await self._room()
         results: list[Result | None] = [None] * len(messages)
         posting = Posting(results)
@@ -169,7 +140,7 @@ class Producer:
             else:
                 posting.add(partition, place, record)
         self.published += await posting.post(self._logs, self._publishing.records)
-        return [_internal_error() if result is None else result for result in results]
+        return [internal_error() if result is None else result for result in results]
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         return count > 0 and size_bytes <= self._publishing.bytes_max and not self._kept_name
@@ -237,33 +208,14 @@ class Producer:
         )
         for item, own in zip(items, places, strict=True):
             failed = [one for one in results[own.start : own.stop] if isinstance(one, PenstockError)]
-            item.settle(failed[0] if failed else results[own.start] or _internal_error())
-        return [item.result or _internal_error() for item in items]
+            item.settle(failed[0] if failed else results[own.start] or internal_error())
+        return [item.result or internal_error() for item in items]
 
     async def _room(self) -> None:
-        if self.close_reason is not None:
-            raise self.close_reason
+        self.check()
         if self._publishing.records.full:
             await self._publishing.records.room()
-
-    async def schema_version(self, schema: SchemaInfo) -> int | None:
-        """As `broker.Producer.schema_version`."""
-        return await self._versions.get(schema)
-
-    # -- requests
-
-    def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        """As `broker.Producer.ask`."""
-        return self._publishing.replies.ask(self._topic.namespace_name, messages, timeouts)
-
-    async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
-        """As `broker.Producer.request`."""
-        return await request_reply(self, message, timeout_ms)
 
 
 def _too_large(size: int, size_max: int) -> PenstockError:
     return PenstockError(ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {size_max}")
-
-
-def _internal_error() -> PenstockError:
-    return PenstockError(ErrorKind.INTERNAL, "the message could not be published")

@@ -6,9 +6,9 @@ from typing import cast
 
 from penstock.broker.producer import Placement, Request, Result
 from penstock.broker.schemas import Schemas
+from penstock.engines.shared.publishing import Router, partition_of_bytes
 from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.requests import Request as OwnRequest
-from penstock.engines.shared.routing import Router, partition_of_bytes
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Payloads

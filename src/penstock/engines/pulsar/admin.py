@@ -1,7 +1,7 @@
 """The cluster's admin REST: what the engine asks of it, and requests that are passed on."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import httpx
@@ -21,33 +21,12 @@ _CONNECTIONS_MAX: Final = 32
 # The only request headers that are forwarded. Credentials and cookies are for this server; `X-Original-Principal` and
 # `X-Pulsar-Auth-Method-Name` would change the principal that brokers see.
 _ASKED_WITH: Final = frozenset(
-    (
-        b"accept",
-        b"content-type",
-        b"user-agent",
-        b"traceparent",
-        b"tracestate",
-        b"x-pulsar-listenername",
-    )
+    b"accept content-type user-agent traceparent tracestate x-pulsar-listenername".split()
 )
 # Response headers that are not forwarded: they concern one connection (RFC 9110 7.6.1), or the brokers themselves.
 _NOT_ANSWERED_WITH: Final = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authentication-info",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"content-length",
-        b"content-encoding",
-        b"set-cookie",
-        b"date",
-        b"server",
-    )
+    b"connection keep-alive proxy-authenticate proxy-authentication-info proxy-connection te trailer transfer-encoding upgrade"
+    b" content-length content-encoding set-cookie date server".split()
 )
 
 _KINDS: Final = {
@@ -65,6 +44,8 @@ _KINDS: Final = {
     504: ErrorKind.UNAVAILABLE,
 }
 
+# Of a server that may not create what an operator, or another process, has created.
+EXISTS_OR_FORBIDDEN: Final = (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN)
 _NOT_OWNED: Final = "Failed to find ownership"
 
 
@@ -138,9 +119,8 @@ class Admin:
             httpx.Headers(kept),
             body,
         )
-        answered = (
-            response.headers.raw
-        )  # header names in their original case: Pulsar's own clients compare them
+        # header names in their original case: Pulsar's own clients compare them
+        answered = response.headers.raw
         dropped = _NOT_ANSWERED_WITH | _named_by_connection(answered)
         return ClusterAnswer(
             response.status_code,
@@ -182,6 +162,22 @@ class Admin:
                     raise authentication.refused(AuthenticationError(f"{root} answers 401"))
                 return response
         raise _unreachable(self._roots[first], error)
+
+
+async def ensure(
+    admin: Admin,
+    target: Target,
+    body: Any = None,
+    *,
+    missing: ErrorKind = ErrorKind.NOT_FOUND,
+    passed: Collection[ErrorKind] = (ErrorKind.ALREADY_EXISTS,),
+) -> None:
+    """PUT what may exist; errors of the kinds in `passed` are no errors."""
+    try:
+        await admin.call("PUT", target, body=body, missing=missing)
+    except PenstockError as error:
+        if error.kind not in passed:
+            raise
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:

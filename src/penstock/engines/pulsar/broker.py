@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -25,32 +26,33 @@ from penstock.engines.shared.requests import Requests
 from penstock.engines.staging.staging import Staging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import UNKNOWN_ID
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.partitioning import Partitioner
-from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
+from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions, Quota, Retention
 from penstock.runtime.clock import Clock
 from penstock.runtime.failures import Failures
 from penstock.runtime.tasks import Tasks
 from penstock.wire import entry as wire
+from penstock.wire.contents import parse_head
 
-from .acting import ActingClusters
-from .cluster import PulsarCluster
-from .entries import EntryPublishing
+from .cluster import ActingClusters, PulsarCluster
 from .journals import PulsarJournals
-from .namespaces import PulsarNamespaces
-from .process_documents import PulsarProcessDocuments
-from .producer import Producer, RequestReplies
-from .replies import ReplyTopics
+from .processes import PulsarProcessDocuments, ReplyTopics
+from .producer import Producer
 from .schemas import Schemas
-from .staging.opening import open_staging
 from .staging.parts import Staged
 from .staging.space import StagingSpace
+from .staging.writers import open_staging
 from .subscriptions import PulsarSubscriptions
-from .topic import policies_of
-from .topics import PulsarTopics
+from .topics import PulsarNamespaces, PulsarTopics
 
 SWEEP_S: Final = 5.0
 LEAVE_S: Final = 5.0  # for the cluster to answer, when the server stops, that its clients have left
+PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself when it is not used
+# A broker connects one producer of a name at a time. The one that has the name leaves after its answer; others wait for that.
+NAME_WAIT_S: Final = 5.0
+NAME_RETRY_S: Final = 0.05
 
 
 class PulsarBroker:
@@ -60,6 +62,7 @@ class PulsarBroker:
     administration = group_positions = policies = record_formats = registry_documents = watch = None
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
+    _recheck_missing = False
 
     def __init__(
         self,
@@ -67,8 +70,10 @@ class PulsarBroker:
         own: BrokerSettings,
         clock: Clock,
         cluster: PulsarCluster | None = None,
+        requests: Requests | None = None,
     ) -> None:
-        """`cluster`: by default the one that the settings name. Raises BAD_PARAMETER."""
+        """`cluster`: by default the one that the settings name. `requests`: those whose replies the cluster delivers; None:
+        replies travel on topics. Raises BAD_PARAMETER."""
         if not settings.admin_url:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
@@ -83,22 +88,31 @@ class PulsarBroker:
         self.storage = StorageHealth()
         self.failures = Failures(clock)
         self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
-        self.topics = self._new_topics(settings.learned_ms)
         self.schemas = Schemas(self.cluster, own.max_schema_bytes)
-        self.topics.learners.append(self._learn_schema)
+        self.topics = PulsarTopics(
+            self.cluster,
+            self.namespaces,
+            clock,
+            self._in_force,
+            settings.learned_ms,
+            learn_schema=self.schemas.learn,
+            recheck_missing=self._recheck_missing,
+        )
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.staging: Staging[Staged] | None = None  # until it is known that the cluster has transactions
-        self._entries = EntryPublishing(self._acting_producer, self._in_force)
+        self._entry_producers = KeptProducers(
+            self._acting_producer, PRODUCERS_MAX, stateless=True, by_caller=True
+        )
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
-        self._replies = self._new_replies()
-        self.requests = self._replies.requests
+        self._replies: Replies | None = None
+        if requests is None:
+            requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
+            transport = ReplyTopics(self.cluster.context, clock, self.tasks, requests)
+            self._replies = Replies(transport, clock, requests)
+        self.requests = requests
         self.open_journal = PulsarJournals(self.cluster, self.topics, self._own_producer).open
         self.processes: PulsarProcessDocuments | None = PulsarProcessDocuments(
-            self.cluster,
-            self._staging_namespace,
-            f"penstock-{secrets.token_hex(8)}",
-            clock,
-            self.tasks,
+            self.cluster, self._staging_namespace, f"penstock-{secrets.token_hex(8)}", clock, self.tasks
         )
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
@@ -106,27 +120,19 @@ class PulsarBroker:
         self._stopping = False
         self._attached = AttachedConsumers(
             self.topics,
-            Arriving(self.schemas),
+            self.schemas,
             clock,
             self.tasks,
             self._dead_letters.bury,
             self.failures,
             new_name=self.new_name,
-            give_reply=self._replies.reply if isinstance(self._replies, Replies) else None,
+            give_reply=None if self._replies is None else self._replies.reply,
             leave_s=lambda: LEAVE_S if self._stopping else None,
             kind=self._consumers,
         )
 
-    def _new_topics(self, learned_ms: int) -> PulsarTopics:
-        return PulsarTopics(self.cluster, self.namespaces, self.clock, self._in_force, learned_ms)
-
-    def _new_replies(self) -> RequestReplies:
-        requests = Requests(self.clock, self.settings.request_timeout_ms_max, correlated=True)
-        topics = ReplyTopics(self.cluster.context, self.clock, self.tasks, requests)
-        return Replies(topics, self.clock, requests)
-
     def _new_producer(self, cluster: PulsarCluster, name: TopicName, options: ProducerOptions) -> Producer:
-        return Producer(cluster, self.topics, self.schemas, name, options, self._replies)
+        return Producer(cluster, self.topics, self.schemas, name, options, self.requests, self._replies)
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -173,10 +179,13 @@ class PulsarBroker:
             for subscription in list(topic.subscriptions.values()):
                 leaving += [one for one in subscription.consumers if isinstance(one, Consumer)]
         self.topics.close()
-        work = [self._replies.close(), *(consumer.leave() for consumer in leaving)]
+        work = [*(consumer.leave() for consumer in leaving)]
+        if self._replies is not None:
+            work.append(self._replies.close())
         if self.staging is not None:
             work.append(self.staging.close())
-        await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
+        if work:
+            await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
         self.tasks.cancel()
         await asyncio.gather(self._acting.close(), self.cluster.close())
         await self.tasks.close()
@@ -194,15 +203,11 @@ class PulsarBroker:
 
     async def _acting_producer(self, name: TopicName, options: ProducerOptions) -> Producer:
         """A producer for the caller that is served now."""
-        return await self._open(self._new_producer(self._acting.of(ACTING.get()), name, options))
+        return await self._new_producer(self._acting.of(ACTING.get()), name, options).open()
 
     async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
         """A producer of the server's own, whoever is served now."""
-        return await self._open(self._new_producer(self.cluster, name, options))
-
-    async def _open(self, producer: Producer) -> Producer:
-        await producer.open()
-        return producer
+        return await self._new_producer(self.cluster, name, options).open()
 
     async def subscribe(
         self,
@@ -251,7 +256,57 @@ class PulsarBroker:
     async def append_entries(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
     ) -> Published:
-        return await self._entries.append(topic, entries, deduplicate=deduplicate)
+        """As `Broker.append_entries`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
+        each producer of the entries has its name there; else one producer publishes them all, under numbers of its own."""
+        if deduplicate and not self._in_force(topic.name).deduplication:
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED,
+                f"the cluster does not tell repeats in {topic.name.namespace_name}: deduplication is off there"
+                " (brokerDeduplicationEnabled, or the namespace's policy)",
+            )
+        done = Published()
+        # Where a namespace wants encrypted entries only, the first that is none is refused.
+        encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
+        for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
+            if deduplicate:
+                await self._publish_named(topic.name, name, list(run), done, encrypted=encrypted)
+            else:
+                async with self._entry_producers.lend(topic.name, encrypted) as producer:
+                    await self._publish(producer, list(run), done)
+        return done
+
+    async def _publish_named(
+        self, topic: TopicName, name: str, entries: Sequence[NewEntry], done: Published, *, encrypted: bool
+    ) -> None:
+        """Publish under the entries' own name: the broker returns the last sequence id of a name only to its producer."""
+        producer = await self._open_named(topic, ProducerOptions(name=name, encrypted=encrypted))
+        try:
+            await self._publish(producer, entries, done)
+        finally:
+            producer.close()
+            await producer.left()
+
+    async def _open_named(self, topic: TopicName, options: ProducerOptions) -> Producer:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + NAME_WAIT_S
+        while True:
+            try:
+                return await self._acting_producer(topic, options)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.PRODUCER_BUSY or loop.time() >= until:
+                    raise
+            await asyncio.sleep(NAME_RETRY_S)
+
+    async def _publish(self, producer: Producer, entries: Sequence[NewEntry], done: Published) -> None:
+        for result in await producer.append(entries):
+            if isinstance(result, PenstockError):
+                raise result
+            if result == UNKNOWN_ID:
+                done.repeats += 1
+            elif done.first is None:
+                done.first = result
+        if producer.options.name:
+            done.last_sequence_id = producer.figures().last_sequence_id
 
     # -- what the parts ask
 
@@ -261,24 +316,20 @@ class PulsarBroker:
             await self.topics.sweep()
             await self._acting.sweep()
 
-    async def _learn_schema(self, name: TopicName) -> None:
-        await self.schemas.learn(name)
-
     def _in_force(self, name: TopicName) -> InForce:
         found = self.namespaces.find(name.namespace_name)
         deduplication = None if found is None else found.deduplication
         if deduplication is None:
             deduplication = self.cluster.flag("brokerDeduplicationEnabled")
-        return policies_of(self.settings, deduplication=deduplication)
-
-
-class Arriving:
-    """What consumers ask of schemas."""
-
-    def __init__(self, schemas: Schemas) -> None:
-        self.knows = schemas.knows
-        self._schemas = schemas
-
-    async def fetch(self, topic: TopicName, version: int) -> None:
-        """Learn a version that an entry names."""
-        await self._schemas.fetch(topic, (version,))
+        own = self.settings
+        return InForce(  # retention and quotas are the cluster's
+            Retention(),
+            0,
+            Quota(),
+            Quota(),
+            deduplication,
+            own.max_producers_per_topic,
+            own.max_consumers_per_topic,
+            own.max_consumers_per_subscription,
+            own.max_subscriptions_per_topic,
+        )

@@ -4,19 +4,20 @@ The namespace `{tenant}/penstock` is made with the first record: it retains ever
 it is there already, or the server may not make it, its policies are the operator's.
 """
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from penstock.broker.journal import JournalLostError
 from penstock.broker.producer import Producer
+from penstock.engines.shared.dead_letters import KeptProducers
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.target import Target
 from penstock.wire import entry as wire
 
+from .admin import EXISTS_OR_FORBIDDEN, ensure
 from .cluster import PulsarCluster
 from .topic import PulsarTopic
 from .topics import PulsarTopics
@@ -45,40 +46,21 @@ class PulsarJournals:
         self.topics = topics
         self._cluster = cluster
         self._open = open_producer
-        self._producers: OrderedDict[TopicName, Producer] = OrderedDict()
+        self.producers = KeptProducers(self._open_made, PRODUCERS_MAX, stateless=True)
 
     def open(self, log: TopicName, kind: str) -> "PulsarJournal":
         # No namespace has a ~ in its name. A topic whose name ends like a partition's would be one.
         local = f"{log.namespace}~{log.local}.{kind}"
         return PulsarJournal(self, TopicName.of("persistent", log.tenant, NAMESPACE, local))
 
-    async def producer(self, name: TopicName) -> Producer:
-        """The producer of a journal, which is made where it is not there."""
-        found = self._producers.pop(name, None)
-        if found is None or found.closed:
-            try:
-                await self._make(name)
-                found = await self._open(name, ProducerOptions(stateless=True))
-            except PenstockError as error:
-                raise unusable(name, error) from None
-        self._producers[name] = found
-        if len(self._producers) > PRODUCERS_MAX:
-            _, oldest = self._producers.popitem(last=False)
-            oldest.close()
-        return found
-
-    async def _make(self, name: TopicName) -> None:
+    async def _open_made(self, name: TopicName, options: ProducerOptions) -> Producer:
+        """Open the producer of a journal, which is created if it is missing."""
         await self.topics.learn(name)
         if not self.topics.exists(name):
-            await self._make_namespace(name.namespace_name)
+            namespace = Target.of_namespace(name.namespace_name)
+            await ensure(self._cluster.admin, namespace, _POLICIES, passed=EXISTS_OR_FORBIDDEN)
             await self.topics.create(name, 0)
-
-    async def _make_namespace(self, namespace: NamespaceName) -> None:
-        try:
-            await self._cluster.admin.call("PUT", Target.of_namespace(namespace), body=_POLICIES)
-        except PenstockError as error:
-            if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
-                raise
+        return await self._open(name, options)
 
 
 class PulsarJournal:
@@ -123,8 +105,11 @@ class PulsarJournal:
             return None
 
     async def append(self, record: bytes) -> None:
-        producer = await self._journals.producer(self._name)
-        (result,) = await producer.publish([OutMessage(payload=record)])
+        try:
+            async with self._journals.producers.lend(self._name) as producer:
+                (result,) = await producer.publish([OutMessage(payload=record)])
+        except PenstockError as error:
+            raise unusable(self._name, error) from None
         if isinstance(result, PenstockError):
             raise unusable(self._name, result)
 

@@ -11,8 +11,7 @@ from penstock.client.entries.pending import DUPLICATE, Outcome, Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
-from penstock.engines.shared.batching import batch_sizes, cut
-from penstock.engines.shared.sequence_ids import RAISING_MAX, Numbers
+from penstock.engines.shared.publishing import RAISING_MAX, Numbers, batch_sizes, cut
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads

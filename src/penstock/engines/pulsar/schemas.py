@@ -5,7 +5,7 @@ follow another is the cluster's own decision.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from penstock.client.aio.link import Link
 from penstock.client.errors import IncompatibleSchema, PulsarException, TopicNotFound, server_error
 from penstock.client.session.commands import schema_info, wire_schema
+from penstock.engines.attached.errors import own_error
 from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -22,7 +23,6 @@ from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import CommandGetOrCreateSchema, CommandGetSchema
 
 from .cluster import PulsarCluster
-from .errors import own_error
 
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 TOPICS_MAX: Final = 10_000  # whose schemas are remembered
@@ -64,14 +64,14 @@ class Schemas:
             known.versions.clear()  # the topic was deleted, and is another now
         known.versions[found.version] = found
         self._set_newest(topic, known, found)
-        await self.fetch(topic, range(max(0, found.version - LEARNED_MAX), found.version))
+        await self.fetch(topic, *range(max(0, found.version - LEARNED_MAX), found.version))
 
     def knows(self, topic: TopicName, number: int) -> bool:
         """Whether `version` can answer."""
         known = self._topics.get(topic.base)
         return known is not None and number in known.versions
 
-    async def fetch(self, topic: TopicName, numbers: Iterable[int]) -> None:
+    async def fetch(self, topic: TopicName, *numbers: int) -> None:
         """Learn versions that messages name, before the messages are handed on. Raises what the cluster refuses."""
         known = self._known(topic)
         missing = [number for number in numbers if number not in known.versions]
@@ -157,7 +157,7 @@ class Schemas:
         known = self._known(topic)
         if known.versions.get(number) is None:
             known.versions.pop(number, None)  # it may have come since
-            await self.fetch(topic, (number,))
+            await self.fetch(topic, number)
         return self.version(topic, number)
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
@@ -225,7 +225,7 @@ class Schemas:
         number = await self._register(topic, schema)
         if number is not None and not self.knows(topic, number):
             await self.learn(topic)  # what the cluster has, as others see it
-            await self.fetch(topic, (number,))
+            await self.fetch(topic, number)
         return number
 
     async def _register(self, topic: TopicName, schema: SchemaInfo) -> int | None:

@@ -58,10 +58,7 @@ class PulsarSubscriptions:
         if properties:
             body["properties"] = properties
         await self._cluster.admin.call(
-            "PUT",
-            Target.of_subscription(name, subscription),
-            body=body,
-            missing=ErrorKind.TOPIC_NOT_FOUND,
+            "PUT", Target.of_subscription(name, subscription), body=body, missing=ErrorKind.TOPIC_NOT_FOUND
         )
 
     async def set_mark(
@@ -96,10 +93,7 @@ class PulsarSubscriptions:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         await self._cluster.admin.call(
-            "POST",
-            Target.of_topic(name, "partitions"),
-            body=partitions,
-            missing=ErrorKind.TOPIC_NOT_FOUND,
+            "POST", Target.of_topic(name, "partitions"), body=partitions, missing=ErrorKind.TOPIC_NOT_FOUND
         )
         self._topics.appeared(name, partitions)
 

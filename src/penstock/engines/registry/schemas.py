@@ -237,9 +237,8 @@ class Schemas:
                 try:
                     return await self._put(key, schema, deleted=False)
                 except PenstockError as error:
-                    if (
-                        error.kind is not ErrorKind.ALREADY_EXISTS
-                    ):  # another process took the number, and is known now
+                    # another process took the number, and is known now
+                    if error.kind is not ErrorKind.ALREADY_EXISTS:
                         raise
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:

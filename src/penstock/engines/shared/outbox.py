@@ -24,12 +24,7 @@ class Outbox(ABC):
     """
 
     def __init__(
-        self,
-        name: str,
-        subscription: str,
-        options: ConsumerOptions,
-        budget: Budget | None,
-        connected_ms: int,
+        self, name: str, subscription: str, options: ConsumerOptions, budget: Budget | None, connected_ms: int
     ) -> None:
         self.name = name
         self.subscription = subscription

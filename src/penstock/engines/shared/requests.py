@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.producer import Producer, Reply, ReplyOrError, RequestFigures, Result
+from penstock.broker.producer import Reply, ReplyOrError, RequestFigures
 from penstock.broker.producer import Request as AnyRequest
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
@@ -294,24 +294,3 @@ def check_size(reply: Reply) -> None:
     size = len(reply.content)
     if size > REPLY_BYTES_MAX:
         raise PenstockError(ErrorKind.TOO_LARGE, f"a reply of {size} bytes; the most is {REPLY_BYTES_MAX}")
-
-
-def settle_all(requests: Sequence[AnyRequest | None], results: Sequence[Result]) -> None:
-    """Let the waits know what became of their messages."""
-    for request, result in zip(requests, results, strict=True):
-        if request is not None:
-            if isinstance(result, PenstockError):
-                request.fail(result)
-            else:
-                request.placed(result)
-
-
-async def request_reply(producer: Producer, message: OutMessage, timeout_ms: int) -> Reply:
-    """`broker.Producer.request`, for a producer that has the rest. Cancelling withdraws the wait."""
-    (request,) = producer.ask((message,), (timeout_ms,))
-    assert request is not None
-    try:
-        await producer.publish((message,), batch=False, requests=(request,))
-        return await request.reply()
-    finally:
-        request.withdraw()

@@ -142,9 +142,8 @@ class Tail:
         self._gone = 0
 
 
-_Put = tuple[
-    Tail, int, int, int
-]  # entries that came and go together: the first, how many, the size of their data
+# entries that came and go together: the first, how many, the size of their data
+_Put = tuple[Tail, int, int, int]
 
 
 class TailCache:

@@ -8,6 +8,7 @@ Beside SQLite's own check four things must hold:
 - each document that a server reads when it starts can be read, and each log has a topic.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -26,12 +27,69 @@ from penstock.model.names import NamespaceName, TopicName, check_entity
 from penstock.model.policy import NamespacePolicies, TopicPolicies
 
 from .connection import open_reader, translate
+from .folder import Files
 from .runs import entries_of, read_sizes
-from .schema import APPLICATION_ID, DATA, ENTRY_BITS, RUNS_VERSION, STAGING, VERSION, first_id, number
+from .schema import (
+    APPLICATION_ID,
+    DATA,
+    ENTRY_BITS,
+    RUNS_VERSION,
+    STAGING,
+    VERSION,
+    check_version,
+    first_id,
+    number,
+)
 from .store import FILE_NAME
 
+_USE: Final = os.R_OK | os.W_OK | os.X_OK
 FINDINGS_MAX: Final = 1000  # listed; further ones are counted
 _PROGRESS_EVERY: Final = 1024  # rows
+_ENTRIES: Final = f"""
+    SELECT id, first_offset, count, publish_time, deliver_at, {DATA}, {{sizes}}, first_byte FROM entries
+    WHERE id < ? AND NOT EXISTS (SELECT 1 FROM sweeps WHERE start <= entries.id AND entries.id < until) ORDER BY id
+"""  # noqa: S608 - constants only
+Found = tuple[str, str]  # the place, and what is wrong
+Progress = Callable[[str, int, int], None]  # what is looked at, how many are done, of how many
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Of a folder that can be used."""
+
+    version: int | None  # of the storage in it; None: there is none yet
+    newest: int = VERSION  # what a start makes of it
+
+
+def look(folder: Path, file_name: str) -> Condition:
+    """What a server would find in `folder`; raises UNAVAILABLE where it could not use it, with the reason.
+
+    Another server may have the folder: whether one does is not looked at.
+    """
+    # By os.path: before Python 3.14 Path raises for what is below a folder that this user may not look into.
+    there = folder
+    while not os.path.exists(there) and there != there.parent:  # noqa: PTH110
+        there = there.parent
+    if not os.path.isdir(there):  # noqa: PTH112
+        raise _unusable(folder, f"{there} is no folder")
+    if not os.access(there, _USE):
+        raise _unusable(folder, f"{there} is not writable for user {os.geteuid()}")
+    file = folder / file_name
+    if not os.path.exists(file):  # noqa: PTH110
+        return Condition(None)
+    if not os.access(file, os.R_OK | os.W_OK):
+        raise _unusable(folder, f"{file} is not writable for user {os.geteuid()}")
+    written = Files(file.resolve(), None).wal_bytes  # the log lies beside the file that a link leads to
+    try:
+        with closing(open_reader(file, immutable=not written)) as connection:
+            return Condition(check_version(connection))
+    except sqlite3.Error as error:
+        raise _unusable(folder, translate(error).message) from None
+    except PenstockError as error:
+        raise _unusable(folder, error.message) from None
+
+
+def _unusable(folder: Path, reason: str) -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, f"data folder {folder} cannot be used: {reason}")
 
 
 def _json(parse: Callable[[str], object], type_: Any) -> Callable[[str, bytes], object]:
@@ -57,13 +115,6 @@ _DOCUMENTS: Final[dict[str, Callable[[str, bytes], object]]] = {
     "epoch": lambda _, document: int(document),
     "compaction": _read_compaction,
 }
-
-_ENTRIES: Final = f"""
-    SELECT id, first_offset, count, publish_time, deliver_at, {DATA}, {{sizes}}, first_byte FROM entries
-    WHERE id < ? AND NOT EXISTS (SELECT 1 FROM sweeps WHERE start <= entries.id AND entries.id < until) ORDER BY id
-"""  # noqa: S608 - constants only
-
-Found = tuple[str, str]  # the place, and what is wrong
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -102,9 +153,6 @@ class Report(msgspec.Struct):
             self.findings.append(Finding(place, message))
         else:
             self.further += 1
-
-
-Progress = Callable[[str, int, int], None]  # what is looked at, how many are done, of how many
 
 
 def check(folder: Path, decode: Callable[[Entry], None], progress: Progress = lambda *_: None) -> Report:

@@ -13,12 +13,10 @@ from .schema import PAGE_BYTES
 # 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput. The writer makes them
 # between commits (`Tables.tend`); SQLite would make them within one, before its callers have their answer.
 WAL_PAGES: Final = 512
-WAL_PAGES_UNSEEN: Final = (
-    2 * WAL_PAGES
-)  # SQLite makes one, where commits wrote more than the writer estimates
-WAL_BYTES_MAX: Final = (
-    32 << 20
-)  # where reads prevent that it starts again, they have to make room; see `tend`
+# SQLite makes one, where commits wrote more than the writer estimates
+WAL_PAGES_UNSEEN: Final = 2 * WAL_PAGES
+# where reads prevent that it starts again, they have to make room; see `tend`
+WAL_BYTES_MAX: Final = 32 << 20
 WRITER_CACHE_BYTES: Final = 16 << 20
 READER_CACHE_BYTES: Final = 4 << 20
 BUSY_TIMEOUT_S: Final = 5.0  # another program may look into the file

@@ -21,11 +21,10 @@ import msgspec
 from penstock.broker.storage_health import STORAGE_KINDS, Cause, Problem, StorageFiles, StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .commits import save_writer
 from .connection import WAL_PAGES, translate
 from .folder import PART_OF_DISK, Reserve, check_writes, disk_free, disk_size
 from .schema import PAGE_BYTES
-from .stages import commit_stages
+from .stages import commit_stages, save_writer
 from .tables import Tables
 from .work import Append, Open, Stage, Work
 

@@ -1,22 +1,66 @@
-"""The statements that open logs and append to them.
+"""The statements that open logs, append to them, trim and delete them, and those of cursors and documents.
 
-Those that only write are given back to be executed together; the others are executed here, within the
-transaction that is open.
+Those that only write are given back to be executed together, several saves of the same cursor or document as one; the others
+are executed here, within the transaction that is open.
 """
 
 import sqlite3
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from penstock.engines.core.ports import no_log
+import msgspec
+
+from penstock.engines.core.ports import CursorChange, no_log
 from penstock.model.entry import AppendResult, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .rows import RowStatement, Statement, listed
-from .runs import Rows
+from .runs import Rows, place_of
 from .schema import DATA, ENTRIES_IN_ROW, LEDGERS_MAX, STAGING, first_id
-from .work import Append, Extent, ExtentChanges, Open, Transaction, apply
+from .work import (
+    Append,
+    Extent,
+    ExtentChanges,
+    Open,
+    RowStatement,
+    SaveCursors,
+    SaveMeta,
+    Statement,
+    Transaction,
+    apply,
+    listed,
+)
 
+_CURSORS: Final = RowStatement.insert(
+    "cursors",
+    4,
+    "ON CONFLICT DO UPDATE SET mark = excluded.mark, properties = coalesce(excluded.properties, properties)",
+)
+_CHUNKS: Final = RowStatement.insert("cursor_chunks", 4, "ON CONFLICT DO UPDATE SET bits = excluded.bits")
+_CHUNKS_DROPPED: Final = RowStatement.delete("cursor_chunks", ("ledger", "subscription", "chunk"))
+_DOCUMENTS: Final = RowStatement.insert("meta", 3, "ON CONFLICT DO UPDATE SET document = excluded.document")
+_DOCUMENTS_DELETED: Final = RowStatement.delete("meta", ("kind", "key"))
+SLICE_ROWS: Final = 1024
+SLICE_BYTES: Final = 8 << 20
+_TRIM: Final = """
+    UPDATE logs SET first_entry = ?2, first_offset = ?3, first_byte = ?4,
+        next_entry = ?5, next_offset = ?6, next_byte = ?7
+    WHERE ledger = ?1
+"""
+_CUT: Final = f"""
+    SELECT max(after) FROM (
+        SELECT id + {ENTRIES_IN_ROW} AS after FROM entries
+        WHERE id >= :start AND id < :until
+            AND first_byte <= :bytes + (SELECT first_byte FROM entries WHERE id = :start)
+        ORDER BY id LIMIT :rows
+    )
+"""  # noqa: S608
+# What was committed from a stage has its data in the staged entry.
+_STAGED: Final = """
+    DELETE FROM entries WHERE id IN (
+        SELECT data FROM entries WHERE id >= ? AND id < ? AND typeof(data) = 'integer'
+    )
+"""
 _LOGS: Final = RowStatement.insert("logs", 8)
 ENTRIES: Final = RowStatement.insert("entries", 8)
 _PRODUCERS: Final = RowStatement.insert(
@@ -24,7 +68,6 @@ _PRODUCERS: Final = RowStatement.insert(
     3,
     "ON CONFLICT DO UPDATE SET sequence_id = excluded.sequence_id WHERE excluded.sequence_id > sequence_id",
 )
-
 _ALL: Final = f"""
     SELECT topic, ledger, first_entry, logs.first_offset, logs.first_byte, next_entry, next_offset, next_byte,
         id + {ENTRIES_IN_ROW}, entries.first_offset + count, entries.first_byte + length({DATA})
@@ -37,6 +80,140 @@ _ALL: Final = f"""
 _FIND: Final = f"{_ALL} WHERE topic IN ({{}})"
 _FIND_PRODUCERS: Final = "SELECT ledger, name, sequence_id FROM producers WHERE ledger IN ({})"
 _FORGET: Final = "DELETE FROM producers WHERE name IN ({}) AND ledger = ?"
+
+
+def save_cursors(works: Sequence[SaveCursors], transaction: Transaction) -> Iterator[Statement]:
+    """Of each cursor the last mark, the last properties, and of each chunk the last bits."""
+    marks: dict[tuple[int, str], int] = {}
+    properties: dict[tuple[int, str], bytes | None] = {}
+    chunks: dict[tuple[int, str, int], bytes | None] = {}
+    for work in works:
+        missing = next((c.ledger for c in work.changes if transaction.extent(c.ledger) is None), None)
+        if missing is not None:
+            transaction.outcomes.append((work, no_log(missing)))
+            continue
+        for change in work.changes:
+            key = (change.ledger, change.subscription)
+            marks[key] = change.mark
+            if change.properties is not None:
+                properties[key] = change.properties
+            for number, bits in change.chunks.items():
+                chunks[*key, number] = bits
+    yield from _CURSORS.over([v for key, mark in marks.items() for v in (*key, mark, properties.get(key))])
+    yield from _stored_or_not(chunks, _CHUNKS, _CHUNKS_DROPPED)
+
+
+def save_meta(works: Sequence[SaveMeta]) -> Iterator[Statement]:
+    """The last document of each kind and key."""
+    documents = {(kind, key): document for work in works for kind, key, document in work.documents}
+    yield from _stored_or_not(documents, _DOCUMENTS, _DOCUMENTS_DELETED)
+
+
+def _stored_or_not(
+    values: dict[Any, bytes | None], store: RowStatement, drop: RowStatement
+) -> Iterator[Statement]:
+    yield from store.over([v for key, value in values.items() if value is not None for v in (*key, value)])
+    yield from drop.over([v for key, value in values.items() if value is None for v in key])
+
+
+def delete_cursor(transaction: Transaction, ledger: int, subscription: str) -> None:
+    """Delete a cursor with its chunks."""
+    for table in ("cursors", "cursor_chunks"):
+        statement = f"DELETE FROM {table} WHERE ledger = ? AND subscription = ?"  # noqa: S608
+        transaction.connection.execute(statement, (ledger, subscription))
+
+
+def load_cursors(connection: sqlite3.Connection, ledger: int) -> list[CursorChange]:
+    """All cursors of a log, as of one moment."""
+    connection.execute("BEGIN")
+    try:
+        cursors = {
+            subscription: CursorChange(ledger, subscription, mark, {}, properties)
+            for subscription, mark, properties in connection.execute(
+                "SELECT subscription, mark, properties FROM cursors WHERE ledger = ?", (ledger,)
+            )
+        }
+        for subscription, chunk, bits in connection.execute(
+            "SELECT subscription, chunk, bits FROM cursor_chunks WHERE ledger = ?", (ledger,)
+        ):
+            cursors[subscription].chunks[chunk] = bits
+    finally:
+        connection.execute("COMMIT")
+    return list(cursors.values())
+
+
+def load_meta(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
+    """All documents of a kind."""
+    return dict(connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)).fetchall())
+
+
+def trim(transaction: Transaction, ledger: int, before_entry: int) -> int:
+    """Move a log's beginning; returns the bytes of data before it."""
+    extent = transaction.extent(ledger)
+    if extent is None or before_entry <= extent.first_entry:
+        return 0
+    first, offset, byte = extent.next_entry, extent.next_offset, extent.next_byte
+    until = first_id(ledger) + first
+    if before_entry < first:
+        first = before_entry
+        place = place_of(transaction.connection, first_id(ledger) + first)
+        assert place is not None, "ids of a log have no gaps"
+        until, offset, byte = place
+    left = Extent(ledger, first, offset, byte, extent.next_entry, extent.next_offset, extent.next_byte)
+    transaction.connection.execute(_TRIM, msgspec.structs.astuple(left))
+    transaction.free(_first_row(transaction, extent), until)
+    transaction.changed[ledger] = left
+    return byte - extent.first_byte
+
+
+def delete(transaction: Transaction, ledger: int) -> None:
+    """Delete a log and all that belongs to it."""
+    extent = transaction.extent(ledger)
+    if extent is None:
+        return
+    for table in ("logs", "producers", "cursors", "cursor_chunks"):
+        transaction.connection.execute(f"DELETE FROM {table} WHERE ledger = ?", (ledger,))  # noqa: S608
+    transaction.free(_first_row(transaction, extent), first_id(ledger) + extent.next_entry)
+    transaction.changed[ledger] = None
+
+
+def _first_row(transaction: Transaction, extent: Extent) -> int:
+    """The id of the row that holds a log's first entry. What is swept are whole rows: of a run some of which was trimmed,
+    the rest keeps the row."""
+    first = first_id(extent.ledger) + extent.first_entry
+    place = place_of(transaction.connection, first)
+    return first if place is None else place.row
+
+
+class Sweeps:
+    """The ranges of deleted entry ids, each `(start, until)`; swept from the low end up.
+
+    A trim only moves a log's beginning. The entries are deleted afterwards, a slice a transaction, so that a trim of millions
+    neither delays the appends nor swells the write-ahead log. The ranges survive a restart.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.waiting: deque[tuple[int, int]] = deque(
+            connection.execute("SELECT start, until FROM sweeps ORDER BY start")
+        )
+
+    def sweep(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        """Delete one slice of the first range, within the transaction that is open; returns what is left."""
+        start, until = self.waiting[0]
+        bounds = {"start": start, "until": until, "bytes": SLICE_BYTES, "rows": SLICE_ROWS}
+        cut = connection.execute(_CUT, bounds).fetchone()[0] or until
+        connection.execute(_STAGED, (start, cut))
+        connection.execute("DELETE FROM entries WHERE id >= ? AND id < ?", (start, cut))
+        connection.execute("DELETE FROM sweeps WHERE start = ?", (start,))
+        if cut < until:
+            connection.execute("INSERT INTO sweeps VALUES (?, ?)", (cut, until))
+        return cut, until
+
+    def swept(self, left: tuple[int, int]) -> None:
+        """The slice is committed."""
+        self.waiting.popleft()
+        if left[0] < left[1]:
+            self.waiting.appendleft(left)
 
 
 def append(works: Sequence[Append], transaction: Transaction) -> Iterator[Statement]:

@@ -77,10 +77,7 @@ class Readers:
         self._connections: list[sqlite3.Connection] = []
 
     def run(
-        self,
-        query: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, query: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
         """Run `query` in one of the threads."""
 

@@ -15,7 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.tasks import Uncancellable
 
-from . import commits, logs, metadata, readers, stages, trimming
+from . import logs, readers, stages
 from .backup import copy
 from .connection import WAL_BYTES_MAX
 from .disk import Bounds, Disk
@@ -24,19 +24,7 @@ from .gil_yield import GilYield
 from .readers import Readers, Search
 from .schema import first_id
 from .tables import MEASURE_BYTES, RESERVE_BYTES
-from .work import (
-    Append,
-    Change,
-    Extent,
-    LimitSize,
-    Open,
-    SaveCursors,
-    SaveMeta,
-    Stage,
-    Stop,
-    Transaction,
-    Work,
-)
+from .work import Append, Change, Extent, Open, SaveCursors, SaveMeta, Stage, Stop, Transaction, Work
 from .writer import Writer
 
 FILE_NAME: Final = "penstock.db"
@@ -157,9 +145,9 @@ class SqliteStore:
         base = first_id(ledger)
         return self._query(readers.read, base + start, base + extent.next_entry, entries_max, bytes_max)
 
-    trim = _changes(trimming.trim)
+    trim = _changes(logs.trim)
     forget_producers = _changes(logs.forget_producers)
-    delete = _changes(trimming.delete)
+    delete = _changes(logs.delete)
 
     def find_offset(self, ledger: int, offset: int) -> asyncio.Future[Entry | None]:
         extent = self._extent(ledger)
@@ -192,9 +180,9 @@ class SqliteStore:
 
     # -- cursors and documents
 
-    load_cursors = _queries(metadata.load_cursors)
-    delete_cursor = _changes(metadata.delete_cursor)
-    load_meta = _queries(metadata.load_meta)
+    load_cursors = _queries(logs.load_cursors)
+    delete_cursor = _changes(logs.delete_cursor)
+    load_meta = _queries(logs.load_meta)
 
     def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
         return self._submit(SaveCursors(changes))
@@ -213,20 +201,16 @@ class SqliteStore:
     drop_stages = _changes(stages.drop_stages)
     commit_stages = _changes(stages.commit_stages)
     repeat_commit = _changes(stages.repeat_commit)
-    find_commit = _queries(commits.find_commit)
-    list_targets = _queries(commits.list_targets)
-    forget_commit = _changes(commits.forget_commit)
-    save_writer = _changes(commits.save_writer)
-    find_writer = _queries(commits.find_writer)
-    list_writers = _queries(commits.list_writers)
-    idle_writers = _queries(commits.idle_writers)
-    forget_writers = _changes(commits.forget_writers)
+    find_commit = _queries(stages.find_commit)
+    list_targets = _queries(stages.list_targets)
+    forget_commit = _changes(stages.forget_commit)
+    save_writer = _changes(stages.save_writer)
+    find_writer = _queries(stages.find_writer)
+    list_writers = _queries(stages.list_writers)
+    idle_writers = _queries(stages.idle_writers)
+    forget_writers = _changes(stages.forget_writers)
 
     # -- the storage as a whole
-
-    def limit_size(self, size_max_bytes: int | None) -> asyncio.Future[None]:
-        """Change the bound on the main file; one below its present size keeps it from growing."""
-        return self._submit(LimitSize(size_max_bytes))
 
     async def backup(self, target: Path) -> None:
         """Copy the storage as of now to the file `target`, while work goes on.

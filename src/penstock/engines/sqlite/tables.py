@@ -14,22 +14,19 @@ from penstock.model.errors import PenstockError
 
 from .connection import BUSY_TIMEOUT_S, WAL_BYTES_MAX, WAL_PAGES, open_writer
 from .folder import Files
-from .logs import append, open_logs, read_again
-from .metadata import save_cursors, save_meta
-from .rows import Statement
+from .logs import Sweeps, append, open_logs, read_again, save_cursors, save_meta
 from .schema import PAGE_BYTES, STAGING, number, prepare
 from .stages import stage, staging_extent
-from .trimming import Sweeps
 from .work import (
     Append,
     Change,
     Extent,
     ExtentChanges,
-    LimitSize,
     Open,
     SaveCursors,
     SaveMeta,
     Stage,
+    Statement,
     Transaction,
     Work,
     apply,
@@ -39,9 +36,8 @@ RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max
 PAGES_MAX: Final = 2**32 - 2  # SQLite's own bound
 READERS_WAIT_S: Final = 0.1  # how long appends may wait for readers to leave the write-ahead log
 SLACK_PAGES: Final = 8  # what is stored may need a few pages more than its bytes
-MEASURE_BYTES: Final = (
-    WAL_PAGES * PAGE_BYTES
-)  # once in so many bytes written: a checkpoint; files are measured
+# once in so many bytes written: a checkpoint; files are measured
+MEASURE_BYTES: Final = WAL_PAGES * PAGE_BYTES
 COMMIT_BYTES: Final = PAGE_BYTES * 3 // 2  # what a commit writes beside its data: pages that are not full
 SWEEP_BYTES: Final = 16 * PAGE_BYTES  # what a slice of sweeping writes
 
@@ -84,7 +80,8 @@ class Tables:
         else:
             with self._transaction():
                 for work in works:
-                    self._single(work, transaction)
+                    assert isinstance(work, Change)
+                    self._change(work, transaction)
         self._next_ledger = transaction.next_ledger
         apply(transaction.changed, self._extents)
         self._changed |= transaction.changed
@@ -257,16 +254,9 @@ class Tables:
                 open_logs(opens, transaction)
                 transaction.execute(statements)
 
-    def _single(self, work: Work, transaction: Transaction) -> None:
-        match work:
-            case Change():
-                try:
-                    outcome = work.call(transaction, *work.args, **work.kwargs)
-                except PenstockError as refusal:
-                    outcome = refusal
-                transaction.outcomes.append((work, outcome))
-            case LimitSize():
-                self._limit(work.size_max_bytes)
-                self._size_max_bytes = work.size_max_bytes
-            case _:
-                raise TypeError(f"{type(work).__name__} has no statement")
+    def _change(self, work: Change, transaction: Transaction) -> None:
+        try:
+            outcome = work.call(transaction, *work.args, **work.kwargs)
+        except PenstockError as refusal:
+            outcome = refusal
+        transaction.outcomes.append((work, outcome))

@@ -1,9 +1,9 @@
-"""What the writer is asked to do, and what the transaction that does it is about to change in memory."""
+"""What the writer is asked to do, the statements for it, and what their transaction is about to change in memory."""
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -12,8 +12,59 @@ from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.stage import StageKey, StageRun
 
-from .rows import Statement
 from .schema import PAGE_BYTES
+
+ROWS_MAX: Final = 1024  # as many as the writer groups; with 8 columns well below SQLite's 32,766 parameters
+Statement = tuple[str, list[Any]]
+
+
+class RowStatement:
+    """A statement `before … VALUES (?, ?), (?, ?) … after` over many rows at once, so that a commit has few steps.
+
+    Python releases its lock on every step of a statement and has to win it back from a busy event loop, which may take as
+    long as the switch interval each time. The texts come in powers of two, so that they stay prepared; rows that are missing
+    to the next power are of NULLs and are passed over.
+    """
+
+    def __init__(self, columns: int, before: str, after: str = "") -> None:
+        self.columns = columns
+        self._before = before
+        self._after = after
+        self._texts: dict[int, str] = {}
+
+    @classmethod
+    def insert(cls, table: str, columns: int, conflict: str = "") -> "RowStatement":
+        """Insert rows; none has NULL for its first column."""
+        after = f") WHERE column1 IS NOT NULL {conflict}"
+        return cls(columns, f"INSERT INTO {table} SELECT * FROM (VALUES ", after)  # noqa: S608
+
+    @classmethod
+    def delete(cls, table: str, key: tuple[str, ...]) -> "RowStatement":
+        """Delete rows by their keys."""
+        return cls(len(key), f"DELETE FROM {table} WHERE ({', '.join(key)}) IN (VALUES ", ")")  # noqa: S608
+
+    def over(self, values: list[Any]) -> Iterator[Statement]:
+        """The statements for all rows, whose `values` lie one after the other."""
+        step = ROWS_MAX * self.columns
+        for start in range(0, len(values), step):
+            part = values[start : start + step] if len(values) > step else values
+            size = 1 << (len(part) // self.columns - 1).bit_length()
+            yield self._text(size), part + [None] * (size * self.columns - len(part))
+
+    def _text(self, rows: int) -> str:
+        text = self._texts.get(rows)
+        if text is None:
+            row = f"({', '.join('?' * self.columns)})"
+            text = self._texts[rows] = self._before + ", ".join([row] * rows) + self._after
+        return text
+
+
+def listed(query: str, values: Sequence[Any]) -> Iterator[Statement]:
+    """`query` with the list of an IN filled in for its `{}`; NULL equals nothing there."""
+    for start in range(0, len(values), ROWS_MAX):
+        part = list(values[start : start + ROWS_MAX])
+        size = 1 << (len(part) - 1).bit_length()
+        yield query.format(", ".join("?" * size)), part + [None] * (size - len(part))
 
 
 def _future() -> "asyncio.Future[Any]":
@@ -105,10 +156,6 @@ class Change(Work, eq=False):
         return self.call
 
 
-class LimitSize(Work, eq=False):
-    size_max_bytes: int | None
-
-
 class Stop(Work, eq=False):
     """The last work: close the file."""
 
@@ -156,7 +203,7 @@ def apply(changes: ExtentChanges, extents: dict[int, Extent]) -> None:
 class Transaction:
     """The connection within a transaction, and what comes into force with its commit.
 
-    That is the logs as they will be, the id ranges to be freed (see `trimming`), and the outcomes of the works.
+    That is the logs as they will be, the id ranges to be freed (see `Sweeps`), and the outcomes of the works.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue, EntryDeadLetters
+from penstock.engines.shared.dead_letters import DeadLetterQueue, EntryDeadLetters
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter

@@ -1,6 +1,6 @@
 """Who gets a message: the rules of each subscription type. Key_Shared's are in `key_shared`.
 
-To add a type, write its class and name it in `RULES` (`rules`).
+To add a type, write its class and name it in `RULES` (`subscription`).
 """
 
 from bisect import insort

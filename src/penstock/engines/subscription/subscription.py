@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
 from penstock.broker.subscription import DeadLetterStats, SubscriptionFigures
-from penstock.engines.shared.dead_letter_queue import DeadLetterQueue
+from penstock.engines.shared.dead_letters import DeadLetterQueue
 from penstock.engines.shared.unsubscribing import connected_error
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -27,15 +27,21 @@ from .answers import Answers, PartialBatches
 from .compaction import Compaction
 from .cursors import StoredCursor
 from .delivering import Delivering
+from .key_shared import KeyShared
 from .offsets import OffsetSet
 from .outstanding import Outstanding
 from .reading import ReadFailures
 from .receiver import Receiver, SubscribedLog
-from .rules import RULES
-from .selection import Keys, Selection
+from .selection import Exclusive, Failover, Keys, Selection, Shared
 from .store import CursorWriter
 
 HAND_OVER_MS: Final = 1000  # as Pulsar's activeConsumerFailoverDelayTimeMillis
+RULES: Final[dict[SubscriptionType, type[Selection]]] = {
+    SubscriptionType.EXCLUSIVE: Exclusive,
+    SubscriptionType.FAILOVER: Failover,
+    SubscriptionType.SHARED: Shared,
+    SubscriptionType.KEY_SHARED: KeyShared,
+}
 
 
 class Host(Protocol):

@@ -1,4 +1,7 @@
-"""A producer of a worker."""
+"""A producer of a worker, and its requests (PIP-371): the owner finds the replier, the worker has the wait.
+
+The owner waits for the reply to a request that the worker's producer sent, and sends it over the producer's connection.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -7,13 +10,11 @@ from typing import Final
 from penstock.broker.producer import Placement, Reply, Result
 from penstock.broker.producer import Request as AnyRequest
 from penstock.client.entries.producer import EntryProducer
-from penstock.engines.pulsar.acting import ActingCluster
 from penstock.engines.pulsar.cluster import PulsarCluster
-from penstock.engines.pulsar.partitions import Partitions
-from penstock.engines.pulsar.producer import Producer
+from penstock.engines.pulsar.producer import Partitions, Producer
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
-from penstock.engines.shared.requests import id_key
+from penstock.engines.shared.requests import Request, Requests, id_key
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import MessageId
@@ -21,9 +22,28 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.wire.pulsar_pb2 import CommandRequestReceipt
 
-from .requests import OwnerReplies, WorkerRequest
-
 ASKED_MIN: Final = 256  # requests that are remembered before those that ended are dropped
+
+
+class WorkerRequest(Request):
+    """A wait for the reply to `message`. `on_withdraw` tells the owner to stop waiting for it."""
+
+    message: OutMessage | None = None
+    sent_by: Partitions | None = None  # which number independently of one another; None: not sent yet
+    on_withdraw: Callable[["WorkerRequest"], None] | None = None
+
+    def withdraw(self) -> None:
+        waited, on_withdraw = self.waiting, self.on_withdraw
+        self.on_withdraw = None
+        Request.withdraw(self)
+        if waited and on_withdraw is not None:
+            on_withdraw(self)
+
+
+class WorkerRequests(Requests):
+    """`broker.Requests`."""
+
+    _request = WorkerRequest
 
 
 class WorkerProducer(Producer):
@@ -32,14 +52,13 @@ class WorkerProducer(Producer):
 
     def __init__(
         self,
-        cluster: PulsarCluster | ActingCluster,
+        cluster: PulsarCluster,
         topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,
         options: ProducerOptions,
-        replies: OwnerReplies,
+        requests: WorkerRequests,
     ) -> None:
-        self._requests = replies.requests
         # By the identity of the message, until its id is known.
         self._sending: dict[int, WorkerRequest] = {}
         self._asked: set[WorkerRequest] = set()  # all waiting requests, and some that have ended
@@ -47,7 +66,7 @@ class WorkerProducer(Producer):
         new_entries: Callable[..., EntryProducer] = partial(
             EntryProducer, on_reply=self._replied, on_lost=self._lost, resend=False
         )
-        super().__init__(cluster, topics, schemas, name, options, replies, new_entries)
+        super().__init__(cluster, topics, schemas, name, options, requests, None, new_entries)
 
     async def publish(
         self,

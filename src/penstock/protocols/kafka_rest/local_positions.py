@@ -79,6 +79,7 @@ class LocalPositions(LogPositions):
 
     def __init__(self, topic: Topic, blocks: Blocks) -> None:
         super().__init__(topic, blocks, topic.ledger)
+        assert topic.documents is not None, "the broker has no journals"
         self._documents = PositionDocuments(topic.documents, topic.ledger)
         self._loaded = False
 

@@ -7,7 +7,7 @@ from penstock.client.entries.arrived import Arrived, Place
 from penstock.engines.attached.entry_answers import AttachedEntryAnswers
 from penstock.engines.attached.receiver import Receiver
 from penstock.engines.attached.subscription import Subscription
-from penstock.engines.attached.topic_consumer import TopicConsumer
+from penstock.engines.attached.topic_consumer import Means, TopicConsumer
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.failures import Failures
@@ -55,17 +55,9 @@ class Case:
         clock = ManualClock()
         self.source = Subscription(cast(Any, None), cast(Any, Topic(clock)), "s")
         self.consumer = Receiver("c", "s", ConsumerOptions(type=type, flow=True), None, clock)
-        self.part = TopicConsumer(
-            cast(Any, self.consumer),
-            self.source,
-            cast(Any, None),
-            clock,
-            Tasks(),
-            cast(Any, None),
-            Failures(clock),
-            numbered=True,
-            by_index=True,
-        )
+        unused: Any = None
+        means = Means(unused, unused, clock, Tasks(), unused, Failures(clock))
+        self.part = TopicConsumer(cast(Any, self.consumer), self.source, means, numbered=True, by_index=True)
         self.clock = clock
         self.link = Link()
         self.part.link = cast(Any, self.link)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.attached_broker import AttachedBroker
 from tests.unit.engines.core.brokers import TOPIC, Bench
 
-from penstock.engines.attached import foreign_acks
+from penstock.engines.attached import acknowledgements
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.link import Moved
 from penstock.engines.attached.moving_link import MovingLink
@@ -89,7 +89,7 @@ async def test_each_flush_fails_whose_acknowledgement_is_lost(monkeypatch: pytes
 
 
 async def test_no_more_links_are_remembered_than_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_acks, "LINKS_MAX", 0)
+    monkeypatch.setattr(acknowledgements, "LINKS_MAX", 0)
     case = Case()
     await case.open(monkeypatch)
     assert await case.other.acknowledge_all(case.ids[:1]) == 1

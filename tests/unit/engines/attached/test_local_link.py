@@ -9,9 +9,9 @@ from tests.unit.engines.core.brokers import TOPIC, Bench, bench
 
 from penstock.client.entries.arrived import Arrived, Place
 from penstock.engines.attached import local_link
+from penstock.engines.attached.acknowledgements import Unstored
 from penstock.engines.attached.link import Attachment, Moved
 from penstock.engines.attached.local_link import LocalLink
-from penstock.engines.attached.unstored import Unstored
 from penstock.engines.subscription.cursors import StoredCursor
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, MessageId

@@ -11,7 +11,7 @@ from tests.unit.engines.core.brokers import TOPIC, Bench
 
 from penstock.client.entries.acks import AckSink
 from penstock.client.entries.arrived import Arrived, Place
-from penstock.engines.attached import moving_link, unstored
+from penstock.engines.attached import acknowledgements, moving_link
 from penstock.engines.attached.link import Attachment, LinkSink, Moved
 from penstock.engines.attached.moving_link import MovingLink
 from penstock.engines.attached.topic_consumer import TopicConsumer
@@ -298,7 +298,7 @@ async def test_one_flush_does_not_answer_for_another() -> None:
 
 async def test_no_flush_confirms_acknowledgements_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are too many for the next link."""
-    monkeypatch.setattr(unstored, "UNSTORED_MAX", 1)
+    monkeypatch.setattr(acknowledgements, "UNSTORED_MAX", 1)
     owners = Owners()
     await owners.link.start()
     owners.link.acknowledge([(3, 1)])

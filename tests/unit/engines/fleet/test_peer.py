@@ -7,7 +7,7 @@ import pytest
 
 from penstock.broker.fleet import Caller, ForwardedRequest, Process
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.slots import CLIENT_MAX, CONNECTIONS_MAX, LASTING_MAX, READY, Slots
+from penstock.engines.fleet.peer import CLIENT_MAX, CONNECTIONS_MAX, LASTING_MAX, READY, Slots
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.runtime.tasks import Tasks

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engines.fleet.membership import FORMAT, KIND
 from penstock.engines.kafka.documents import KafkaProcessDocuments
-from penstock.engines.pulsar.process_documents import PulsarProcessDocuments
+from penstock.engines.pulsar.processes import PulsarProcessDocuments
 from penstock.model.message import Message
 from penstock.model.names import NamespaceName
 from penstock.runtime.tasks import Tasks

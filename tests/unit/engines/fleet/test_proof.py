@@ -7,9 +7,15 @@ import pytest
 
 from penstock.broker.fleet import CONNECT, Caller
 from penstock.client.errors import AuthenticationError, ConnectError
-from penstock.engines.fleet.authentication import ProcessAuthentication
-from penstock.engines.fleet.proof import Proof, new_process_id
-from penstock.engines.fleet.sessions import SESSIONS_MAX, Asking, Sessions, Welcome
+from penstock.engines.fleet.sessions import (
+    SESSIONS_MAX,
+    Asking,
+    ProcessAuthentication,
+    Proof,
+    Sessions,
+    Welcome,
+    new_process_id,
+)
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 

@@ -11,7 +11,7 @@ from penstock.broker.producer import Placement, Result
 from penstock.engines.kafka.driver.producer import LINGER_MS, Outcome
 from penstock.engines.kafka.framing import Framing
 from penstock.engines.kafka.publishing import Publishing, Turns
-from penstock.engines.shared.routing import Router
+from penstock.engines.shared.publishing import Router
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId

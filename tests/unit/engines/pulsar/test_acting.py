@@ -7,9 +7,7 @@ import pytest
 from penstock.broker.acting import ACTING, Acting
 from penstock.broker.cluster import ClusterTraits
 from penstock.client.authentication import Authentication
-from penstock.engines.pulsar import acting
-from penstock.engines.pulsar.acting import IDLE_MS, ActingClusters
-from penstock.engines.pulsar.cluster import PulsarCluster
+from penstock.engines.pulsar.cluster import IDLE_MS, ActingClusters, PulsarCluster
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.protocols.auth.authenticator import authenticator
@@ -105,7 +103,7 @@ async def test_connections_without_use_are_closed() -> None:
 
 
 def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "CALLERS_MAX", 2)
+    monkeypatch.setattr("penstock.engines.pulsar.cluster.CALLERS_MAX", 2)
     bench = Bench()
     for token in ("one", "two", "one"):
         bench.context("app", token)

@@ -35,7 +35,7 @@ class Cluster:
 
     # -- its administration, topics and log
 
-    async def call(self, method: str, target: Target, *, body: object) -> None:
+    async def call(self, method: str, target: Target, *, body: object, **more: object) -> None:
         self.made.append((method, target.path, body))
         raise PenstockError(ErrorKind.ALREADY_EXISTS, "it is there")
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from penstock.engines.pulsar.cluster import PulsarCluster
-from penstock.engines.pulsar.namespaces import PulsarNamespaces
+from penstock.engines.pulsar.topics import PulsarNamespaces
 from penstock.model.names import NamespaceName
 from penstock.model.target import Target
 from penstock.testing.clock import ManualClock, settle

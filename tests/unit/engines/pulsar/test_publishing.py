@@ -12,7 +12,7 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException, TopicTerminated
 from penstock.engines.pulsar.publishing import PartitionProducer
 from penstock.engines.pulsar.topic import PulsarTopic
-from penstock.engines.shared.sequence_ids import Numbers
+from penstock.engines.shared.publishing import Numbers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage

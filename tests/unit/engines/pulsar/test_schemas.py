@@ -106,15 +106,15 @@ async def test_of_many_versions_the_newest_are_learned_and_others_when_they_are_
     await schemas.learn(TOPIC)
     assert len(schemas.all(TOPIC)) == LEARNED_MAX + 1
     assert not schemas.knows(TOPIC, 3)
-    await schemas.fetch(TOPIC, (3,))
+    await schemas.fetch(TOPIC, 3)
     assert schemas.version(TOPIC, 3).schema == avro("R3")
 
 
 async def test_a_version_that_is_not_there_is_not_asked_for_again() -> None:
     broker = Broker(avro("A"))
     schemas = schemas_of(broker)
-    await schemas.fetch(TOPIC, (9,))
-    await schemas.fetch(TOPIC, (9,))
+    await schemas.fetch(TOPIC, 9)
+    await schemas.fetch(TOPIC, 9)
     assert broker.asked == [9]
     assert schemas.knows(TOPIC, 9)
     with pytest.raises(PenstockError):

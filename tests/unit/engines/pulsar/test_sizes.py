@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.pulsar.sizes import LedgerSize, bytes_from, ledger_sizes, place_with
+from penstock.engines.pulsar.search import LedgerSize, bytes_from, ledger_sizes, place_with
 
 STATS = {
     "currentLedgerEntries": 4,

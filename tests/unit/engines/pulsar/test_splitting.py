@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.pulsar.staging.splitting import check_splits, split_batch
+from penstock.engines.pulsar.staging.parts import check_splits, split_batch
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from penstock.broker.staging import Expected
-from penstock.engines.pulsar.staging.parts import Piece, Staged
-from penstock.engines.pulsar.staging.records import (
+from penstock.engines.pulsar.staging.log import (
     Began,
     Claimed,
     Committed,
@@ -16,6 +15,7 @@ from penstock.engines.pulsar.staging.records import (
     packed,
     record_of,
 )
+from penstock.engines.pulsar.staging.parts import Piece, Staged
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, Span

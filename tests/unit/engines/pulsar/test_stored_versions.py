@@ -8,9 +8,9 @@ import pytest
 from tests.support.cluster_vectors import VERSIONS, entry_of, messages
 
 from penstock.broker.producer import Reply
-from penstock.engines.pulsar.staging import parts
+from penstock.engines.pulsar.staging.log import Opened, WriterState, packed, record_of
 from penstock.engines.pulsar.staging.parts import read_batch
-from penstock.engines.pulsar.staging.records import Opened, WriterState, packed, record_of
+from penstock.engines.pulsar.staging.space import StagingSpace
 from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO, TopicPerProcess, address_of, receive
 from penstock.engines.shared.requests import Requests
 from penstock.model.entry import Entry
@@ -30,9 +30,6 @@ class Reader:
         self._entries = [entry_of(one, number) for number, one in enumerate(stored)]
         self._end = len(stored) - 1
 
-    def __call__(self, *given: object, **more: object) -> "Reader":
-        return self
-
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -46,14 +43,14 @@ class Reader:
         return self._entries.pop(0)
 
 
-class Space:
+class Space(StagingSpace):
     """Where batches are."""
 
-    cluster: Any = None
+    def __init__(self, stored: Sequence[OutMessage]) -> None:
+        self._stored: Any = Reader(stored)
 
-    def __init__(self) -> None:
-        self.cluster = self
-        self.context = None
+    def reader(self, topic: TopicName) -> Any:
+        return self._stored
 
     def batch_of(self, writer: str, batch: int) -> TopicName:
         return TopicName.parse(f"public/staged/{writer}.{batch}")
@@ -64,16 +61,13 @@ def newer(message: OutMessage) -> OutMessage:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_staged_parts_of_every_version_are_read(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+async def test_staged_parts_of_every_version_are_read(version: int) -> None:
     stored = messages(version, "batch")
     assert {(one.properties or {}).get(VERSION) for one in stored} == {None if version == 0 else f"{version}"}
-    monkeypatch.setattr(parts, "Reader", Reader(stored))
-    space: Any = Space()
-    expected = (await read_batch(space, "job", 4)).expected("s")
+    expected = (await read_batch(Space(stored), "job", 4)).expected("s")
     assert (expected.parts, expected.messages) == (1, 3)
-    monkeypatch.setattr(parts, "Reader", Reader([*stored, newer(stored[-1])]))
     with pytest.raises(PenstockError, match=r"staged part 'job.4' has version 2") as caught:
-        await read_batch(space, "job", 4)
+        await read_batch(Space([*stored, newer(stored[-1])]), "job", 4)
     assert caught.value.kind is ErrorKind.NEWER_FORMAT
 
 

@@ -6,7 +6,7 @@ from collections import deque
 import pytest
 
 from penstock.broker.subscription import DeadLetterStats
-from penstock.engines.shared.dead_letter_queue import (
+from penstock.engines.shared.dead_letters import (
     FAILED_MAX,
     RETRY_MAX_MS,
     WAITING_MAX,

@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from penstock.engines.shared.routing import Router
+from penstock.engines.shared.publishing import Router
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import java_string_hash, murmur2, murmur3_32
 from penstock.model.partitioning import Partitioner

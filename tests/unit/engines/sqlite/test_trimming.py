@@ -4,9 +4,9 @@ import sqlite3
 from pathlib import Path
 
 from penstock.engines.sqlite import SqliteStore
+from penstock.engines.sqlite.logs import SLICE_BYTES, SLICE_ROWS, Sweeps, delete, trim
 from penstock.engines.sqlite.store import FILE_NAME
 from penstock.engines.sqlite.tables import Tables
-from penstock.engines.sqlite.trimming import SLICE_BYTES, SLICE_ROWS, Sweeps, delete, trim
 from penstock.engines.sqlite.work import Append, Change, Open
 from penstock.model.entry import NewEntry
 

@@ -8,10 +8,9 @@ from typing import Any, cast
 from penstock.broker.producer import Reply
 from penstock.client.entries.pending import Outcome, Outgoing
 from penstock.client.entries.producer import EntryProducer
-from penstock.engines.pulsar.partitions import Partitions
+from penstock.engines.pulsar.producer import Partitions
 from penstock.engines.pulsar.publishing import PartitionProducer
-from penstock.engines.worker.producer import WorkerProducer
-from penstock.engines.worker.requests import OwnerReplies, WorkerRequests
+from penstock.engines.worker.producer import WorkerProducer, WorkerRequests
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -67,10 +66,10 @@ def receipt(sequence_id: int, entry: int, payload: bytes) -> CommandRequestRecei
 
 async def test_replies_and_withdrawals_are_of_the_connection_that_sent_the_request() -> None:
     """Both connections of a shared name number from 0."""
-    replies = OwnerReplies(WorkerRequests(ManualClock(), 60_000))
+    requests = WorkerRequests(ManualClock(), 60_000)
     owner: Any = SimpleNamespace(get_or_create=lambda *_: None)
     options = ProducerOptions(name="x", shared_name=True)
-    producer = WorkerProducer(owner, owner, owner, TOPIC, options, replies)
+    producer = WorkerProducer(owner, owner, owner, TOPIC, options, requests)
     plain, numbered = opened(producer._partitions), opened(producer._numbered)
     tasks = Tasks()
 
@@ -89,12 +88,12 @@ async def test_replies_and_withdrawals_are_of_the_connection_that_sent_the_reque
         entries.receipts[0].set_result([(5, number)])
     assert await first == Reply(MessageId(5, 7), b"plain", False)
     assert await second == Reply(MessageId(5, 8), b"numbered", False)
-    assert (plain.withdrawn, numbered.withdrawn, len(replies.requests)) == ([], [], 0)
+    assert (plain.withdrawn, numbered.withdrawn, len(requests)) == ([], [], 0)
 
     third = await ask(1)
     numbered.receipts[1].set_result([(5, 9)])
     await settle()
     third.cancel()
     await settle()
-    assert (plain.withdrawn, numbered.withdrawn, len(replies.requests)) == ([], [1], 0)
+    assert (plain.withdrawn, numbered.withdrawn, len(requests)) == ([], [1], 0)
     await tasks.close()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.shared.routing import Router as CoreRouter
+from penstock.engines.shared.publishing import Router as CoreRouter
 from penstock.model.hashing import java_string_hash, murmur2
 from penstock.model.partitioning import Partitioner, hash_of_bytes, hash_of_text
 from penstock.model.policy import Routing

@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from penstock.engines.worker.credentials import WorkerAuthentication
+from penstock.engines.worker.broker import WorkerAuthentication
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.secret import Secret
 from penstock.model.worker import WorkerAccess

@@ -6,9 +6,8 @@ import pytest
 from tests.unit.protocols.binary.handlers import TOPIC, ClientSession, sessions
 
 from penstock.broker.fleet import PROCESS_METHOD
-from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.sessions import Asking
+from penstock.engines.fleet.sessions import Asking, ProcessAuthentication
 from penstock.model.secret import Secret
 from penstock.testing.credentials import Issuer
 from penstock.wire.pulsar_pb2 import (

@@ -15,8 +15,8 @@ from penstock.engines.core.topic.producer import Producer
 from penstock.engines.core.topic.publish import publish_bulk
 from penstock.engines.core.topic.topic import Topic
 from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.publishing import Numbers
 from penstock.engines.shared.requests import Requests
-from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.entry import NewEntry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName

@@ -7,11 +7,17 @@ from functools import partial
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import ProducerFigures
 from penstock.engines.core.ports import Batches
-from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
+from penstock.engines.shared.producer import OpenProducer, internal_error
+from penstock.engines.shared.publishing import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    RAISING_MAX,
+    Numbers,
+    Router,
+    batch_sizes,
+    cut,
+)
 from penstock.engines.shared.requests import Requests
-from penstock.engines.shared.routing import Router
-from penstock.engines.shared.schemas import AskedVersions
-from penstock.engines.shared.sequence_ids import RAISING_MAX, Numbers
 from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -21,11 +27,11 @@ from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
-from .publish import Packed, internal_error, publish, whole
+from .publish import Packed, publish, whole
 from .topic import Topic
 
 
-class Producer:
+class Producer(OpenProducer):
     """`broker.Producer`: publishes to the partitions of one topic under one name.
 
     `version_of` finds or registers a schema for the topic; `deduplicate` says whether explicit sequence ids
@@ -49,22 +55,14 @@ class Producer:
         topic: str,
         numbers: Numbers,
     ) -> None:
+        super().__init__(options, clock.now_ms(), version_of)
         self.name = name
         self.topics = list(topics)
-        self.options = options
-        self.connected_ms = clock.now_ms()
-        self.published = 0
-        self.owner: str | None = None  # the role it publishes for; None: of several, or authentication is off
-        self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
-        self.closed = False
-        self.close_reason: PenstockError | None = None
-        self.ousted: Callable[[PenstockError], None] | None = None  # called when it is closed by others
         self.deduplicate = deduplicate
         self._batches = batches
         self._clock = clock
         self._bytes_max = message_bytes_max
         self._detach = detach
-        self._versions = AskedVersions(version_of)
         self._requests = requests
         self._topic = topic
         self._router = Router(len(self.topics), options.routing, options.partitioner or Partitioner.JAVA)
@@ -134,11 +132,7 @@ class Producer:
         return bool(self.options.name) and self.deduplicate()
 
     async def publish(
-        self,
-        messages: Sequence[OutMessage],
-        *,
-        batch: bool = True,
-        requests: Sequence[Request | None] = (),
+        self, messages: Sequence[OutMessage], *, batch: bool = True, requests: Sequence[Request | None] = ()
     ) -> list[Result]:
         """Store messages and return one result each, in their order; a bad one fails alone.
 
@@ -243,13 +237,6 @@ class Producer:
         self.published += done.messages
         return [internal_error() if item.result is None else item.result for item in items]
 
-    async def schema_version(self, schema: SchemaInfo) -> int | None:
-        """The version of a schema on this topic, registered when it is new (PIP-43); None for bytes.
-
-        What was once answered is remembered, up to a bound. Raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA.
-        """
-        return await self._versions.get(schema)
-
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         return self._requests.ask(messages, timeouts)
 
@@ -283,18 +270,5 @@ class Producer:
         finally:
             request.withdraw()
 
-    def check(self) -> None:
-        """Raise why others closed it: one that was fenced off publishes nothing more."""
-        if self.close_reason is not None:
-            raise self.close_reason
-
-    def close(self, reason: PenstockError | None = None) -> None:
-        """Leave the topic; harmless when repeated. `reason`: it was not the producer's own wish."""
-        if not self.closed:
-            self.closed = True
-            self.close_reason = reason
-            self._detach(self)
-            # It knows this object: no circle is left to the collector.
-            ousted, self.ousted = self.ousted, None
-            if reason is not None and ousted is not None:
-                ousted(reason)
+    def _leave(self) -> None:
+        self._detach(self)

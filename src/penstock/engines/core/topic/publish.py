@@ -7,8 +7,9 @@ from typing import Generic, NamedTuple
 import msgspec
 
 from penstock.broker.producer import Item, T
+from penstock.engines.shared.producer import internal_error
 from penstock.model.entry import AppendResult, NewEntry, NewRun
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 
 from .topic import Topic
@@ -150,8 +151,3 @@ async def publish_bulk(
         if isinstance(item.result, PenstockError):
             raise item.result
     return done.placed, done.repeats
-
-
-def internal_error() -> PenstockError:
-    """The error of what failed for a reason that is not the caller's."""
-    return PenstockError(ErrorKind.INTERNAL, "the message could not be published")

@@ -16,9 +16,9 @@ from penstock.client.errors import ConnectError
 from penstock.client.session.connection import Address, parse_service_url
 from penstock.engines.attached.link import Attachment, LinkSink, Moved, OwnerLink, network_link
 from penstock.engines.attached.local_link import LocalLink, Subscribes
-from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.fleet.peer import tls_context
+from penstock.engines.fleet.sessions import ProcessAuthentication
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.serving.cursors import Cursors
 from penstock.engines.kafka.serving.state import StoredCursor

@@ -10,9 +10,8 @@ from penstock.broker.acting import Acting
 from penstock.broker.cluster import ClusterFigures, ClusterTraits, Elsewhere, Headers, Owner, Ownership, Query
 from penstock.broker.fleet import ProcessGoneError
 from penstock.engines.core.broker.hosting import Means
-from penstock.engines.fleet.authentication import ProcessAuthentication
 from penstock.engines.fleet.fleet import ProcessFleet
-from penstock.engines.fleet.proof import new_process_id
+from penstock.engines.fleet.sessions import ProcessAuthentication, new_process_id
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.driver.lease import Lease, LeaseListener
 from penstock.engines.kafka.driver.shared_log import Journal, JournalReader

@@ -21,9 +21,8 @@ from penstock.model.stage import Span
 from penstock.runtime.tasks import Slices
 from penstock.wire.contents import in_transaction
 
-from .parts import pieces_of
+from .parts import pieces_of, split_batch
 from .space import StagingSpace
-from .splitting import split_batch
 
 BYTES_MAX: Final = 8 << 20  # without a receipt, all topics together
 _OPENING_MAX: Final = 32  # topics at once

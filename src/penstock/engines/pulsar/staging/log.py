@@ -7,8 +7,10 @@ there, is aborted. Where it has ended before, its record shows before another re
 """
 
 import asyncio
-import contextlib
+from contextlib import aclosing, suppress
 from typing import Final
+
+import msgspec
 
 from penstock.client.entries.pending import Outgoing, Placed
 from penstock.client.entries.producer import EntryProducer
@@ -16,19 +18,98 @@ from penstock.client.entries.transactions import TransactionId, Transactions, ha
 from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.pulsar.reader import Reader
+from penstock.engines.staging.writers import Claimed, KnownWriter
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import EARLIEST
-from penstock.model.names import TopicName
+from penstock.model.formats import VERSION, WRITERS
+from penstock.model.message import OutMessage
+from penstock.model.stage import Commit, Targets
 from penstock.runtime.clock import Clock
+from penstock.wire import entry as wire
 from penstock.wire.contents import in_transaction
 
-from .records import Opened, Record, WriterState, packed, record_of
-from .space import READ_S, StagingSpace
+from .space import StagingSpace
 
 SETTLE_S: Final = 30.0  # for a transaction that another process left to be over
 LOOK_S: Final = 0.3  # without a record, before it is asked to end
 TRIM_RECORDS: Final = 2000  # then the log is begun anew
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """A process has the writer now: no other one appends behind this."""
+
+
+class Began(msgspec.Struct, frozen=True, tag=True):
+    """A commit is under way in a transaction."""
+
+    transaction: TransactionId
+
+
+class Committed(msgspec.Struct, frozen=True, tag=True):
+    """The last batch committed to a set of topics. It is stored in the transaction of the batch's messages, so that it is there
+    with them or not at all."""
+
+    commit: Commit
+
+
+class Forgot(msgspec.Struct, frozen=True, tag=True):
+    """The last batch committed to a set of topics counts no more."""
+
+    topics: Targets
+
+
+Record = Opened | Claimed | Began | Committed | Forgot
+
+
+_decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
+
+
+def packed(record: Record, *, producer: str, sequence_id: int, at: int) -> bytes:
+    """The entry of a record."""
+    message = OutMessage(payload=msgspec.json.encode(record), properties=WRITERS.properties())
+    entry = wire.encode(
+        [message], producer=producer, sequence_id=sequence_id, publish_time=at, schema_version=None
+    )
+    return entry.data
+
+
+def record_of(entry: Entry, writer: str) -> Record:
+    """The record in an entry of a writer's log. Raises NEWER_FORMAT."""
+    message = wire.decode(entry)[0]
+    WRITERS.check(message.properties.get(VERSION), writer)
+    return _decoder.decode(message.payload)
+
+
+class WriterState(KnownWriter):
+    """A writer as its log has it. `open` is a transaction whose outcome the log does not show."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.open: TransactionId | None = None
+        self.records = 0
+
+    def apply(self, record: Record) -> None:
+        """A record follows."""
+        self.records += 1
+        if isinstance(record, Claimed):
+            self.claimed = record
+        elif isinstance(record, Began):
+            self.open = record.transaction
+        elif isinstance(record, Committed):
+            self.open = None
+            topics = record.commit.topics or ()
+            known = self.commits.get(topics)
+            # Of a process that was fenced off, a record without a transaction may come late.
+            if known is None or known.batch <= record.commit.batch:
+                self.commits[topics] = record.commit
+        elif isinstance(record, Forgot):
+            self.commits.pop(record.topics, None)
+
+    @property
+    def live(self) -> list[Record]:
+        """The records that all follows from."""
+        records: list[Record] = [] if self.claimed is None else [self.claimed]
+        return records + [Committed(commit) for commit in self.commits.values()]
 
 
 class WriterLog:
@@ -93,13 +174,13 @@ class WriterLog:
         """Let other processes have it."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            with contextlib.suppress(PulsarException):
+            with suppress(PulsarException):
                 await producer.close()
 
     async def _read(self, until: Placed) -> None:
         """Read the whole log up to a record of this process."""
         self.state = WriterState(self.state.name)
-        reader = _reader(self._space, self.topic)
+        reader = self._space.reader(self.topic)
         await reader.open()
         loop = asyncio.get_running_loop()
         end = loop.time() + SETTLE_S
@@ -125,7 +206,7 @@ class WriterLog:
     async def _end_blocking(self) -> None:
         """Abort what another process left, which hides what follows; one that is being committed shows soon."""
         if self.state.open is not None:
-            with contextlib.suppress(PulsarException):  # the cluster aborts it when its time is over
+            with suppress(PulsarException):  # the cluster aborts it when its time is over
                 await self._transactions.end(self.state.open, commit=False)
 
     async def _settle(self, left: TransactionId) -> None:
@@ -139,32 +220,10 @@ class WriterLog:
             await self._read(await self.append(Opened()))
 
 
-async def read_log(space: StagingSpace, writer: str) -> WriterState | None:
-    """A writer's state by its log, None if there is no log. Open commits are not included. Raises NEWER_FORMAT."""
+async def read_log(space: StagingSpace, writer: str) -> WriterState:
+    """A writer's state by its log. Open commits are not included. Raises NEWER_FORMAT."""
     state = WriterState(writer)
-    reader = _reader(space, space.log_of(writer))
-    try:
-        await reader.open()
-    except PenstockError as error:
-        if error.kind in (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND):
-            return None
-        raise
-    try:
-        last = await reader.last_message_id()
-        place = (-1, -1)
-        while last.entry >= 0 and place < (last.ledger, last.entry):
-            if not await reader.wait(READ_S):
-                raise PenstockError(
-                    ErrorKind.UNAVAILABLE, f"the cluster did not deliver the log of writer {writer} in time"
-                )
-            entry = reader.take()
-            if entry is not None:
-                place = entry.ledger, entry.entry_id
-                state.apply(record_of(entry, writer))
-        return state
-    finally:
-        await reader.close()
-
-
-def _reader(space: StagingSpace, topic: TopicName) -> Reader:
-    return Reader(space.cluster.context, topic, EARLIEST, inclusive=True, numbered=False)
+    async with aclosing(space.entries_of(space.log_of(writer))) as entries:
+        async for entry in entries:
+            state.apply(record_of(entry, writer))
+    return state

@@ -1,18 +1,25 @@
 """Where staged publishing keeps what it needs: topics in a namespace of its own, a log for each writer and a topic for each
 batch that is staged."""
 
+from collections.abc import AsyncGenerator
 from typing import Final
 from urllib.parse import quote, unquote
 
 from penstock.client.enums import RegexSubscriptionMode
 from penstock.client.errors import PulsarException
 from penstock.engines.attached.errors import engine_error
+from penstock.engines.attached.positions import BEFORE_ALL
+from penstock.engines.pulsar.admin import ensure
 from penstock.engines.pulsar.cluster import PulsarCluster
+from penstock.engines.pulsar.readers import Reader
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.target import Target
 
 READ_S: Final = 30.0  # without a message that is there: then the read fails
+MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 _KEPT: Final = "penstock"  # the subscription that keeps a log
 _LOG: Final = "log"
 # What names of writers may have as they are; a slash would be another form of topic names, and a dot ends the name.
@@ -55,11 +62,36 @@ class StagingSpace:
             found = await self.cluster.context.lookup.topics(str(self.name), RegexSubscriptionMode.AllTopics)
         except PulsarException as error:
             refusal = engine_error(error)
-            if refusal.kind in (ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND):
+            if refusal.kind in MISSING:
                 return []
             raise refusal from None
         split = [TopicName.parse(text).local.rpartition(".") for text in found]
         return [(unquote(writer), what) for writer, _, what in split if writer]
+
+    def reader(self, topic: TopicName) -> Reader:
+        """Reads a topic from its beginning; not opened."""
+        return Reader(self.cluster.context, topic, EARLIEST, inclusive=True, numbered=False)
+
+    async def entries_of(self, topic: TopicName) -> AsyncGenerator[Entry]:
+        """The entries of a topic up to the one that is the last now; none of a topic that does not exist. Raises UNAVAILABLE."""
+        reader = self.reader(topic)
+        try:
+            await reader.open()
+        except PenstockError as error:
+            if error.kind in MISSING:
+                return
+            raise
+        try:
+            last = await reader.last_message_id()
+            place = BEFORE_ALL
+            while last.entry >= 0 and place < (last.ledger, last.entry):
+                if not await reader.wait(READ_S):
+                    raise PenstockError(ErrorKind.UNAVAILABLE, f"the cluster did not deliver {topic} in time")
+                if (entry := reader.take()) is not None:
+                    place = entry.ledger, entry.entry_id
+                    yield entry
+        finally:
+            await reader.close()
 
     async def size_of(self, topic: TopicName) -> int:
         """About how many bytes a topic has."""
@@ -87,12 +119,9 @@ class StagingSpace:
 
     async def _put(self, topic: TopicName) -> None:
         try:
-            await self.cluster.admin.call(
-                "PUT", Target.of_topic(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND
-            )
+            await ensure(self.cluster.admin, Target.of_topic(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND)
         except PenstockError as error:
-            if error.kind is not ErrorKind.ALREADY_EXISTS:
-                raise self._refused(error) from None
+            raise self._refused(error) from None
 
     async def _create_namespace(self) -> None:
         policies = {
@@ -109,10 +138,9 @@ class StagingSpace:
             "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
         }  # fmt: skip
         try:
-            await self.cluster.admin.call("PUT", Target.of_namespace(self.name), body=policies)
+            await ensure(self.cluster.admin, Target.of_namespace(self.name), policies)
         except PenstockError as error:
-            if error.kind is not ErrorKind.ALREADY_EXISTS:
-                raise self._refused(error) from None
+            raise self._refused(error) from None
 
     def _refused(self, error: PenstockError) -> PenstockError:
         if error.kind in (ErrorKind.FORBIDDEN, ErrorKind.NOT_FOUND):
@@ -125,11 +153,7 @@ class StagingSpace:
     async def keep(self, log: TopicName) -> None:
         """Have the cluster keep a log, whatever its age; harmless when repeated."""
         first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
-        try:
-            await self.cluster.admin.call("PUT", Target.of_subscription(log, _KEPT), body=first)
-        except PenstockError as error:
-            if error.kind is not ErrorKind.ALREADY_EXISTS:
-                raise
+        await ensure(self.cluster.admin, Target.of_subscription(log, _KEPT), first)
 
     async def trim(self, log: TopicName, ledger: int, entry: int) -> None:
         """Let a kept log begin at an entry: the cluster may delete what comes before it."""

@@ -1,33 +1,65 @@
-"""The writers of staged batches: whose they are, and the logs of those that this process has."""
+"""Staged publishing over the cluster's transactions (docs/decisions/0062): the writers, and what they commit.
+
+What is staged lies in topics that no client reads. A commit copies it to its topics in one transaction, with a record
+in the log of the writer: so the record says whether the batch is there, whatever ends when.
+"""
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+import msgspec
+
 from penstock.broker.staging import Expected
-from penstock.client.entries.transactions import Transactions
+from penstock.client.aio.context import Context
+from penstock.client.entries.transactions import TransactionId, Transactions
 from penstock.client.errors import ProducerFenced, PulsarException
 from penstock.engines.attached.errors import engine_error
+from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
+from penstock.engines.staging.commits import counts_of
 from penstock.engines.staging.ports import Interrupted, Over
+from penstock.engines.staging.staging import Staging
 from penstock.engines.staging.writers import Claimed
-from penstock.model.errors import ErrorKind
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, Target, Targets, Writer
+from penstock.model.stage import Commit, Span, Target, Targets, Writer
 from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
 
-from .committing import Committing
-from .log import WriterLog, read_log
-from .part_writers import in_engine_words
-from .parts import Staged
-from .records import Committed, Forgot, Opened
+from .copying import Copying
+from .log import Began, Committed, Forgot, Opened, WriterLog, read_log
+from .parts import PulsarParts, Staged, in_engine_words
 from .space import StagingSpace
 
 IDLE_MS: Final = 60_000  # then a log is left
+SWEEP_MS: Final = 5_000
+# While a transaction is open, readers of its topics see nothing behind its first entry: it is as short as its size allows.
+TRANSACTION_MS: Final = 60_000
+BYTES_PER_MS: Final = 1000
+ABORT_S: Final = 5.0  # for an answer; the next commit of the writer asks again
 TRUSTED_MS: Final = 60_000  # how long it is known whose a writer is
 KNOWN_MAX: Final = 10_000
+
+
+logger = logging.getLogger(__name__)
+
+
+def open_staging(
+    space: StagingSpace,
+    topics: PulsarTopics,
+    schemas: Schemas,
+    context: Callable[[], Context],
+    clock: Clock,
+    tasks: Tasks,
+) -> Staging[Staged]:
+    """Staging of a server; `context` as in `PulsarWriters`."""
+    writers = PulsarWriters(space, topics, schemas, context, clock)
+    # The cluster deletes what is staged and not committed.
+    return Staging(PulsarParts(space, clock), writers, clock, tasks, timeout_ms=0, sweep_ms=SWEEP_MS)
 
 
 class PulsarWriters:
@@ -38,15 +70,17 @@ class PulsarWriters:
     def __init__(
         self,
         space: StagingSpace,
-        transactions: Transactions,
-        committing: Committing,
         topics: PulsarTopics,
+        schemas: Schemas,
+        context: Callable[[], Context],
         clock: Clock,
     ) -> None:
-        self._space = space
-        self._transactions = transactions
-        self._committing = committing
-        self._topics = topics
+        """`context` has the connections for the caller that is served."""
+        self.space = space
+        self.topics = topics
+        self.transactions = Transactions(space.cluster.context)
+        self._schemas = schemas
+        self._context = context
         self._clock = clock
         self._logs: dict[str, WriterLog] = {}
         self._busy: set[str] = set()
@@ -58,14 +92,14 @@ class PulsarWriters:
     async def open(self, name: str, size_bytes: int) -> AsyncIterator["PulsarSession"]:
         self._busy.add(name)
         try:
-            session = PulsarSession(await self._open(name), self._committing, self._topics)
+            session = PulsarSession(self, await self._open(name))
             yield session
             if session.writer is not None:
                 self._remember(session.writer)
             if session.removed:
                 self._known.pop(name, None)
                 await self._leave(name)
-                await self._space.delete(self._space.log_of(name), force=True)
+                await self.space.delete(self.space.log_of(name), force=True)
         except (PulsarException, Interrupted) as error:
             await self._leave(name)
             raise _refusal(name, error) from None
@@ -79,7 +113,7 @@ class PulsarWriters:
             await log.append(Opened())
         else:
             await self._leave(writer)
-            log = WriterLog(self._space, writer, self._transactions, self._clock)
+            log = WriterLog(self.space, writer, self.transactions, self._clock)
             try:
                 await log.open()
             except BaseException:
@@ -94,6 +128,26 @@ class PulsarWriters:
         log = self._logs.pop(writer, None)
         if log is not None:
             await log.close()
+
+    async def copy(
+        self,
+        wanted: Commit,
+        held: Staged,
+        stages: Collection[str],
+        names: Sequence[TopicName],
+        transaction: TransactionId,
+    ) -> tuple[Span, ...]:
+        """Send what the stages hold. Errors are of the topics: trying again at once would not help."""
+        attempts = {attempt for attempt, stage in held.attempts.items() if stage in stages}
+        numbered = self.space.cluster.numbered
+        copying = Copying(self._context(), self._schemas, transaction, numbered=numbered)
+        try:
+            await copying.open(names)
+            batch = self.space.batch_of(wanted.writer, wanted.batch)
+            await copying.copy(self.space, batch, attempts, wanted.at)
+            return tuple(copying.spans)
+        finally:
+            await copying.close()
 
     # -- what there is
 
@@ -114,13 +168,13 @@ class PulsarWriters:
 
     @in_engine_words()
     async def find(self, name: str) -> tuple[Writer, Sequence[Target]] | None:
-        state = await read_log(self._space, name)
-        return None if state is None or not state.exists else (state.writer, state.targets)
+        state = await read_log(self.space, name)
+        return (state.writer, state.targets) if state.exists else None
 
     async def listed(
         self, after: str, owner: str | None, writers_max: int
     ) -> AsyncIterator[tuple[Writer, Sequence[Target]]]:
-        for name in await self._space.writers():
+        for name in await self.space.writers():
             found = await self.find(name) if name > after else None
             if found is not None and owner in (None, found[0].owner):
                 yield found
@@ -143,11 +197,10 @@ class PulsarWriters:
 class PulsarSession:
     """`staging.Session` on a writer's log. A process that lost the log cannot append to it."""
 
-    def __init__(self, log: WriterLog, committing: Committing, topics: PulsarTopics) -> None:
+    def __init__(self, writers: PulsarWriters, log: WriterLog) -> None:
         self.removed = False
+        self._writers = writers
         self._log = log
-        self._committing = committing
-        self._topics = topics
 
     @property
     def writer(self) -> Writer | None:
@@ -163,8 +216,8 @@ class PulsarSession:
         await self._log.append(Claimed(writer.owner, writer.origin, writer.at))
 
     async def admit(self, name: TopicName, ledger: int) -> None:
-        await self._topics.learn(name)  # another process may have staged for it
-        (await self._topics.get(name, create=False)).check_open()
+        await self._writers.topics.learn(name)  # another process may have staged for it
+        (await self._writers.topics.get(name, create=False)).check_open()
 
     async def append(
         self,
@@ -174,13 +227,46 @@ class PulsarSession:
         over: Over[Staged],
         tried: list[Commit],
     ) -> Commit:
-        return await self._committing.append(self._log, wanted, held, stages, tried)
+        log, transactions, shares = self._log, self._writers.transactions, held.won(stages)
+        names = [TopicName.parse(topic) for topic in sorted({share.topic for share in shares})]
+        if wanted.keep:
+            await log.keep()
+        if not names:
+            await log.append(Committed(wanted))
+            return wanted
+        size = sum(share.size_bytes for share in shares)
+        transaction = await transactions.begin(TRANSACTION_MS + size // BYTES_PER_MS)
+        try:
+            await log.append(Began(transaction))
+            await transactions.add(transaction, [*map(str, names), str(log.topic)])
+            spans = await self._writers.copy(
+                wanted, held, {each.stage for each in stages}, names, transaction
+            )
+            if counts_of(spans) != counts_of(shares):
+                raise PenstockError(ErrorKind.STAGE_CONFLICT, "what is staged changed while it was committed")
+            made = msgspec.structs.replace(wanted, spans=spans)
+            tried.append(made)
+            await log.append(Committed(made), transaction)
+            await transactions.end(transaction, commit=True)
+        except BaseException:
+            await self._abort(transaction)
+            raise
+        log.state.apply(Committed(made))
+        return made
+
+    async def _abort(self, transaction: TransactionId) -> None:
+        """End a transaction that failed. What a commit without an answer did, the log says when it is opened next."""
+        try:
+            async with asyncio.timeout(ABORT_S):
+                await self._writers.transactions.end(transaction, commit=False)
+        except (PulsarException, TimeoutError) as error:
+            logger.warning("a transaction could not be aborted: %s", error)
 
     async def repeat(self, commit: Commit, over: Over[Staged]) -> None:
         await self._log.append(Committed(commit))
 
     async def ledger_of(self, name: TopicName) -> int | None:
-        await self._topics.get(name, create=False)
+        await self._writers.topics.get(name, create=False)
         return None
 
     async def forget(self, targets: Targets | None) -> bool:

@@ -13,7 +13,7 @@ from tests.unit.engines.kafka.serving.test_owned import Admin
 from penstock.broker.topic_listeners import TopicListeners
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
-from penstock.engines.fleet.proof import new_process_id
+from penstock.engines.fleet.sessions import new_process_id
 from penstock.engines.kafka.serving import owned as module
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
 from penstock.engines.kafka.serving.owned import Service

@@ -10,10 +10,10 @@ from tests.support.skipping_log import LEDGER, SkippingLog
 
 from penstock.client.entries.arrived import Arrived
 from penstock.engines.attached import moving_link
+from penstock.engines.attached.acknowledgements import Unstored
 from penstock.engines.attached.link import Attachment, LinkSink
 from penstock.engines.attached.local_link import LocalLink
 from penstock.engines.attached.moving_link import MovingLink
-from penstock.engines.attached.unstored import Unstored
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.policy import ConsumerOptions

@@ -20,9 +20,7 @@ from penstock.client.session.connection import Address
 from penstock.engines.attached.link import Attachment, Moved
 from penstock.engines.attached.local_link import LocalLink
 from penstock.engines.attached.moving_link import MovingLink
-from penstock.engines.fleet.authentication import ProcessAuthentication
-from penstock.engines.fleet.proof import Proof
-from penstock.engines.fleet.sessions import Asking
+from penstock.engines.fleet.sessions import Asking, ProcessAuthentication, Proof
 from penstock.engines.kafka.serving import links as module
 from penstock.engines.kafka.serving.links import OwnerLinks, Owners
 from penstock.model.errors import ErrorKind, PenstockError

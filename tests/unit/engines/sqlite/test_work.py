@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.engines.sqlite import rows
-from penstock.engines.sqlite.rows import RowStatement, listed
+from penstock.engines.sqlite import work
+from penstock.engines.sqlite.work import RowStatement, listed
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def run(connection: sqlite3.Connection, statement: RowStatement, values: list[ob
     return count
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 8, rows.ROWS_MAX - 1, rows.ROWS_MAX, rows.ROWS_MAX * 2 + 3])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 8, work.ROWS_MAX - 1, work.ROWS_MAX, work.ROWS_MAX * 2 + 3])
 def test_every_row_is_inserted_once_and_deleted_once(connection: sqlite3.Connection, size: int) -> None:
     values = [value for n in range(size) for value in (n, str(n), None)]
     count = run(connection, RowStatement.insert("t", 3), list(values))
@@ -34,7 +34,7 @@ def test_every_row_is_inserted_once_and_deleted_once(connection: sqlite3.Connect
     assert connection.execute("SELECT * FROM t ORDER BY a").fetchall() == [
         (n, str(n), None) for n in range(size)
     ]
-    assert count == -(-size // rows.ROWS_MAX)
+    assert count == -(-size // work.ROWS_MAX)
     keys = [value for n in range(0, size, 2) for value in (n, str(n))]
     run(connection, RowStatement.delete("t", ("a", "b")), list(keys))
     assert [row[0] for row in connection.execute("SELECT a FROM t ORDER BY a")] == list(range(1, size, 2))
@@ -51,12 +51,12 @@ def test_a_conflict_updates(connection: sqlite3.Connection) -> None:
 
 def test_texts_are_few() -> None:
     statement = RowStatement.insert("t", 1)
-    texts = {text for size in range(1, rows.ROWS_MAX) for text, _ in statement.over([0] * size)}
+    texts = {text for size in range(1, work.ROWS_MAX) for text, _ in statement.over([0] * size)}
 
-    assert len(texts) == rows.ROWS_MAX.bit_length()
+    assert len(texts) == work.ROWS_MAX.bit_length()
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, rows.ROWS_MAX + 1])
+@pytest.mark.parametrize("size", [0, 1, 3, work.ROWS_MAX + 1])
 def test_listed(connection: sqlite3.Connection, size: int) -> None:
     run(connection, RowStatement.insert("t", 3), [value for n in range(size) for value in (n, "", b"")])
     query = "SELECT a FROM t WHERE a IN ({})"
@@ -70,6 +70,6 @@ def test_listed(connection: sqlite3.Connection, size: int) -> None:
 def test_the_largest_statement_is_within_sqlites_default_bounds(connection: sqlite3.Connection) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32766)
     connection.execute("CREATE TABLE wide (a, b, c, d, e, f, g, h)")
-    run(connection, RowStatement.insert("wide", 8), [1] * 8 * rows.ROWS_MAX)
+    run(connection, RowStatement.insert("wide", 8), [1] * 8 * work.ROWS_MAX)
 
-    assert connection.execute("SELECT count(*) FROM wide").fetchone() == (rows.ROWS_MAX,)
+    assert connection.execute("SELECT count(*) FROM wide").fetchone() == (work.ROWS_MAX,)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.pulsar.log import PulsarLog
+from penstock.engines.pulsar.topic import PulsarTopic
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.model.target import Target
@@ -32,7 +32,8 @@ async def test_a_time_after_this_servers_clock_is_asked_for_too(
 ) -> None:
     admin = Admin()
     cluster: Any = SimpleNamespace(numbered=True, admin=admin)
-    log = PulsarLog(TopicName.parse("a"), cluster, ManualClock(1_000))
+    policies: Any = None
+    log = PulsarTopic(TopicName.parse("a"), cluster, ManualClock(1_000), policies)
     log._last, log.next_offset = (7, 0), 4
 
     async def entry_at_place(place: tuple[int, int], *, exact: bool) -> Any:

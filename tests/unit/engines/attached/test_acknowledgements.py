@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engines.attached import unstored as module
-from penstock.engines.attached.unstored import Unstored
+from penstock.engines.attached import acknowledgements as module
+from penstock.engines.attached.acknowledgements import Unstored
 
 
 def given(of: Unstored) -> tuple[dict[tuple[int, int], int], tuple[tuple[int, int], int] | None]:
