@@ -1,18 +1,20 @@
 """A reader of one partition at a time, from any offset on; what it fetched ahead is there for the read that goes on."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import REFUSED_S, Clients, CredentialsInUse
 from .errors import engine_error, passes
+from .offsets import END
 from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
@@ -61,6 +63,13 @@ def mends(error: KafkaError) -> bool:
     return error.code() in _PASSING or passes(error)
 
 
+def ask_for_leaders(consumer: Consumer, places: Iterable[At]) -> None:
+    """Have a consumer ask for the leaders of partitions that it was assigned, in one request; the answer is not awaited. By itself
+    librdkafka asks once a second."""
+    with suppress(KafkaException):  # the time is over at once
+        consumer.offsets_for_times([TopicPartition(*place, END) for place in places], timeout=0)
+
+
 class Reader:
     """Used by one read at a time."""
 
@@ -90,8 +99,11 @@ class Reader:
         self.place, self.position = place, offset
         self._held.clear()
         self._end = -1
-        target = [TopicPartition(*place, offset)]
-        await self._run(self._consumer.assign, target)
+        await self._run(self._assign, place, offset)
+
+    def _assign(self, place: At, offset: int) -> None:
+        self._consumer.assign([TopicPartition(*place, offset)])
+        ask_for_leaders(self._consumer, (place,))
 
     async def read(self, entries_max: int, bytes_max: int, until: int) -> Found:
         """Records from the position on, at least one, within both bounds, up to the first gap; none where the log ends, which is
