@@ -88,7 +88,7 @@ class KafkaLog(FollowedLog):
         entry_id = max(entry_id, self.first_offset)
         if entry_id >= self.next_offset:
             return []
-        if self._live and entry_id >= self._expected:
+        if self._is_coming(entry_id):
             await self._wait(entry_id, TAIL_WAIT_MS, in_tail=True)
         held = self._tail.slice(self.gap_end(entry_id), entries_max, bytes_max)
         return held or await self._fetch(entry_id, entries_max, bytes_max)
@@ -148,7 +148,7 @@ class KafkaLog(FollowedLog):
             async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
                 while not self.deleted:
                     if (self._expected if in_tail else self.next_offset) > beyond or (
-                        in_tail and not self._live
+                        in_tail and not (self._live or self._beginning)
                     ):
                         return
                     changed.clear()

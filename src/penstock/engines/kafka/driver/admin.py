@@ -224,6 +224,10 @@ class KafkaAdmin:
         """The first offsets that there are."""
         return await self._offsets(places, BEGIN)
 
+    async def bounds(self, places: Iterable[At]) -> dict[At, tuple[int, int]]:
+        """Both, as `begins` and `ends`."""
+        return await self._positions(places, self._committed.bounds)
+
     async def ends(self, places: Iterable[At]) -> dict[At, int]:
         """The offsets after the last record that a reader of committed records sees."""
         return await self._offsets(places, END)
@@ -242,12 +246,17 @@ class KafkaAdmin:
         await self._all(lambda: self.client.delete_records(wanted, **self.bound))
 
     async def _offsets(self, places: Iterable[At], time_ms: int, *, committed: bool = True) -> dict[At, int]:
+        asked = self._committed if committed else self._written
+        return await self._positions(places, lambda wanted: asked.at(wanted, time_ms))
+
+    async def _positions(
+        self, places: Iterable[At], ask: Callable[[Sequence[At]], dict[At, T]]
+    ) -> dict[At, T]:
         wanted = list(places)
         if not wanted:
             return {}
-        asked = self._committed if committed else self._written
         return await _patiently(
-            lambda: self._clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
+            lambda: self._clients.wait_unless_refused(in_thread(ask, wanted)),
             check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
 

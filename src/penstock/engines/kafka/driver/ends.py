@@ -17,9 +17,7 @@ Ends = tuple[int, int]  # the first offset, and the one after the last
 class Positions(Protocol):
     """What an administrator knows of partitions; of the driver's `KafkaAdmin`."""
 
-    async def begins(self, places: Iterable[At]) -> dict[At, int]: ...
-    async def ends(self, places: Iterable[At]) -> dict[At, int]: ...
-    async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]: ...
+    async def bounds(self, places: Iterable[At]) -> dict[At, Ends]: ...
 
 
 class EndLookup:
@@ -52,7 +50,7 @@ class EndLookup:
 
     async def _answer(self, wanted: dict[At, asyncio.Future[Ends]]) -> None:
         try:
-            begins, ends = await asyncio.gather(self._positions.begins(wanted), self._positions.ends(wanted))
+            found = await self._positions.bounds(wanted)
         except PenstockError as error:
             if len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE:
                 # It is the error of one of them: each is asked for alone, so that no other waits for it.
@@ -65,4 +63,4 @@ class EndLookup:
         else:
             for place, future in wanted.items():
                 if not future.done():
-                    future.set_result((begins[place], ends[place]))
+                    future.set_result(found[place])

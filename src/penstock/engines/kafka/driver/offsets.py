@@ -51,6 +51,12 @@ class Offsets:
                 self._leave(consumer)
             raise
 
+    def bounds(self, places: Sequence[At]) -> dict[At, tuple[int, int]]:
+        """Where partitions begin and end. One question after the other: two at once would both ask for unknown leaders. Raises
+        KafkaException."""
+        begins, ends = self.at(places, BEGIN), self.at(places, END)
+        return {place: (begins[place], end) for place, end in ends.items()}
+
     def _leave(self, consumer: Consumer) -> None:
         """Use another consumer from now on: librdkafka 2.16 may have lost all brokers (`KafkaAdmin.check_reachable`)."""
         with self._making:

@@ -12,6 +12,7 @@ from .reader import QUIET_S, Found, Reader
 from .record import At
 
 READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
+BUSY: Final = 4  # reads at the same time: each costs the brokers several requests
 IDLE_S: Final = 10.0  # then a reader leaves
 IDLE_AT_END_S: Final = (
     1.0  # the same where it has nothing to fetch ahead, and asks the broker again and again
@@ -31,6 +32,11 @@ class Readers:
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweeps_s = 0.0
         self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether BUSY reads or more are under way."""
+        return self._count - len(self._idle) >= BUSY
 
     async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
         """As `Reader.read`, from `offset` on."""
