@@ -75,7 +75,7 @@ class Reader:
 
     def __init__(self, clients: Clients, executor: Executor) -> None:
         self.credentials = CredentialsInUse(clients)
-        self.leaves_s = 0.0  # when it leaves, where it is not used
+        self.rests_s = self.leaves_s = 0.0  # when it rests and leaves, if it is not used
         self.place: At | None = None
         self.position = -1  # the offset that is expected next
         self._executor = executor
@@ -96,6 +96,8 @@ class Reader:
 
     async def move(self, place: At, offset: int) -> None:
         """Go to a partition and an offset; raises what stands in the way."""
+        if self._running is not None and not self._running.done():  # it goes to rest
+            await asyncio.wait((asyncio.wrap_future(self._running),))
         self.place, self.position = place, offset
         self._held.clear()
         self._end = -1
@@ -171,6 +173,12 @@ class Reader:
             return await asyncio.wrap_future(running)
         except KafkaException as error:
             raise engine_error(error, self._what) from None
+
+    def rest(self) -> None:
+        """Read nothing until it is moved."""
+        self.place = None
+        self._held.clear()
+        self._running = self._executor.submit(self._consumer.unassign)
 
     def close(self) -> None:
         """Leave, in a thread; what still waits there ends first: no consumer is closed while it is used."""

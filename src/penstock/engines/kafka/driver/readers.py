@@ -14,9 +14,7 @@ from .record import At
 READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
 BUSY: Final = 4  # reads at the same time: each costs the brokers several requests
 IDLE_S: Final = 10.0  # then a reader leaves
-IDLE_AT_END_S: Final = (
-    1.0  # the same where it has nothing to fetch ahead, and asks the broker again and again
-)
+AT_END_S: Final = 0.25  # a reader at the end of a log asks the broker again and again: then it rests
 
 
 class Readers:
@@ -54,30 +52,37 @@ class Readers:
             except BaseException:
                 self._close(reader)
                 raise
-            self._keep(reader, IDLE_S if found.records else IDLE_AT_END_S)
+            at_end = not found.records or found.records[-1].offset() + 1 >= until
+            self._keep(reader, rests=at_end)
             return found
         finally:
             self._turns.release()
 
     def _take(self, place: At, offset: int) -> Reader:
-        """The reader that goes on there, else a new one, else the one that was not used for longest."""
+        """The reader that goes on there, else one that rests, else a new one, else the one that was not used for longest."""
         if self._closed:
             raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        resting: int | None = None
         for at, reader in enumerate(self._idle):
             if reader.covers(place, offset):
                 return self._idle.pop(at)
+            if reader.place is None:
+                resting = at
+        if resting is not None:
+            return self._idle.pop(resting)
         if self._count < READERS_MAX:
             self._count += 1
             return Reader(self._clients, self._executor)
         return self._idle.pop(0)
 
-    def _keep(self, reader: Reader, idle_s: float) -> None:
+    def _keep(self, reader: Reader, *, rests: bool) -> None:
         if self._closed or reader.credentials.outdated:
             self._close(reader)
             return
-        reader.leaves_s = monotonic() + idle_s
+        reader.rests_s = monotonic() + (AT_END_S if rests else IDLE_S)
+        reader.leaves_s = monotonic() + IDLE_S
         self._idle.append(reader)
-        self._sweep_at(reader.leaves_s)
+        self._sweep_at(reader.rests_s)
 
     def _sweep_at(self, due_s: float) -> None:
         if self._sweeping is None or due_s < self._sweeps_s:
@@ -93,8 +98,11 @@ class Readers:
         for reader in [one for one in self._idle if one.leaves_s <= now]:
             self._idle.remove(reader)
             self._close(reader)
+        for reader in self._idle:
+            if reader.place is not None and reader.rests_s <= now:
+                reader.rest()
         if self._idle:
-            self._sweep_at(min(reader.leaves_s for reader in self._idle))
+            self._sweep_at(min(one.leaves_s if one.place is None else one.rests_s for one in self._idle))
 
     def _renew(self) -> None:
         """Close idle readers, whose credentials are old; those in use are closed after their read."""
