@@ -93,9 +93,16 @@ def size(nodes: Sequence[Node], broker_port: int) -> Size:
     return Size(threads(pids), connections(pids, broker_port), max(resident_mb(pid) for pid in pids))
 
 
-def cpu_s(nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster) -> tuple[float, float]:
-    """CPU time (s) of the processes, and of the broker. It says more than elapsed time if the machine has other work."""
-    return sum(_cpu_s(node.pid) for node in nodes), _cpu_s(cluster.pid)
+class Cpu(NamedTuple):
+    """CPU time (s). It says more than elapsed time if the machine has other work."""
+
+    processes: Sequence[float]
+    broker: float
+    load: float  # of this program
+
+
+def cpu_s(nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster) -> Cpu:
+    return Cpu([_cpu_s(node.pid) for node in nodes], _cpu_s(cluster.pid), time.process_time())
 
 
 def _cpu_s(pid: int) -> float:
@@ -103,11 +110,11 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def spent_since(
-    before: tuple[float, float], nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster
-) -> str:
-    own, brokers = (now - then for now, then in zip(cpu_s(nodes, cluster), before, strict=True))
-    return f"{own:.1f} s of the processes, {brokers:.1f} s of the broker"
+def spent_since(before: Cpu, nodes: Sequence[Node], cluster: kafka_broker.KafkaCluster) -> str:
+    now = cpu_s(nodes, cluster)
+    own = " + ".join(f"{end - begin:.1f}" for end, begin in zip(now.processes, before.processes, strict=True))
+    broker, load = now.broker - before.broker, now.load - before.load
+    return f"{own} s of the processes, {broker:.1f} s of the broker, {load:.1f} s of the load"
 
 
 class Canary:

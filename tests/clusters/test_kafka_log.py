@@ -14,7 +14,7 @@ from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.waiting import until_async
 
 from penstock.broker.settings import ClusterSettings
-from penstock.engines.kafka.driver import reader
+from penstock.engines.kafka.driver import reader, readers
 from penstock.engines.kafka.driver.admin import KafkaAdmin
 from penstock.engines.kafka.driver.clients import Clients
 from penstock.engines.kafka.driver.fetcher import Fetcher
@@ -123,6 +123,42 @@ async def test_entries_are_read_from_any_position(kafka_cluster: KafkaCluster) -
         with pytest.raises(PenstockError) as caught:
             await log.entry(100)
         assert caught.value.kind is ErrorKind.MESSAGE_NOT_FOUND
+
+
+async def test_the_first_read_of_a_topic_does_not_wait_until_librdkafka_looks_for_leaders(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async with kafka(kafka_cluster) as made:
+        logs = [await made.log(await made.topic()) for _ in range(4)]
+        took: list[float] = []
+        for log in logs:
+            await made.produce(log.place.topic, b"one")
+            await log.refresh()
+            began = time.monotonic()
+            assert payloads(await log.read(0, 1)) == [b"one"]
+            took.append(time.monotonic() - began)
+        assert min(took[1:]) < 0.5, f"{took}: it looks once a second"
+
+
+async def test_followers_that_are_a_little_behind_need_no_readers_if_these_are_busy(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kafka(kafka_cluster) as made:
+        topic = await made.topic(4)
+        logs = [await made.log(topic, number) for number in range(4)]
+        for log in logs:
+            await made.produce(topic, b"a", b"b", b"c", partition=log.partition)
+            await log.refresh()
+        monkeypatch.setattr(readers, "BUSY", 0)
+        for log in logs:
+            log.need_from(1)
+            log.followers.add(nothing)
+        await asyncio.sleep(0)
+        found = await asyncio.gather(*(log.read(1, 10) for log in logs))
+        assert [payloads(one) for one in found] == [[b"b", b"c"]] * 4
+        assert made.fetcher._readers._count == 0
+        monkeypatch.undo()
+        assert payloads(await logs[0].read(0, 10)) == [b"a", b"b", b"c"]
 
 
 async def test_positions_are_found_by_id_time_and_size(kafka_cluster: KafkaCluster) -> None:

@@ -62,6 +62,9 @@ class LogTopic(SkippingLog, ServedTopic):
         self.first_entry = self.first_offset = self.log.first_offset
         self.next_entry = self.next_offset = self.log.next_offset
 
+    def need_from(self, offset: int) -> None:
+        """All of it is in memory."""
+
     async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
         if message_id in (EARLIEST, LATEST):
             return self.first_offset if message_id == EARLIEST else self.next_offset

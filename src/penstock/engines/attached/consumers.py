@@ -1,6 +1,9 @@
 """Makes consumers that are attached to the owners of their partitions: of named topics, and of those that match a pattern."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 from penstock.broker.delivery import Budget
 from penstock.broker.names import matched_name
@@ -16,6 +19,9 @@ from .consumer import Cluster, Consumer
 from .outstanding import Bury
 from .topic_consumer import Answer, Means
 from .unread import ArrivingSchemas
+
+OPENING_MAX: Final = 4  # consumers that open at the same time: messages share the loop with them
+OPENING_WAIT_S: Final = 1.0  # for others to open: some may wait for an owner
 
 
 class AttachedConsumers:
@@ -40,6 +46,7 @@ class AttachedConsumers:
         self._means = Means(topics, schemas, clock, tasks, bury, failures, give_reply, leave_s)
         self._new_name = new_name
         self._kind = kind
+        self._opening = asyncio.Semaphore(OPENING_MAX)
 
     async def subscribe(
         self,
@@ -53,7 +60,8 @@ class AttachedConsumers:
     ) -> Consumer:
         """As `Broker.subscribe`."""
         consumer = self._make(cluster, names, subscription, options, budget)
-        await consumer.open(unique_name=unique_name)
+        async with self._turn():
+            await consumer.open(unique_name=unique_name)
         return consumer
 
     async def subscribe_pattern(
@@ -80,8 +88,22 @@ class AttachedConsumers:
             return [name for name in names if matches(name) and allowed(name)]
 
         consumer = self._make(cluster, await matching(), subscription, options, budget)
-        await consumer.open(follow=matching, matches=matches)
+        async with self._turn():
+            await consumer.open(follow=matching, matches=matches)
         return consumer
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until few others open consumers; not for long, as they may wait for owners of partitions."""
+        taken = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_WAIT_S):
+                taken = await self._opening.acquire()
+        try:
+            yield
+        finally:
+            if taken:
+                self._opening.release()
 
     def _make(
         self,

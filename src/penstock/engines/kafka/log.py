@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 AGAIN_S: Final = 1.0  # after the cluster could not be asked
 IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
 RECENT_MS: Final = 1000  # a log that was asked for so lately is followed from there
+BEHIND_MAX: Final = 100  # offsets before the end of a log from which it may be followed
 GAPS_MAX: Final = 1024  # that are remembered
 LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
 LOOK_MS: Final = (
@@ -79,6 +80,10 @@ class KafkaLog:
         self._live = False  # whether what comes to the log comes here
         self._expected = 0  # the offset that comes next
         self._beginning = False
+        self._wanted_from: int | None = (
+            None  # the lowest offset that followers need, if it is close to the end
+        )
+        self._behind_until = 0  # where the log ended as it began to be followed
         self._idle_since_ms: int | None = None
         self._looked_ms = clock.monotonic_ms()
         self._refreshed_ms: int | None = None
@@ -190,6 +195,12 @@ class KafkaLog:
 
     # -- following
 
+    def need_from(self, offset: int) -> None:
+        """The next follower reads from an offset on. If few records are missing, the log is followed from there: many logs share the
+        requests for them, as when a process gets the slots of another one."""
+        if not self._live and self.next_offset - BEHIND_MAX <= offset < self.next_offset:
+            self._wanted_from = offset if self._wanted_from is None else min(offset, self._wanted_from)
+
     def _follow(self) -> None:
         """There is a follower."""
         if not (self._live or self._beginning or self.deleted):
@@ -212,7 +223,7 @@ class KafkaLog:
                     if delay_s:  # reading failed: the topic may be another one, and longer
                         await self._look_whose()
                     self._tail.clear()
-                    self._expected = self.next_offset
+                    self._expected = self._start()
                     self._live = True
                     await self._fetcher.follow(self._at, self._expected, self)
                     if self._live:
@@ -224,6 +235,24 @@ class KafkaLog:
                 await asyncio.sleep(AGAIN_S)
         finally:
             self._beginning = False
+
+    def _start(self) -> int:
+        """The offset from which the log is followed."""
+        wanted, self._wanted_from = self._wanted_from, None
+        self._behind_until = end = self.next_offset
+        return end if wanted is None else max(self.first_offset, min(wanted, end))
+
+    def _is_coming(self, entry_id: int) -> bool:
+        """Whether an entry that the log has comes here soon. A free reader brings those that are older than the following sooner."""
+        if self._live:
+            is_new = entry_id >= self._behind_until
+            return entry_id >= self._expected and (is_new or self._fetcher.busy)
+        return (
+            self._beginning
+            and self._wanted_from is not None
+            and entry_id >= self._wanted_from
+            and self._fetcher.busy
+        )
 
     def arrived(self, records: Sequence[Record]) -> None:
         """As `driver.tail.Follower.arrived`."""
@@ -354,10 +383,10 @@ class KafkaLog:
         entry_id = max(entry_id, self.first_offset)
         if entry_id >= self.next_offset:
             return []
-        if self._live and entry_id >= self._expected:
+        if self._is_coming(entry_id):
             await follow_until(
                 self.followers,
-                lambda: self.deleted or not self._live or self._expected > entry_id,
+                lambda: self.deleted or not (self._live or self._beginning) or self._expected > entry_id,
                 TAIL_WAIT_MS,
             )
         held = self._tail.slice(self.gap_end(entry_id), entries_max, bytes_max)

@@ -11,7 +11,7 @@ from penstock.broker.capability import Capability, not_supported
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.subscription import subscriptions_of
-from penstock.engines.shared.catalog import NO_TOPICS, Catalog, Described
+from penstock.engines.shared.catalog import NEVER, NO_TOPICS, Catalog, Described
 from penstock.engines.shared.name_list import check_growth, check_new, check_partitions
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -30,6 +30,7 @@ from .topic import KafkaTopic
 
 log = logging.getLogger(__name__)
 
+RECENT_MS: Final = 200  # a topic that was asked for so lately is not asked for again
 GONE_MS: Final = 2000  # for a broker to hear of a deletion that another process was answered
 CREATED_S: Final = 0.05  # between two looks for a topic that was just created
 
@@ -97,6 +98,9 @@ class KafkaTopics(Catalog[KafkaTopic]):
         the one before would end under the new consumer."""
         base = name.base
         known = self.found(base)
+        asked_ms = self._asked.get(base, NEVER)
+        if asked_ms != NEVER and self._clock.monotonic_ms() - asked_ms < RECENT_MS:
+            return
         if known is None or not known.id or any(one.has_clients for one in self.open_of(base)):
             return
         try:

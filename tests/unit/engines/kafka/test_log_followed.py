@@ -31,6 +31,7 @@ class Fetcher:
         self._ids = list(ids)
         self.tasks = Tasks()
         self.asked = 0  # for ends
+        self.busy = False
         self.followed: list[int] = []  # from offsets
 
     async def ends(self, place: Any) -> tuple[int, int]:
@@ -118,3 +119,50 @@ async def test_a_log_that_was_just_asked_for_is_followed_without_asking_again(
     log.followers.add(lambda: None)
     await until_async(lambda: fetcher.followed)
     assert (fetcher.asked, fetcher.followed) == (asked, [100])
+
+
+def behind(fetcher: Any, first: int = 0) -> KafkaLog:
+    """A log that ends at 100."""
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), fetcher, ManualClock())
+    log.first_offset, log.next_offset, log._refreshed_ms = first, 100, log.clock.monotonic_ms()
+    return log
+
+
+@pytest.mark.parametrize(
+    ("first", "needed", "followed_from"),
+    [
+        (0, (97,), 97),
+        (0, (100,), 100),
+        (0, (100, 95, 97), 95),
+        (0, (100 - followed.BEHIND_MAX - 1,), 100),
+        (98, (90,), 98),
+    ],
+)
+async def test_a_log_is_followed_from_where_a_follower_is_if_that_is_close_to_the_end(
+    first: int, needed: tuple[int, ...], followed_from: int
+) -> None:
+    fetcher: Any = Fetcher("id")
+    log = behind(fetcher, first)
+    for offset in needed:
+        log.need_from(offset)
+    log.followers.add(lambda: None)
+    await until_async(lambda: fetcher.followed)
+    log.lost()  # from then on older records are read
+    assert (log._start(), fetcher.followed) == (100, [followed_from])
+    await fetcher.tasks.close()
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_records_before_the_end_are_awaited_only_if_readers_are_busy(live: bool) -> None:
+    fetcher: Any = Fetcher("id")
+    log = behind(fetcher)
+    log.need_from(97)
+    if live:
+        log._expected, log._live = log._start(), True
+    else:
+        log._beginning = True
+    assert not log._is_coming(97)
+    assert log._is_coming(100) == live, "a new record is on its way"
+    fetcher.busy = True
+    assert log._is_coming(97)
+    assert not log._is_coming(96)

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.naming import Naming
-from penstock.engines.kafka.topics import KafkaTopics
+from penstock.engines.kafka.topics import RECENT_MS, KafkaTopics
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.shared.catalog import Described
 from penstock.engines.shared.documents import DocumentReader
@@ -133,6 +133,9 @@ async def test_a_topic_that_nobody_uses_is_asked_for_before_it_is_consumed(
     await bench.topics.learn(ORDERS)
     bench.admin.there["orders"] = Described("b", 2)
     await bench.topics.learn(ORDERS)  # lately learned
+    await bench.topics.look_again(ORDERS)
+    assert bench.admin.asked == 1  # it was asked for just now
+    bench.clock.turn(RECENT_MS)
     bench.admin.away = True
     await bench.topics.look_again(ORDERS)
     assert bench.topics.found(ORDERS) == Described("a", 1)
@@ -145,6 +148,7 @@ async def test_a_topic_that_nobody_uses_is_asked_for_before_it_is_consumed(
     await bench.topics.look_again(ORDERS.of_partition(1))
     assert bench.topics.found(ORDERS) == Described("b", 2)
     del bench.admin.there["orders"]  # a broker may not have heard of it yet
+    bench.clock.turn(RECENT_MS)
     await bench.topics.look_again(ORDERS)
     assert bench.topics.exists(ORDERS)
 

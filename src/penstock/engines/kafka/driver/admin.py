@@ -279,6 +279,10 @@ class KafkaAdmin:
         """The first offsets that there are."""
         return await self._offsets(places, BEGIN)
 
+    async def bounds(self, places: Iterable[At]) -> dict[At, tuple[int, int]]:
+        """Both, as `begins` and `ends`."""
+        return await self._positions(places, self._committed.bounds)
+
     async def ends(self, places: Iterable[At]) -> dict[At, int]:
         """The offsets after the last record that a reader of committed records sees."""
         return await self._offsets(places, END)
@@ -303,12 +307,17 @@ class KafkaAdmin:
         await _patiently(deleted)
 
     async def _offsets(self, places: Iterable[At], time_ms: int, *, committed: bool = True) -> dict[At, int]:
+        asked = self._committed if committed else self._written
+        return await self._positions(places, lambda wanted: asked.at(wanted, time_ms))
+
+    async def _positions(
+        self, places: Iterable[At], ask: Callable[[Sequence[At]], dict[At, T]]
+    ) -> dict[At, T]:
         wanted = list(places)
         if not wanted:
             return {}
-        asked = self._committed if committed else self._written
         return await _patiently(
-            lambda: self.clients.wait_unless_refused(in_thread(asked.at, wanted, time_ms)),
+            lambda: self.clients.wait_unless_refused(in_thread(ask, wanted)),
             check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
 

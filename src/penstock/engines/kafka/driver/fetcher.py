@@ -49,6 +49,11 @@ class Fetcher:
 
     # -- records
 
+    @property
+    def busy(self) -> bool:
+        """Whether a read may have to wait for others."""
+        return self._readers.busy
+
     async def follow(self, place: At, offset: int, follower: Follower) -> None:
         """Deliver what comes to a log from an offset on, until `leave`."""
         await self._tail.follow(place, offset, follower)

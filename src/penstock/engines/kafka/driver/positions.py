@@ -59,6 +59,12 @@ class Offsets:
                 self._leave(consumer)
             raise
 
+    def bounds(self, places: Sequence[At]) -> dict[At, tuple[int, int]]:
+        """Where partitions begin and end. One question after the other: two at once would both ask for unknown leaders. Raises
+        KafkaException."""
+        begins, ends = self.at(places, BEGIN), self.at(places, END)
+        return {place: (begins[place], end) for place, end in ends.items()}
+
     def _leave(self, consumer: Consumer) -> None:
         """Use another consumer from now on: librdkafka 2.16 may have lost all brokers (`KafkaAdmin.check_reachable`)."""
         with self._making:
@@ -97,9 +103,7 @@ Ends = tuple[int, int]  # the first offset, and the one after the last
 class Positions(Protocol):
     """What an administrator knows of partitions; of the driver's `KafkaAdmin`."""
 
-    async def begins(self, places: Iterable[At]) -> dict[At, int]: ...
-    async def ends(self, places: Iterable[At]) -> dict[At, int]: ...
-    async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]: ...
+    async def bounds(self, places: Iterable[At]) -> dict[At, Ends]: ...
 
 
 class EndLookup:
@@ -132,7 +136,7 @@ class EndLookup:
 
     async def _answer(self, wanted: dict[At, asyncio.Future[Ends]]) -> None:
         try:
-            begins, ends = await asyncio.gather(self._positions.begins(wanted), self._positions.ends(wanted))
+            found = await self._positions.bounds(wanted)
         except PenstockError as error:
             if len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE:
                 # It is the error of one of them: each is asked for alone, so that no other waits for it.
@@ -145,4 +149,4 @@ class EndLookup:
         else:
             for place, future in wanted.items():
                 if not future.done():
-                    future.set_result((begins[place], ends[place]))
+                    future.set_result(found[place])

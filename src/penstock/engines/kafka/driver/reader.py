@@ -4,18 +4,20 @@ What a reader fetched ahead is there for the read that goes on.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import REFUSED_S, Clients, CredentialsInUse
 from .errors import engine_error, passes
+from .positions import END
 from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
@@ -31,7 +33,8 @@ T = TypeVar("T")
 _PASSING: Final = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT))
 READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
 IDLE_S: Final = 10.0  # then a reader leaves
-IDLE_AT_END_S: Final = 1.0  # the same at the end of a log, where it asks the broker again and again
+AT_END_S: Final = 0.25  # a reader at the end of a log asks the broker again and again: then it rests
+BUSY: Final = 4  # reads at the same time: each costs the brokers several requests
 
 
 class OutOfRange(Exception):
@@ -78,12 +81,19 @@ def log_end(message: Message, what: str) -> int | None:
     return None
 
 
+def ask_for_leaders(consumer: Consumer, places: Iterable[At]) -> None:
+    """Have a consumer ask for the leaders of partitions that it was assigned, in one request; the answer is not awaited. By itself
+    librdkafka asks once a second."""
+    with suppress(KafkaException):  # the time is over at once
+        consumer.offsets_for_times([TopicPartition(*place, END) for place in places], timeout=0)
+
+
 class Reader:
     """Used by one read at a time."""
 
     def __init__(self, clients: Clients, executor: Executor) -> None:
         self.credentials = CredentialsInUse(clients)
-        self.leaves_s = 0.0  # when it leaves, where it is not used
+        self.rests_s = self.leaves_s = 0.0  # when it rests and leaves, if it is not used
         self.place: At | None = None
         self.position = -1  # the offset that is expected next
         self._executor = executor
@@ -104,11 +114,16 @@ class Reader:
 
     async def move(self, place: At, offset: int) -> None:
         """Go to a partition and an offset; raises what stands in the way."""
+        if self._running is not None and not self._running.done():  # it goes to rest
+            await asyncio.wait((asyncio.wrap_future(self._running),))
         self.place, self.position = place, offset
         self._held.clear()
         self._end = -1
-        target = [TopicPartition(*place, offset)]
-        await self._run(self._consumer.assign, target)
+        await self._run(self._assign, place, offset)
+
+    def _assign(self, place: At, offset: int) -> None:
+        self._consumer.assign([TopicPartition(*place, offset)])
+        ask_for_leaders(self._consumer, (place,))
 
     async def read(self, entries_max: int, bytes_max: int, until: int) -> Found:
         """Records from the position on, at least one, within both bounds, up to the first gap; none where the log ends, which is
@@ -170,6 +185,12 @@ class Reader:
         except KafkaException as error:
             raise engine_error(error, self._what) from None
 
+    def rest(self) -> None:
+        """Read nothing until it is moved."""
+        self.place = None
+        self._held.clear()
+        self._running = self._executor.submit(self._consumer.unassign)
+
     def close(self) -> None:
         """Leave, in a thread; what still waits there ends first: no consumer is closed while it is used."""
         self.place = None
@@ -195,6 +216,11 @@ class Readers:
         self._sweeps_s = 0.0
         self._closed = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether BUSY reads or more are under way."""
+        return self._count - len(self._idle) >= BUSY
+
     async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
         """As `Reader.read`, from `offset` on."""
         try:
@@ -211,30 +237,37 @@ class Readers:
             except BaseException:
                 self._close(reader)
                 raise
-            self._keep(reader, IDLE_S if found.records else IDLE_AT_END_S)
+            at_end = not found.records or found.records[-1].offset() + 1 >= until
+            self._keep(reader, rests=at_end)
             return found
         finally:
             self._turns.release()
 
     def _take(self, place: At, offset: int) -> Reader:
-        """The reader that goes on there, else a new one, else the one that was not used for longest."""
+        """The reader that goes on there, else one that rests, else a new one, else the one that was not used for longest."""
         if self._closed:
             raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        resting: int | None = None
         for at, reader in enumerate(self._idle):
             if reader.covers(place, offset):
                 return self._idle.pop(at)
+            if reader.place is None:
+                resting = at
+        if resting is not None:
+            return self._idle.pop(resting)
         if self._count < READERS_MAX:
             self._count += 1
             return Reader(self._clients, self._executor)
         return self._idle.pop(0)
 
-    def _keep(self, reader: Reader, idle_s: float) -> None:
+    def _keep(self, reader: Reader, *, rests: bool) -> None:
         if self._closed or reader.credentials.outdated:
             self._close(reader)
             return
-        reader.leaves_s = monotonic() + idle_s
+        reader.rests_s = monotonic() + (AT_END_S if rests else IDLE_S)
+        reader.leaves_s = monotonic() + IDLE_S
         self._idle.append(reader)
-        self._sweep_at(reader.leaves_s)
+        self._sweep_at(reader.rests_s)
 
     def _sweep_at(self, due_s: float) -> None:
         if self._sweeping is None or due_s < self._sweeps_s:
@@ -250,8 +283,11 @@ class Readers:
         for reader in [one for one in self._idle if one.leaves_s <= now]:
             self._idle.remove(reader)
             self._close(reader)
+        for reader in self._idle:
+            if reader.place is not None and reader.rests_s <= now:
+                reader.rest()
         if self._idle:
-            self._sweep_at(min(reader.leaves_s for reader in self._idle))
+            self._sweep_at(min(one.leaves_s if one.place is None else one.rests_s for one in self._idle))
 
     def _renew(self) -> None:
         """Close idle readers, whose credentials are old; those in use are closed after their read."""

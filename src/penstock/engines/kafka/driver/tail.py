@@ -5,12 +5,11 @@ While the loop works at a batch, the next one gathers in librdkafka, within its 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from itertools import groupby, islice
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from queue import SimpleQueue
 from threading import Semaphore, Thread
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -18,7 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
 from .errors import engine_error
-from .reader import mends, reading
+from .reader import ask_for_leaders, mends, reading
 from .record import At, Record
 from .threads import in_thread
 
@@ -30,15 +29,11 @@ FETCH_WAIT_MS: Final = (
     250  # the broker's where nothing comes; what is followed then is asked for with the next request
 )
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
-ASKED_MAX: Final = 32  # topics whose leaders are asked for at once, one request each
 MET_MAX: Final = 10_000  # topics that are remembered
 
 STALE_MAX: Final = (
     2  # batches with records of a log that was just left: one waits for the loop, and the thread has one
 )
-
-
-Work = Callable[[Consumer], None]
 
 
 class Follower(Protocol):
@@ -57,11 +52,20 @@ class Follower(Protocol):
         """Nothing more comes: the topic or the offset is not there, or it may not be read."""
 
 
+class _Change(NamedTuple):
+    """A log is followed from an offset on, or followed no more: then there is no offset."""
+
+    place: At
+    offset: int | None
+    follower: Follower | None
+    done: asyncio.Future[None]
+
+
 class TailReader:
     """The consumer and its thread; both begin with the first log that is followed.
 
-    The thread alone uses the consumer: what is to be done with it waits for its turn. So nothing that was read before a log
-    was left arrives after `leave` returns.
+    The thread alone uses the consumer, and makes all changes that wait for it at once. So nothing that was read before a log was left
+    arrives after `leave` returns.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -73,46 +77,32 @@ class TailReader:
         self._followers: dict[At, Follower] = {}
         self._assigned: dict[At, int] = {}  # the thread's: the offset that each was assigned at
         self._met: set[str] = set()  # the thread's: topics whose leaders the consumer was made to ask for
-        self._unmet: set[str] = set()  # the thread's: topics that were just assigned
-        self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
-            SimpleQueue()
-        )
+        self._wanted: SimpleQueue[_Change] = SimpleQueue()
 
     async def follow(self, place: At, offset: int, follower: Follower) -> None:
         """Deliver what comes from an offset on, and nothing else; raises what the cluster refuses."""
-        self._followers.pop(place, None)
-        target = [TopicPartition(*place, offset)]
-
-        def assign(consumer: Consumer) -> None:
-            self._unassign(consumer, place)
-            consumer.incremental_assign(target)
-            self._assigned[place] = offset
-            self._unmet.add(place[0])
-
-        def assigned() -> None:
-            self._followers[place] = follower
-
         try:
-            await self._have(assign, assigned)
+            await self._change(place, offset, follower)
         except KafkaException as error:
             raise engine_error(error, place[0]) from None
 
     async def leave(self, place: At) -> None:
         """Deliver no more of a log; harmless when repeated."""
-        self._followers.pop(place, None)
-        if self._thread is not None and not self._closed:
-            await self._have(lambda consumer: self._unassign(consumer, place))
+        if self._thread is None or self._closed:
+            self._followers.pop(place, None)
+        else:
+            await self._change(place)
 
-    async def _have(self, work: Work, then: Callable[[], None] | None = None) -> None:
-        """Have something done in the thread, and `then` on the loop, before anything that comes after."""
+    async def _change(self, place: At, offset: int | None = None, follower: Follower | None = None) -> None:
+        self._followers.pop(place, None)
         if self._closed:
             raise _ending()
         if self._thread is None:
             self._thread = Thread(target=self._run, name="kafka-tail", daemon=True)
             self._thread.start()
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._wanted.put((work, then, future))
-        await future
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._wanted.put(_Change(place, offset, follower, done))
+        await done
 
     # -- in the thread
 
@@ -122,7 +112,7 @@ class TailReader:
             while not self._closed:
                 if credentials.replaced():
                     consumer = self._renewed(consumer)
-                self._work(consumer)
+                self._make_changes(consumer)
                 first = consumer.poll(WAIT_S)
                 if first is not None:
                     messages = [first, *consumer.consume(BATCH_MAX - 1, 0)]
@@ -150,42 +140,57 @@ class TailReader:
         if self._assigned:
             made.incremental_assign([TopicPartition(*place, at) for place, at in self._assigned.items()])
         self._met.clear()
+        self._meet(made, self._assigned)
         consumer.close()
         return made
 
-    def _work(self, consumer: Consumer) -> None:
-        """Do what is wanted; what was handed over before arrives before the answer."""
-        while not self._wanted.empty():
-            work, then, future = self._wanted.get()
-            error: Exception | None = None
-            try:
-                work(consumer)
-            except KafkaException as failed:
-                error = failed
-            self._loop.call_soon_threadsafe(_answer, future, error, then)
-        if self._unmet:
-            self._meet(consumer)
+    def _make_changes(self, consumer: Consumer) -> None:
+        """Make all changes that wait; records that were handed over before arrive before the answer. Of several changes of a log the
+        last one counts."""
+        changes = [self._wanted.get() for _ in range(self._wanted.qsize())]
+        if not changes:
+            return
+        error: Exception | None = None
+        try:
+            self._assign(consumer, {one.place: one.offset for one in changes})
+        except KafkaException as failed:
+            error = failed
+        self._loop.call_soon_threadsafe(self._answer, changes, error)
 
-    def _meet(self, consumer: Consumer) -> None:
-        """Have librdkafka ask for the leaders of new topics; without that it asks once a second, in one request for all.
+    def _assign(self, consumer: Consumer, offsets: Mapping[At, int | None]) -> None:
+        left = [place for place in offsets if self._assigned.pop(place, None) is not None]
+        if left:
+            consumer.incremental_unassign([TopicPartition(*place) for place in left])
+        new = {place: offset for place, offset in offsets.items() if offset is not None}
+        if new:
+            consumer.incremental_assign([TopicPartition(*place, offset) for place, offset in new.items()])
+            self._assigned |= new
+            self._meet(consumer, new)
 
-        The answers come behind a fetch that waits. They are not awaited, so that other topics are read meanwhile. librdkafka uses
-        them when they arrive, as the topics are assigned already.
-        """
-        for topic in islice(self._unmet - self._met, ASKED_MAX):
-            with suppress(KafkaException):  # the time is over at once
-                consumer.list_topics(topic, 0)
-        if len(self._met) + len(self._unmet) > MET_MAX:
-            self._met.clear()
-        self._met |= self._unmet
-        self._unmet.clear()
-
-    def _unassign(self, consumer: Consumer, place: At) -> None:
-        if place in self._assigned:
-            del self._assigned[place]
-            consumer.incremental_unassign([TopicPartition(*place)])
+    def _meet(self, consumer: Consumer, places: Collection[At]) -> None:
+        """Have librdkafka ask for the leaders of topics that are new to the consumer. The answer comes behind a fetch that waits. It is
+        not awaited, so that other topics are read meanwhile."""
+        unmet = [place for place in places if place[0] not in self._met]
+        if unmet:
+            ask_for_leaders(consumer, unmet)
+            if len(self._met) + len(unmet) > MET_MAX:
+                self._met.clear()
+            self._met.update(topic for topic, _ in unmet)
 
     # -- on the loop
+
+    def _answer(self, changes: Sequence[_Change], error: Exception | None) -> None:
+        for change in changes:
+            if change.done.done():  # the caller does not wait any more
+                continue
+            if error is not None:
+                change.done.set_exception(error)
+                continue
+            if change.follower is None:
+                self._followers.pop(change.place, None)
+            else:
+                self._followers[change.place] = change.follower
+            change.done.set_result(None)
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         try:
@@ -222,19 +227,7 @@ class TailReader:
         self._room.release()
         if self._thread is not None:
             await in_thread(self._thread.join)
-        while not self._wanted.empty():
-            _answer(self._wanted.get()[2], _ending(), None)
-
-
-def _answer(future: "asyncio.Future[None]", error: Exception | None, then: Callable[[], None] | None) -> None:
-    if future.done():  # nobody waits any more
-        return
-    if error is None:
-        if then is not None:
-            then()
-        future.set_result(None)
-    else:
-        future.set_exception(error)
+        self._answer([self._wanted.get() for _ in range(self._wanted.qsize())], _ending())
 
 
 def _ending() -> PenstockError:

@@ -77,6 +77,7 @@ class ServedSubscription(Subscription):
         """As `Subscription.add`; raises `Moved` after the end."""
         self.check_held()
         super().add(consumer, unique_name=unique_name)
+        self.topic.need_from(self.cursor.mark)
         self.topic.followers.add(self.wake)
 
     def remove(self, consumer: Receiver) -> None:

@@ -19,7 +19,11 @@ log = logging.getLogger(__name__)
 
 MARKER: Final = "penstock:"  # begins the names of these groups, after engine.group_prefix
 SHOW_S: Final = 5.0  # between two commits of one group, as consumers of Kafka commit by default
-PAUSE_S: Final = 0.1  # between two commits of this process
+PAUSE_S: Final = 0.1  # between two commits of this process, at least
+PAUSE_MAX_S: Final = 5.0
+PAUSES: Final = (
+    9  # times as long as the commit before took: it has its own client, which costs more on busy machines
+)
 REFUSED_S: Final = 60.0  # until a group is tried again that is in use, or may not be used
 REFRESH_S: Final = 3600.0  # until all marks are committed again: the brokers let commits expire
 
@@ -98,10 +102,11 @@ class ShownMarks:
         except PenstockError as error:
             self._failed(name, partitions, error)
             return PAUSE_S
-        if done:
-            self._refused = False
-            self._due[name] = now + SHOW_S
-        return PAUSE_S if done else 0.0
+        if not done:
+            return 0.0
+        self._refused = False
+        self._due[name] = now + SHOW_S
+        return min(max(PAUSE_S, PAUSES * (self._clock() - now)), PAUSE_MAX_S)
 
     def _next(self, now: float) -> Name | None:
         self._due = {name: due for name, due in self._due.items() if due > now}

@@ -61,6 +61,12 @@ def test_a_lookup_that_succeeds_waits_for_no_poll() -> None:
     assert [one.polls for one in clients.made] == [1]
 
 
+def test_both_bounds_are_asked_for_by_one_consumer() -> None:
+    clients = Clients(3, 8)
+    assert offsets_of(clients).bounds([PLACE]) == {PLACE: (3, 8)}
+    assert len(clients.made) == 1
+
+
 @pytest.mark.parametrize(
     "failure", [KafkaError(KafkaError._TRANSPORT), -1], ids=["raised", "without an offset"]
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from penstock.engines.kafka.driver.positions import EndLookup
+from penstock.engines.kafka.driver.positions import EndLookup, Ends
 from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
@@ -22,22 +22,14 @@ class _Positions:
         self.gone: set[At] = set()
         self.answering: dict[At, asyncio.Event] = {}
 
-    async def begins(self, places: Iterable[At]) -> dict[At, int]:
-        return await self._of(list(places), 0)
-
-    async def ends(self, places: Iterable[At]) -> dict[At, int]:
+    async def bounds(self, places: Iterable[At]) -> dict[At, Ends]:
         self.asked += 1
-        return await self._of(list(places), 5)
-
-    async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]:
-        return {}
-
-    async def _of(self, places: list[At], offset: int) -> dict[At, int]:
-        if self.gone & set(places):
+        wanted = list(places)
+        if self.gone & set(wanted):
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, "gone")
-        if len(places) == 1 and places[0] in self.answering:
-            await self.answering[places[0]].wait()
-        return dict.fromkeys(places, offset)
+        if len(wanted) == 1 and wanted[0] in self.answering:
+            await self.answering[wanted[0]].wait()
+        return dict.fromkeys(wanted, (0, 5))
 
 
 async def test_what_is_asked_together_is_one_request() -> None:

@@ -1,6 +1,7 @@
 """Which reader serves a read, and when readers leave, with readers that the test makes."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -25,7 +26,7 @@ class Fake:
         self.credentials = CredentialsInUse(clients)
         self.place: At | None = None
         self.position = -1
-        self.leaves_s = 0.0
+        self.rests_s = self.leaves_s = 0.0
         self.closed = False
         self.moves = 0
         Fake.made.append(self)
@@ -43,9 +44,13 @@ class Fake:
             raise PenstockError(ErrorKind.UNAVAILABLE, "away")
         if self.position == 10:
             return Found((), 10)
-        found = [object()] * min(entries_max, 10 - self.position)
-        self.position += len(found)
-        return Found(found, -1)  # type: ignore[arg-type] # nobody looks into them
+        end = min(self.position + entries_max, 10)
+        found: list[Any] = [SimpleNamespace(offset=lambda at=at: at) for at in range(self.position, end)]
+        self.position = end
+        return Found(found, -1)
+
+    def rest(self) -> None:
+        self.place = None
 
     def close(self) -> None:
         self.closed = True
@@ -101,16 +106,33 @@ async def test_a_reader_that_failed_is_not_used_again() -> None:
     readers.close()
 
 
-async def test_a_reader_at_the_end_leaves_early(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("offset", [6, 10])
+async def test_a_reader_at_the_end_rests_soon_and_is_used_for_the_next_read(
+    offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READERS_MAX", 3)
     monkeypatch.setattr(module, "IDLE_S", 3600.0)
-    monkeypatch.setattr(module, "IDLE_AT_END_S", 0.0)
+    monkeypatch.setattr(module, "AT_END_S", 0.0)
     readers = new_readers()
     await readers.read(ORDERS, 0, 4, 100, 10)
-    await readers.read(OTHERS, 10, 4, 100, 10)
+    await readers.read(OTHERS, offset, 4, 100, 10)
     async with asyncio.timeout(60):
-        while not Fake.made[1].closed:
+        while Fake.made[1].place is not None:
             await asyncio.sleep(0)
-    assert not Fake.made[0].closed
+    assert Fake.made[0].place == ORDERS
+    await readers.read(OTHERS, 0, 4, 100, 10)
+    assert [one.moves for one in Fake.made] == [1, 2]
+    assert not any(one.closed for one in Fake.made)
+    readers.close()
+
+
+async def test_a_reader_that_is_not_used_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 0.0)
+    readers = new_readers()
+    await readers.read(ORDERS, 0, 4, 100, 10)
+    async with asyncio.timeout(60):
+        while not Fake.made[0].closed:
+            await asyncio.sleep(0)
     readers.close()
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from penstock.engines.kafka.driver import tail as module
 from penstock.engines.kafka.driver.errors import ClientErrors
 from penstock.engines.kafka.driver.record import At, Record
 from penstock.engines.kafka.driver.tail import TailReader
@@ -43,7 +42,8 @@ class Cluster:
         self.errors = ClientErrors()
         self.given: SimpleQueue[Message] = SimpleQueue()
         self.assigned: set[At] = set()
-        self.asked: list[str] = []
+        self.asked: list[list[str]] = []  # topics, by request
+        self.assignments = 0
         self.unassigned_as_asked: list[str] = []
         self.told = threading.Event()
         self.going_on = threading.Event()  # polls return
@@ -54,15 +54,16 @@ class Cluster:
         return self
 
     def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
+        self.assignments += 1
         self.assigned |= {(one.topic, one.partition) for one in places}
 
     def incremental_unassign(self, places: Sequence[TopicPartition]) -> None:
         self.assigned -= {(one.topic, one.partition) for one in places}
 
-    def list_topics(self, topic: str, timeout: float) -> None:
-        if all(place[0] != topic for place in self.assigned):
-            self.unassigned_as_asked.append(topic)
-        self.asked.append(topic)
+    def offsets_for_times(self, places: Sequence[TopicPartition], timeout: float) -> None:
+        topics = [one.topic for one in places]
+        self.unassigned_as_asked += [topic for topic in topics if (topic, 0) not in self.assigned]
+        self.asked.append(topics)
         if timeout:
             self.told.wait()
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -148,22 +149,48 @@ async def test_the_leader_of_a_topic_is_asked_for_once_and_after_it_was_assigned
     await reader.leave(("orders", 0))
     _, thirds = await follow(reader, "orders", "thirds")
     await arrives(cluster, "thirds", thirds)
-    assert (sorted(cluster.asked), cluster.unassigned_as_asked) == (["orders", "others", "thirds"], [])
+    asked = sorted(topic for topics in cluster.asked for topic in topics)
+    assert (asked, cluster.unassigned_as_asked) == (["orders", "others", "thirds"], [])
 
 
-async def test_many_topics_at_once_are_asked_for_within_a_bound(
-    cluster: Cluster, reader: TailReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "ASKED_MAX", 3)
+@pytest.fixture
+async def held(cluster: Cluster, reader: TailReader) -> Log:
+    """A log that is followed; the thread waits for `going_on` before it makes other changes."""
     (orders,) = await follow(reader, "orders")
     cluster.going_on.clear()
     cluster.held.clear()
     assert await asyncio.to_thread(cluster.held.wait, WAIT_S)
+    return orders
+
+
+async def test_many_topics_at_once_are_assigned_and_asked_for_together(
+    cluster: Cluster, reader: TailReader, held: Log
+) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(8):
             group.create_task(follow(reader, f"new-{number}"))
         while reader._wanted.qsize() < 8:
             await asyncio.sleep(0)
         cluster.going_on.set()
-    await arrives(cluster, "orders", orders)
-    assert (len(cluster.assigned), len(cluster.asked)) == (9, 4)
+    await arrives(cluster, "orders", held)
+    assert (len(cluster.assigned), cluster.assignments) == (9, 2)
+    assert [len(topics) for topics in cluster.asked] == [1, 8]
+
+
+async def test_of_changes_that_wait_the_last_one_of_a_log_counts(
+    cluster: Cluster, reader: TailReader, held: Log
+) -> None:
+    others, again = Log(), Log()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reader.follow(("others", 0), 0, others))
+        group.create_task(reader.leave(("others", 0)))
+        group.create_task(reader.leave(("orders", 0)))
+        group.create_task(reader.follow(("orders", 0), 5, again))
+        while reader._wanted.qsize() < 4:
+            await asyncio.sleep(0)
+        cluster.going_on.set()
+    assert cluster.assigned == {("orders", 0)}
+    cluster.given.put(Message(("others", 0), 0))
+    await arrives(cluster, "orders", again)
+    assert not others.came.is_set()
+    assert not held.came.is_set()

@@ -11,6 +11,7 @@ from tests.support.skipping_log import Host, SkippingLog
 from tests.unit.engines.kafka.serving.test_owned import Admin
 
 from penstock.broker.topic_listeners import TopicListeners
+from penstock.engines.attached import moving_link
 from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.consumers import AttachedConsumers
 from penstock.engines.fleet.sessions import new_process_id
@@ -153,7 +154,10 @@ async def test_a_consumer_stays_as_its_partition_goes_and_comes(case: Case, type
     assert server.topic.followers == set()
 
 
-async def test_what_is_acknowledged_while_nobody_owns_the_partition_is_refused(case: Case) -> None:
+async def test_what_is_acknowledged_while_nobody_owns_the_partition_is_refused(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving_link, "STORE_S", 2 * moving_link.STEP_S)
     server = case.server
     await server.gain()
     consumer = await case.subscribe(SubscriptionType.SHARED)

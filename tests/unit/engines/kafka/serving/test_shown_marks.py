@@ -8,7 +8,7 @@ from tests.support.cursor_journal import Log
 from tests.support.kafka_serving import TOPIC, Groups, Server, id_of, offsets
 from tests.support.skipping_log import SkippingLog
 
-from penstock.engines.kafka.serving.shown_marks import REFUSED_S, SHOW_S
+from penstock.engines.kafka.serving.shown_marks import PAUSE_MAX_S, PAUSE_S, REFUSED_S, SHOW_S
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.testing.clock import ManualClock
 
@@ -58,6 +58,21 @@ async def test_a_mark_is_shown_when_it_has_changed_and_not_too_often(servers: tu
     await show(a)
     assert await a.marks.show_next() is None
     assert a.groups.calls == calls
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.0, PAUSE_S), (0.25, 2.25), (3.0, PAUSE_MAX_S)])
+async def test_the_slower_a_commit_the_longer_the_pause_after_it(
+    servers: tuple[Server, Server], took_s: float, pause_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = servers
+    await a.gain()
+    await a.served.create(a.topic, "s", 3)
+
+    async def commit(group: str, changes: object) -> None:
+        a.now_s += took_s
+
+    monkeypatch.setattr(a.groups, "commit", commit)
+    assert await a.marks.show_next() == pytest.approx(pause_s)
 
 
 async def test_the_next_owner_shows_what_the_last_one_did_not(servers: tuple[Server, Server]) -> None:
