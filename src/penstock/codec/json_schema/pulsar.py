@@ -66,13 +66,13 @@ def _shape(avro: Any, namespace: str, names: dict[str, Any], depth: int) -> dict
     if isinstance(avro, str):
         if avro in _PRIMITIVES:
             return dict(_PRIMITIVES[avro])
-        return {"$ref": f"#/definitions/{_full(avro, namespace)}"}
+        return {"$ref": f"#/definitions/{full_name(avro, namespace)}"}
     kind = avro["type"]
     if kind in ("record", "error"):
         return _record(avro, namespace, names, depth)
     if kind in ("enum", "fixed"):
         shape: dict[str, Any] = {"enum": avro["symbols"]} if kind == "enum" else {}
-        names[_full(avro["name"], _namespace(avro, namespace))] = shape
+        names[full_name(avro["name"], _namespace(avro, namespace))] = shape
         return shape
     if kind == "array":
         return {"type": "array", "items": _shape(avro["items"], namespace, names, depth + 1)}
@@ -85,7 +85,7 @@ def _shape(avro: Any, namespace: str, names: dict[str, Any], depth: int) -> dict
 
 def _record(avro: Any, namespace: str, names: dict[str, Any], depth: int) -> dict[str, Any]:
     inner = _namespace(avro, namespace)
-    name = _full(avro["name"], inner)
+    name = full_name(avro["name"], inner)
     shape: dict[str, Any] = {"type": "object", "title": avro["name"]}
     names[name] = shape  # before its fields, which may be of itself
     fields = avro["fields"]
@@ -102,7 +102,8 @@ def _namespace(avro: Any, namespace: str) -> str:
     return name.rpartition(".")[0] if "." in name else avro.get("namespace", namespace)
 
 
-def _full(name: str, namespace: str) -> str:
+def full_name(name: str, namespace: str) -> str:
+    """An Avro name with its namespace."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 

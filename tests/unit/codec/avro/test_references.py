@@ -6,8 +6,8 @@ import fastavro
 import msgspec
 import pytest
 
+from penstock.codec.avro.references import with_references
 from penstock.codec.lookup import codec_for
-from penstock.engines.kafka.schema_registry.definitions import with_references
 from penstock.model.schema import SchemaInfo, SchemaType
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
@@ -72,7 +72,7 @@ def test_what_is_no_schema(odd: str) -> None:
 
 
 def test_references_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.engines.kafka.schema_registry.definitions.BYTES_MAX", 1000)
+    monkeypatch.setattr("penstock.codec.avro.references.BYTES_MAX", 1000)
     references = {"a": text(["a", "a"])}
     with pytest.raises(ValueError, match="1000"):
         with_references(text(["a"]), references)
