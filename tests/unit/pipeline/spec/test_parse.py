@@ -138,7 +138,6 @@ compact = false
     assert server_options(spec.server).items() <= options.items()
     assert table_options(spec, spec.sinks["lake"]) == {
         "path": "/pipelines/lake",
-        "compact": "false",
         "timeZone": "UTC",
         "partitionBy": "id",
     }
@@ -164,7 +163,7 @@ path = "abfss://c@account.example/lake"
     assert lookup_options(spec, spec.tables["names"]) == {"path": "s3://bucket/names"} | store
     assert lookup_options(spec, spec.tables["local"])["path"] == "file:///names"
     made = table_options(spec, spec.sinks["lake"])
-    plain = {"path": "abfss://c@account.example/lake", "compact": "true", "timeZone": "UTC"}
+    plain = {"path": "abfss://c@account.example/lake", "timeZone": "UTC"}
     assert made == plain | store
 
 
