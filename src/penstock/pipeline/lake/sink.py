@@ -121,7 +121,9 @@ class TableSink:
                 with suppress(OSError):
                     remove(options.path, files)
             raise
-        if not done or options.keys:
+        if options.keys:
+            remove(options.path, files)
+        elif not done and files:
             self._remove(table, files)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803

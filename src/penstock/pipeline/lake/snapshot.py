@@ -5,7 +5,7 @@ truth are Delta's application transactions, which survive checkpoints and the lo
 for what the metadata lacks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -68,7 +68,7 @@ class Snapshot:
         """What the newest commit of ours has in its metadata; empty if it cannot be trusted."""
         if self._remembered is None:
             self._remembered = Remembered()
-            for commit in self._table.history(COMMITS_READ):
+            for commit in self._commits():
                 if METADATA in commit:
                     self._remembered = msgspec.json.decode(commit[METADATA], type=Remembered)
                 if commit.get("operation") not in _NEUTRAL:
@@ -99,6 +99,11 @@ class Snapshot:
             self._table.transaction_version(mark_name(what, name)) for what in ("first", "ledger", "sparse")
         )
         return Position(first or 0, end, -1 if ledger is None else ledger, dense=sparse is None)
+
+    def _commits(self) -> Iterator[dict[str, Any]]:
+        """The newest commits: the last one first, which mostly is enough."""
+        yield from self._table.history(1)
+        yield from self._table.history(COMMITS_READ)[1:]
 
     def _file(self, action: dict[str, Any], partitions: dict[str, str]) -> File:
         path = unquote(action["path"])
