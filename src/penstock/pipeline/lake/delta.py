@@ -8,6 +8,7 @@ commits that name the same one conflict, so no writer overtakes another.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -76,6 +77,11 @@ class Table:
         """
         with self._lock:
             return self._until_first(lambda: self._commit(batch))
+
+    def look_ahead(self) -> None:
+        """Read what the last commit has made of the table now, in a thread, and not in the next commit: delta-rs then lists all
+        files in memory. The process ends after the thread: delta-rs does not survive the interpreter."""
+        threading.Thread(target=self._look_ahead, name="table").start()
 
     def compact(self, partition: Mapping[str, str | None], target_bytes: int) -> int:
         """Put small files of a partition together, into files of `target_bytes`; returns how many files went. Rows stay as
@@ -203,6 +209,10 @@ class Table:
                 pass
         self._newest = self._open()
         return self._newest
+
+    def _look_ahead(self) -> None:
+        with self._lock, suppress(Exception), self.folder.reached():  # the next commit says what is wrong
+            self._current()
 
     def _open(self, version: int | None = None) -> DeltaTable | None:
         if not self.folder.has("_delta_log"):

@@ -85,8 +85,9 @@ class TableSink:
         return self.__dict__ | {"_table": None}
 
     def create(self) -> None:
-        """Have the table made: who reads it finds its columns before there are rows."""
-        table_at(self._options.path).create(self._columns, [by.name for by in self._bys])
+        """Have the table made, so that readers find its columns before there are rows, and keep it open."""
+        self._table = table_at(self._options.path)
+        self._table.create(self._columns, [by.name for by in self._bys])
 
     def nothing(self, query: str, batch: int) -> WriterCommitMessage:
         """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
@@ -112,7 +113,7 @@ class TableSink:
             pieces=pieces,
             logs=_logs(options, pieces),
         )
-        table = self._table = self._table or table_at(options.path)
+        table = self._table or table_at(options.path)
         try:
             done = table.commit(batch)
         except Exception as error:
@@ -121,6 +122,8 @@ class TableSink:
                 with suppress(OSError):
                     remove(options.path, files)
             raise
+        if self._table is not None:
+            self._table.look_ahead()
         if options.keys:
             remove(options.path, files)
         elif not done and files:
