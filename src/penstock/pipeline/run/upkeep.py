@@ -58,3 +58,4 @@ class Upkeep:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            self._process = None
