@@ -15,7 +15,6 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.options import is_url
-from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.spec.parse import load_spec
 
 from . import output
@@ -103,6 +102,7 @@ def archive(
     need_extras(tables=True)
     from penstock.pipeline.lake.options import table_at
     from penstock.pipeline.lake.store import Location
+    from penstock.pipeline.rows.columns import INCLUDABLE
 
     names = [TopicName.parse(topic) for topic in topics]
     options = named_values("--storage", storage)
