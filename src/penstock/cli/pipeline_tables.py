@@ -62,10 +62,10 @@ def maintain(
         folders = [Location.of(sink.path, spec.storage) for sink in spec.sinks.values() if sink.path]
     else:
         folders = [Location.of(table or "", named_values("--storage", storage))]
-    reports = []
-    for folder in folders:
-        snapshot_of(folder)
-        reports.append(maintain_table(Table(folder), vacuum_hours=vacuum_hours, seconds_max=seconds))
+        snapshot_of(folders[0])
+    reports = [
+        maintain_table(Table(folder), vacuum_hours=vacuum_hours, seconds_max=seconds) for folder in folders
+    ]
     columns = ("table", "compacted", "deleted", "left", "errors")
     found = ({name: getattr(report, name) for name in columns} for report in reports)
     output.rows(columns, found, "the pipeline has no tables")

@@ -122,8 +122,8 @@ def maintain(
 
 def main() -> None:
     """Maintain the tables that stdin lists, and print to stderr what fails."""
-    signal.alarm(round(2 * SECONDS_MAX))  # whatever hangs: the next run goes on
     for order in msgspec.json.decode(sys.stdin.buffer.read(), type=list[Order]):
+        signal.alarm(round(2 * SECONDS_MAX))  # ends the process: what is committed is kept
         try:
             table = Table(Location.of(order.path, order.storage))
             report = maintain(table, vacuum_hours=VACUUM_HOURS if order.vacuum else None)
