@@ -5,6 +5,7 @@ It runs outside the batches: `python -m penstock.pipeline.lake.maintenance` is s
 `seconds_max`, and a partition is rewritten in files of one size at a time, so that a row is rewritten a few times in all.
 """
 
+import os
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ SMALL_MIN: Final = 16  # small files of a partition that is written to make it w
 CLOSED_MS: Final = 3_600_000  # a partition without new files for so long gets no more
 VACUUM_HOURS: Final = 168  # as Delta: readers of an old version have a week
 SECONDS_MAX: Final = 120.0
+NICE: Final = 10  # batches come first
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -122,6 +124,8 @@ def maintain(
 
 def main() -> None:
     """Maintain the tables that stdin lists, and print to stderr what fails."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the pipeline ends this process
+    os.nice(NICE)
     for order in msgspec.json.decode(sys.stdin.buffer.read(), type=list[Order]):
         signal.alarm(round(2 * SECONDS_MAX))  # ends the process: what is committed is kept
         try:
