@@ -146,11 +146,6 @@ class BatchWriter(TableSink, DataSourceArrowWriter):
 class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock_lake")`."""
 
-    def __init__(
-        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
-    ) -> None:
-        super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
-
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
     """The columns of the files with the derived ones, and how they are parted; checked against the table.
