@@ -15,12 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
 
 from benchmarks.spark_scan import PARTITIONS, serve
 from penstock.client.access import Access
-from penstock.pipeline.http.logs import Log
-from penstock.pipeline.lake.archive import ArchiveSpec, append
-from penstock.pipeline.lake.archive_plan import Step
 from penstock.pipeline.options import server_options
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.session import session
@@ -58,23 +56,24 @@ def main() -> None:
     rows = each * PARTITIONS
     try:
         whole = {TOPIC: {str(n): each for n in range(PARTITIONS)}}
-        steps = [Step(Log(TOPIC, n, True, 1, 0, each), 0, each) for n in range(PARTITIONS)]
         for name, include in (("all columns", tuple(INCLUDABLE)), ("basic columns", ())):
 
-            def archived(path: Path, include: tuple[str, ...] = include) -> None:
-                spec = ArchiveSpec(server=access, topics=(TOPIC,), table=str(path), include=include)
-                append(spark, spec, steps)
-                assert DeltaTable(path).count() == rows
-
-            def floor(path: Path, include: tuple[str, ...] = include) -> None:
+            def frame(include: tuple[str, ...] = include) -> DataFrame:
                 options = server_options(access) | {
                     "assign": json.dumps({TOPIC: list(range(PARTITIONS))}),
                     "endingOffsets": json.dumps(whole),
                 }
                 if include:
                     options["include"] = ",".join(include)
-                frame = spark.read.format("penstock").options(**options).load()
-                frame.write.option("compression", "zstd").parquet(str(path))
+                return spark.read.format("penstock").options(**options).load()
+
+            def archived(path: Path, frame: Callable[[], DataFrame] = frame) -> None:
+                options = {"archive": "true", "partitionBy": "day(timestamp)"}
+                frame().write.format("penstock_lake").mode("append").options(**options).save(str(path))
+                assert DeltaTable(path).count() == rows
+
+            def floor(path: Path, frame: Callable[[], DataFrame] = frame) -> None:
+                frame().write.option("compression", "zstd").parquet(str(path))
 
             floor_s = measured(floor, given.repeats)
             seconds = measured(archived, given.repeats)

@@ -38,13 +38,9 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is there now."""
-        from penstock.pipeline.source.query import names_archive, reader_for
+        from penstock.pipeline.source.query import reader_for
 
-        if not names_archive(self.options, schema):
-            return reader_for(self.options, schema)
-        from penstock.pipeline.lake.span import ArchiveReader
-
-        return ArchiveReader(self.options, schema)
+        return reader_for(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what comes."""

@@ -32,9 +32,9 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the table as it is now."""
-        from penstock.pipeline.lake.reader import TableReader
+        from penstock.pipeline.lake.reader import reader_for
 
-        return TableReader(self.options, schema)
+        return reader_for(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer of one batch."""

@@ -6,16 +6,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
 from tests.support.tls import Pki
+from tests.unit.pipeline.lake.test_tables import add, numbers
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
+from penstock.pipeline.http.logs import look
+from penstock.pipeline.lake.delta import Table
+from penstock.pipeline.lake.store import Location
+from penstock.pipeline.lake.values import Batch, LogState, Piece
+from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.run.events import SYSTEM_TOPIC
+from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import running
 
+IN = "persistent://public/default/in"
 FILE = """
 name = "p"
 dead_letters = "dead"
@@ -67,6 +77,13 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         yield CommandLine(folder, server.url)
 
 
+def ledger_of(line: CommandLine, topic: str) -> int:
+    access = Access(url=line.url, token_file=str(line.folder / "admin"), ca_file=str(line.folder / "ca.pem"))
+    with HttpClient(access) as client:
+        (log,) = look(client, [TopicName.parse(topic)]).logs or []
+    return log.ledger
+
+
 def refused(done: subprocess.CompletedProcess[str]) -> str:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("penstock: ")
@@ -74,28 +91,79 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
-def test_an_archive_that_cannot_be(line: CommandLine) -> None:
-    assert "topic persistent://public/default/nope does not exist" in refused(
-        line.call("archive", "nope", "--table", "t")
+def test_a_new_archive_is_a_file_that_goes_on_where_the_table_ends(line: CommandLine) -> None:
+    table = line.folder / "kept"
+    columns = pa.schema([("n", pa.int64())])
+    ledger = ledger_of(line, "in")
+    batch = Batch(
+        files=(),
+        schema=columns,
+        partition_by=(),
+        pieces=(Piece(IN, 0, 3, 8, 5, 25),),
+        logs={(IN, 0): LogState(ledger)},
     )
-    assert "role 'guest' may not" in refused(line.call("archive", "in", "--table", "t", role="guest"))
+    Table(Location.of(table)).commit(batch)
+    store = ("--storage", "aws_region=x", "--storage", "aws_secret_access_key=env:KEY")
+    done = line.call("new", "archive", "in", "--table", "kept", "--decode", "flat", *store)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"file": "kept.toml"}
+    spec = load_spec(line.folder / "kept.toml")
+    assert (spec.name, spec.trigger, spec.server.url) == ("archive-kept", "10 seconds", line.url)
+    assert spec.server.token == ""
+    assert Path(spec.server.token_file).is_absolute()
+    assert spec.storage == {"aws_region": "x", "aws_secret_access_key": "env:KEY"}
+    (source,) = spec.sources.values()
+    assert source.start == {IN: {"0": 8}}
+    assert (source.decode, source.include) == ("flat", tuple(INCLUDABLE))
+    (sink,) = spec.sinks.values()
+    assert (sink.path, sink.archive, sink.partition_by) == (str(table), True, ("day(timestamp)",))
+    assert "kept.toml exists already" in refused(line.call("new", "archive", "in", "--table", "kept"))
+    other = line.call("new", "archive", "in", "--table", "new", "--file", "other.toml")
+    assert other.returncode == 0, other.stderr
+    assert load_spec(line.folder / "other.toml").sources["messages"].start == "earliest"
+
+
+def test_an_archive_that_cannot_be(line: CommandLine) -> None:
+    new = ("new", "archive")
+    assert "topic persistent://public/default/nope does not exist" in refused(
+        line.call(*new, "nope", "--table", "t")
+    )
+    assert "role 'guest' may not" in refused(line.call(*new, "in", "--table", "t", role="guest"))
     assert "certificate verify failed" in refused(
-        line.plain("archive", "in", "--table", "t", "--url", line.url, "--token-file", "admin")
+        line.plain(*new, "in", "--table", "t", "--url", line.url, "--token-file", "admin")
+    )
+    assert "--storage: 'region' is not NAME=VALUE" in refused(
+        line.call(*new, "in", "--table", "t", "--storage", "region")
+    )
+    pieces = (Piece(IN, 0, 0, 8, 8, 28),)
+    batch = Batch(files=(), schema=pa.schema([("n", pa.int64())]), partition_by=(), pieces=pieces)
+    Table(Location.of(line.folder / "stale")).commit(
+        msgspec.structs.replace(batch, logs={(IN, 0): LogState(77)})
+    )
+    assert "deleted and created again since it was archived" in refused(
+        line.call(*new, "in", "--table", "stale")
     )
     assert not (line.folder / "t").exists()
+    assert not (line.folder / "t.toml").exists()
 
 
-def test_a_replay_that_cannot_be(line: CommandLine) -> None:
-    (line.folder / "table").mkdir(exist_ok=True)
-    replay = ("replay", "in", "--table", "table", "--id", "a")
-    assert "--from-offset: '0-5' is no PARTITION:OFFSET" in refused(
-        line.call(*replay, "--from-offset", "0-5")
-    )
-    twice = ("--until-offset", "0:5", "--until-offset", "0:6")
-    assert "--until-offset: partition 0 is named twice" in refused(line.call(*replay, *twice))
-    assert "--from: 'soon' is no time" in refused(line.call(*replay, "--from", "soon"))
-    assert "--storage: 'region' is no NAME=VALUE" in refused(line.call(*replay, "--storage", "region"))
-    assert "there is no table at" in refused(line.call(*replay))
+def test_tables_are_maintained(line: CommandLine) -> None:
+    for name in ("one", "two"):
+        for n in range(16):
+            add(Table(Location.of(line.folder / name)), [n])
+    sinks = "".join(f'[sinks.{name}]\ninput = "s"\npath = "{name}"\n' for name in ("one", "two"))
+    (line.folder / "m.toml").write_text(f'name = "m"\n[sources.s]\ntopics = ["in"]\n{sinks}')
+    done = line.plain("maintain", "m.toml")
+    assert done.returncode == 0, done.stderr
+    shown = [json.loads(each) for each in done.stdout.splitlines()]
+    expected = {"compacted": 16, "deleted": 0, "left": 0, "errors": []}
+    assert shown == [{"table": str(line.folder / name), **expected} for name in ("one", "two")]
+    done = line.plain("maintain", "--table", "one", "--vacuum-hours", "0")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["deleted"] == 16
+    assert sorted(numbers(Table(Location.of(line.folder / "one")))) == list(range(16))
+    assert "there is no table at" in refused(line.plain("maintain", "--table", "three"))
+    assert "either FILE or --table is needed" in refused(line.plain("maintain"))
 
 
 def test_dead_letters_that_are_not_there(line: CommandLine) -> None:

@@ -44,12 +44,12 @@ LIVES = [
 MORE = [
     {
         "topic": (TOPIC, "before"),
-        "table": ("HOOK /compact/before/table$", "before"),
+        "table": ("HOOK /batch/over/table/", "before"),
         "both": (BOTH_TOPIC, "after"),
     },
     {
         "topic": (TOPIC, "after"),
-        "table": ("HOOK /compact/after/table$", "before"),
+        "table": ("HOOK /delta/after/table$", "before"),
         "both": ("HOOK /delta/after/both-table$", "before"),
     },
     {
@@ -73,10 +73,7 @@ def test_a_driver_that_dies_around_its_commits(tmp_path: Path) -> None:
             driver, following = following, Driver(proxy, tmp_path, *files)  # which starts Spark meanwhile
             # Who comes to its place waits there for the others; when all are, all die.
             together = threading.Barrier(len(life), driver.kill, LIFE_S)
-            rules = [
-                proxy.at(place, together.wait, when=when, nth=1 if "compact" in place else 2)
-                for place, when in life.values()
-            ]
+            rules = [proxy.at(place, together.wait, when=when, nth=2) for place, when in life.values()]
             driver.begin()
             try:
                 places.update((rule.wait(LIFE_S), "") for rule in rules)

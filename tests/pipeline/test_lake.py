@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.pipeline.topics import TopicServer
 from tests.support.waiting import until as wait_for
 
+from penstock.pipeline.lake.delta import Table
 from penstock.pipeline.lake.files import FileWriter
+from penstock.pipeline.lake.maintenance import maintain
 from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.store import Location
@@ -140,8 +142,9 @@ def test_a_short_vacuum_leaves_what_another_writer_is_about_to_commit(
         try:
             wait_for(lambda: any(file.stat().st_size for file in set(Path(path).glob("*.parquet")) - before))
             for number in range(1, 17):
-                save(spark.range(number, number + 1, 1, 1), path, vacuumHours=0)
-            assert len(snapshot_of(Location.of(path)).files()) < 16, "they were put together"
+                save(spark.range(number, number + 1, 1, 1), path)
+            done = maintain(Table(Location.of(path)), vacuum_hours=0)
+            assert done.compacted == done.deleted == 17
         finally:
             go.touch()
         writing.result()
@@ -175,6 +178,7 @@ def test_a_second_thread_finds_the_formats(spark: SparkSession, server: TopicSer
         (["id"], {"targetFileBytes": "tiny"}, "option targetFileBytes"),
         (["id"], {"archive": "true"}, "column offset, partition, topic is missing"),
         (["id"], {"table": "orc"}, "option table: 'orc'"),
+        (["id"], {"vacuumHours": "1"}, "unknown option vacuumHours: .*penstock pipeline maintain"),
         (["id"], {"table": "parquet"}, "option table: tables are Delta only: see"),
     ],
 )
@@ -193,7 +197,7 @@ def test_what_cannot_be_written_changes_nothing(
     [
         ({"version": "7"}, "no version 7"),
         ({"columns": "id,nope"}, "no column 'nope'"),
-        ({"offsets": '{"t": {"0": [0, 1]}}'}, "it is no archive"),
+        ({"offsets": '{"t": {"0": [0, 1]}}'}, "unknown option offsets: filter by topic"),
         ({"where": "x"}, "unknown option where"),
     ],
 )
@@ -300,27 +304,40 @@ def test_a_driver_that_dies_before_the_tables_commit(
     assert ids(load(spark, path)) == list(range(20))
 
 
-def test_small_files_are_put_together_as_they_come(
+def test_a_query_goes_on_over_the_maintenance_of_its_table(
     spark: SparkSession, tmp_path: Path, path: str, stream: Stream
 ) -> None:
     for n in range(18):
         feed(spark, tmp_path, 10 * n, 10)
     stream()
-    now = snapshot_of(Location.of(path))
-    assert len(now.files()) == 3
+    assert len(snapshot_of(Location.of(path)).files()) == 18, "a batch compacts nothing"
+    assert maintain(Table(Location.of(path))).compacted == 18
     assert ids(load(spark, path)) == list(range(180))
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == list(range(180))
     stream()
     feed(spark, tmp_path, 180, 10)
     stream()
-    assert ids(load(spark, path)) == list(range(190)), "the query goes on over the rewriting"
+    assert ids(load(spark, path)) == list(range(190))
 
 
-def test_compaction_may_be_off(spark: SparkSession, tmp_path: Path, path: str, stream: Stream) -> None:
-    for n in range(17):
-        feed(spark, tmp_path, n, 1)
-    stream(compact=False)
-    assert len(snapshot_of(Location.of(path)).files()) == 17
+def test_filters_choose_files(spark: SparkSession, path: str) -> None:
+    columns = ["id", "CAST(id / 10 AS INT) AS ten", "timestamp_seconds(id * 86400) AS t"]
+    for n in range(3):
+        save(spark.range(10 * n, 10 * n + 10, 1, 1).selectExpr(*columns), path, partitionBy="ten")
+    for file in snapshot_of(Location.of(path)).files():
+        if file.values["ten"] != "1":
+            (Path(path) / file.path).unlink()
+    for where, expected in (
+        ("ten = 1", range(10, 20)),
+        ("ten IN (1, 7) AND id > 15", range(16, 20)),
+        ("id BETWEEN 12 AND 13", (12, 13)),
+        ("t >= '1970-01-12T00:00:00Z' AND t < '1970-01-20T00:00:00Z'", range(11, 19)),
+        ("ten IS NULL", ()),
+        ("id = 55", ()),
+    ):
+        assert ids(load(spark, path).where(where)) == list(expected), where
+    with pytest.raises(PySparkException, match="has lost the file"):
+        load(spark, path).where("id % 10 = 3").collect()
 
 
 def test_foreach_batch_is_once_too(spark: SparkSession, tmp_path: Path, path: str) -> None:

@@ -16,8 +16,6 @@ from penstock.client.paths import schemas_path
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.pipeline.http.stages import Stages
-from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
-from penstock.pipeline.lake.replay import ReplaySpec, run_replay
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import running
 
@@ -163,27 +161,3 @@ def test_schemas_and_dead_letters(spark: SparkSession, server: SecuredServer) ->
         spark.read.format("penstock").options(
             **server.options("writer", subscribe="typed", value_decode="flat")
         ).load()
-
-
-def test_archive_and_replay(spark: SparkSession, server: SecuredServer, tmp_path: Path) -> None:
-    table = tmp_path / "table"
-    with pytest.raises(PenstockError, match=r"role 'writer' may not consume .*default/in"):
-        run_archive(spark, ArchiveSpec(server=server.access("writer"), topics=("in",), table=str(table)))
-    assert not table.exists()
-    run_archive(spark, ArchiveSpec(server=server.access("reader"), topics=("in",), table=str(table)))
-
-    def replay(role: str) -> None:
-        spec = ReplaySpec(server=server.access(role), table=str(table), topic="again", id=role)
-        run_replay(spark, spec)
-
-    with pytest.raises(PenstockError, match=r"role 'reader' may not produce to .*default/again"):
-        replay("reader")
-    assert server.count("again") is None
-    replay("writer")
-    assert server.count("again") == ROWS
-    both = (
-        spark.read.format("penstock")
-        .options(**server.options("reader", subscribe="in", archive=table))
-        .load()
-    )
-    assert both.count() == ROWS

@@ -1,4 +1,4 @@
-"""Spark and tables in an object store: saved, streamed, archived, replayed, and written by a declared pipeline."""
+"""Spark and tables in an object store: saved, streamed, and written by a declared pipeline."""
 
 from pathlib import Path
 
@@ -6,15 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.declared import Bench
-from tests.pipeline.test_archive import fill, live, rows
-from tests.pipeline.topics import TopicServer
 from tests.support.object_store import ObjectStore
 
-from penstock.client.access import Access
-from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
-from penstock.pipeline.lake.options import snapshot_of
-from penstock.pipeline.lake.replay import ReplaySpec, run_replay
-from penstock.pipeline.lake.store import Location
 from penstock.pipeline.options import storage_options
 from penstock.pipeline.run.reset import forget
 from penstock.pipeline.spec.parse import load_spec
@@ -48,24 +41,6 @@ def test_rows_are_saved_streamed_and_read(spark: SparkSession, store: ObjectStor
     assert store.secret not in str(refused.value)
 
 
-def test_a_topic_is_archived_read_and_replayed(
-    spark: SparkSession, server: TopicServer, store: ObjectStore
-) -> None:
-    server.create("t", 1)
-    fill(server, 4)
-    url, access = store.folder(), Access(url=server.url)
-    spec = ArchiveSpec(server=access, topics=("t",), table=url, storage=store.options, rows_max=30)
-    assert run_archive(spark, spec).rows == 40
-    assert run_archive(spark, spec).rows == 0
-    fill(server, 1)
-    original = rows(live(spark, server))
-    both = live(spark, server, archive=url, **storage_options(store.options))
-    assert rows(both) == original
-    assert len(original) == 50
-    now = snapshot_of(Location.of(url, store.options))
-    assert now.version >= 2
-
-
 SALES = """
 name = "sales"
 [storage]
@@ -89,8 +64,8 @@ topic = "results"
 """
 
 
-def test_a_declared_pipeline_and_a_replay(spark: SparkSession, store: ObjectStore, tmp_path: Path) -> None:
-    prices, table, archive = store.folder(), store.folder(), store.folder()
+def test_a_declared_pipeline(spark: SparkSession, store: ObjectStore, tmp_path: Path) -> None:
+    prices, table = store.folder(), store.folder()
     spark.createDataFrame([("a", 2), ("b", 3)], "k string, price int").write.format("penstock_lake").mode(
         "append"
     ).options(**storage_options(store.options)).save(prices)
@@ -98,7 +73,7 @@ def test_a_declared_pipeline_and_a_replay(spark: SparkSession, store: ObjectStor
     text = SALES.format(options=options, prices=prices, table=table)
     with running() as server:
         bench = Bench(tmp_path, server.url, spark)
-        for topic in ("orders", "results", "again"):
+        for topic in ("orders", "results"):
             bench.create(topic)
         bench.publish("orders", [{"k": "a", "n": 1}, {"k": "b", "n": 2}])
         bench.run_once(text)
@@ -111,13 +86,3 @@ def test_a_declared_pipeline_and_a_replay(spark: SparkSession, store: ObjectStor
         spec = load_spec(bench.file(text), url=server.url, state=tmp_path / "state")
         assert f"emptied the table {table}" in forget(spec)
         assert load(spark, store, table).count() == 0
-
-        access = Access(url=server.url)
-        run_archive(
-            spark, ArchiveSpec(server=access, topics=("orders",), table=archive, storage=store.options)
-        )
-        replay = ReplaySpec(server=access, table=archive, topic="again", id="1", storage=store.options)
-        for _ in range(2):
-            assert run_replay(spark, replay).rows == 3
-        values = [message["value"] for message in bench.messages("again")]
-        assert values == [message["value"] for message in bench.messages("orders")]

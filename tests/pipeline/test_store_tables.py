@@ -12,23 +12,16 @@ import pytest
 from tests.support.object_store import ObjectStore
 from tests.support.waiting import until
 
-from penstock.client.access import Access
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import BatchConflict, PipelineError
-from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import is_table, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.reader import parts, read_chunk
-from penstock.pipeline.lake.replay_plan import ReplaySpec, planned
 from penstock.pipeline.lake.store import Location, StoreError
-from penstock.pipeline.lake.values import Batch, OffsetRange
+from penstock.pipeline.lake.values import Batch
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
-MESSAGES = pa.schema(
-    [("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
-)
-TOPIC = "persistent://public/default/t"
 
 
 @pytest.fixture
@@ -54,7 +47,7 @@ def rows(folder: Location) -> list[int]:
     now = snapshot_of(folder)
     return sorted(
         n
-        for part in parts(folder, now)
+        for part in parts(now.files())
         for chunk in part.chunks
         for batch in read_chunk(folder, chunk, now.schema)
         for n in batch.column("n").to_pylist()
@@ -79,7 +72,7 @@ def test_a_table_is_made_grows_and_is_put_together(store: ObjectStore, folder: L
     uncommitted = parquet(store, folder) - {file.path for file in snapshot_of(folder).files()}
     assert len(uncommitted) == 2, "of the repeat and of the conflict"
     table = table_at(folder)
-    assert compact(table, 1 << 20, files_min=4) == 8
+    assert [table.compact({"text": text}, 1 << 20) for text in ("0", "1")] == [4, 4]
     assert len(snapshot_of(folder).files()) == 2
     assert rows(folder) == list(range(8))
     assert table.vacuum(0) >= 8
@@ -102,7 +95,7 @@ def test_rows_with_keys_replace_others(folder: Location) -> None:
     now = snapshot_of(folder)
     found = [
         batch
-        for part in parts(folder, now)
+        for part in parts(now.files())
         for chunk in part.chunks
         for batch in read_chunk(folder, chunk, now.schema)
     ]
@@ -172,29 +165,19 @@ def test_a_writer_that_is_killed_has_written_each_batch_once(store: ObjectStore,
     assert Counter(rows(folder)) == dict.fromkeys(range(begin + 1), 2)
 
 
-def test_a_replays_plan_is_written_once(folder: Location) -> None:
-    files = FileWriter(folder, MESSAGES, [])
-    columns = [[b"x"] * 4, [TOPIC] * 4, [0] * 4, range(4)]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, MESSAGES, strict=True)]
-    files.write(pa.RecordBatch.from_arrays(arrays, schema=MESSAGES))
-    piece = OffsetRange(TOPIC, 0, 0, 4)
-    table_at(folder).commit(Batch(files=files.finish(), schema=MESSAGES, partition_by=(), pieces=(piece,)))
-    server = Access(url="http://127.0.0.1:1")
-    spec = ReplaySpec(server=server, table=folder.url, topic="again", id="one", storage=folder.options)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(planned(spec, folder))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 3
-    assert len({plan.writer for plan in found}) == 1
-    assert found[0].batches == [[piece]]
-    (path,) = (path for path in folder.files() if path.startswith("_replays/"))
-    folder.remove(path)
-    again = planned(spec, folder)
-    assert again.writer != found[0].writer, "what the server has of a lost plan says nothing of the new one"
-    assert planned(spec, folder) == again
+def test_a_commit_asks_for_what_is_new_only(store: ObjectStore, folder: Location) -> None:
+    """However many commits and files a table has."""
+    table = table_at(folder)
+    asked = []
+    for number in range(30):
+        files = FileWriter(folder, SCHEMA, [])
+        files.write(pa.RecordBatch.from_arrays([pa.array([number]), pa.array(["x"])], schema=SCHEMA))
+        batch = Batch(files=files.finish(), schema=SCHEMA, partition_by=(), writer="w", number=number)
+        before = len(store.served())
+        assert table.commit(batch)
+        asked.append(len(store.served()) - before)
+    assert max(asked[2:]) <= 14, asked
+    assert rows(folder) == list(range(30))
 
 
 def test_what_cannot_be_reached_is_said_in_one_sentence(store: ObjectStore, folder: Location) -> None:

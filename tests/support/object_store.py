@@ -8,6 +8,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from typing import Final
 from uuid import uuid4
@@ -26,8 +27,14 @@ from werkzeug.serving import make_server
 
 app, lock = create_backend_app("s3"), threading.Lock()
 
+served = []
+
 def serve(environ, start):
     with lock:
+        if environ["PATH_INFO"] == "/served":
+            start("200 OK", [])
+            return ["\\n".join(served).encode()]
+        served.append(environ["REQUEST_METHOD"] + " " + environ["PATH_INFO"])
         return list(app(environ, start))
 
 server = make_server("127.0.0.1", 0, serve, threaded=True)
@@ -58,6 +65,11 @@ class ObjectStore:
             "aws_region": "us-east-1",
             "aws_allow_http": "true",
         }
+
+    def served(self) -> list[str]:
+        """The requests so far: method and path."""
+        with urllib.request.urlopen(f"{self.endpoint}/served") as answer:
+            return answer.read().decode().split("\n")
 
     def folder(self) -> str:
         """The URL of a folder of a test's own."""

@@ -17,7 +17,8 @@ from penstock.pipeline.spec.spec import Spec
 from . import (
     output,
     pipeline_java,  # noqa: F401 - adds prepare-java to the group
-    pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to it
+    pipeline_tables,  # noqa: F401 - adds new and maintain to it
+    pipeline_tools,  # noqa: F401 - adds redrive to it
 )
 from .connection import by_reference
 from .pipeline_group import declared, parse_time, pipeline_command, spark_session

@@ -30,16 +30,14 @@ def ask_proxy(place: str) -> None:
 
 
 def table_commits(module: Any) -> None:
-    """Delta's commits: /delta/… with the rows of a batch, /compact/… of rewritten files."""
+    """Commits with the rows of a batch: /delta/…"""
     write = module.DeltaTable.create_write_transaction
 
     def asked(self: Any, *arguments: Any, **options: Any) -> None:
-        marks = getattr(options.get("commit_properties"), "app_transactions", None)
-        what = "delta" if marks else "compact"
         table = self.table_uri.rstrip("/").rpartition("/")[2]
-        ask_proxy(f"/{what}/before/{table}")
+        ask_proxy(f"/delta/before/{table}")
         write(self, *arguments, **options)
-        ask_proxy(f"/{what}/after/{table}")
+        ask_proxy(f"/delta/after/{table}")
 
     module.DeltaTable.create_write_transaction = asked
 

@@ -1,1 +1,1 @@
-"""Tables: a Delta table as sink and source, the archive of a topic, its replay, and the read of both."""
+"""Tables: a Delta table as sink and source, its maintenance, and the positions of the topics that it archives."""

@@ -1,36 +1,45 @@
-"""Delta tables, with delta-rs. The one importer of deltalake.
+"""Delta tables, with delta-rs: their commits and their maintenance.
 
 What the table remembers beside its rows are Delta's application transactions, `(name, number)`, which are part
 of a commit and survive checkpoints: a writer's last batch and its rows, and how far each partition is archived. Two
 commits that name the same one conflict, so no writer overtakes another.
 """
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import Final, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
 
 from . import partitioning, schema
-from .snapshot import Snapshot, mark_name
+from .snapshot import METADATA, NONE, Snapshot, log_name, mark_name
 from .store import Location, sentence
 from .upsert import rows_of, upsert
-from .values import Batch, File, LogState, follow, is_new
+from .values import Batch, File, Last, LogState, Position, check_whole, follow, is_new
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-    from deltalake.transaction import AddAction, RemoveAction, Transaction
+    from deltalake.transaction import AddAction, Transaction
 except ImportError:
     raise PipelineError(NEEDS_DELTA) from None
 
 ATTEMPTS_MAX: Final = 20
-REPLACES_MAX: Final = 5
-UNCOMMITTED_HOURS: Final = 168  # longer than any batch takes from its first file to its commit
 BACKOFF_S: Final = 0.05  # more each time: about 10 s in all
+UNCOMMITTED_HOURS: Final = 168  # longer than any batch takes from its first file to its commit
+COMMIT_EVERY: Final = timedelta(seconds=30)  # of a long compaction: what is done is kept
+TASKS: Final = 2  # of a compaction, at once: it runs beside a pipeline
+
+# A reader of an old version has a week, as for the files (VACUUM_HOURS). Opening a table reads the commits since the last
+# checkpoint, each by one request in an object store.
+SETTINGS: Final = {"delta.logRetentionDuration": "interval 168 hours", "delta.checkpointInterval": "50"}
 
 T = TypeVar("T")
 
@@ -38,16 +47,21 @@ _UNREADABLE: Final = ("deletionVectors", "columnMapping")
 
 
 class Table:
-    """A table in a folder or a store. It keeps nothing open between calls. Raises StoreError."""
+    """A table in a folder or a store. Raises StoreError.
+
+    It keeps the version that its last commit was behind: the next one reads the commits since, not the table.
+    """
 
     def __init__(self, folder: Location) -> None:
         self.folder = folder
+        self._newest: DeltaTable | None = None
+        self._lock = threading.Lock()  # of `_newest`, which is no thread's own
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
         """The table as it is, or was; None where there is none."""
         with self.folder.reached():
             table = self._open(version)
-            return None if table is None else Snapshot(table, self.folder)
+            return None if table is None else Snapshot(table)
 
     def create(self, columns: pa.Schema, partition_by: Sequence[str]) -> None:
         """Make the table, without rows, unless it is there."""
@@ -56,54 +70,67 @@ class Table:
                 self._create(columns, partition_by)
 
     def commit(self, batch: Batch) -> bool:
-        """Add a batch, in one step; False where it was there already. The schema grows with it.
+        """Add a batch, in one step; False where it was there already. The schema grows with it. A batch without rows is
+        only checked, unless it makes the table or overwrites it.
 
-        Raises BatchConflict as `is_new` does, DataLoss and PipelineError as `follow` and
-        `schema.grow` do.
+        Raises BatchConflict as `is_new` does, DataLoss and PipelineError as `check_whole`, `follow` and `schema.grow` do.
         """
-        return self._until_first(lambda: self._commit(batch))
+        with self._lock:
+            return self._until_first(lambda: self._commit(batch))
 
-    def claim(self, replay: str, number: int, seen: int | None) -> int:
-        """Let the table remember `number` as that of a replay's plan, where it remembers `seen`; what it then remembers."""
-        return self._until_first(lambda: self._claim(replay, number, seen))
+    def look_ahead(self) -> None:
+        """Read what the last commit has made of the table now, in a thread, and not in the next commit: delta-rs then lists all
+        files in memory. The process ends after the thread: delta-rs does not survive the interpreter."""
+        threading.Thread(target=self._look_ahead, name="table").start()
 
-    def claimed(self, replay: str) -> int | None:
-        """The number of a replay's plan; None where the table remembers none."""
+    def compact(self, partition: Mapping[str, str | None], target_bytes: int) -> int:
+        """Put small files of a partition together, into files of `target_bytes`; returns how many files went. Rows stay as
+        they are, and so does what the table remembers.
+
+        0 if a writer was faster and changed the files: the next time will do. Raises PipelineError for files that
+        delta-rs cannot rewrite.
+        """
         with self.folder.reached():
             table = self._open()
-            return None if table is None else table.transaction_version(mark_name("replay", replay))
-
-    def replace(self, old: list[File], new: list[File]) -> bool:
-        """Put rewritten files in the place of others, rows unchanged; False where another writer was faster."""
-        gone = {file.path for file in old}
-        for _ in range(REPLACES_MAX):
-            table = self._open()
-            # Delta would take the new files though the old ones are gone, and bring back what was overwritten.
-            if table is None or not gone <= {file.path for file in Snapshot(table, self.folder).files()}:
-                return False
-            now = int(time.time() * 1000)
-            removed = [RemoveAction(path, False, now) for path in sorted(gone)]
+            if table is None:
+                return 0
             try:
-                table.create_write_transaction(
-                    [*removed, *(_add(file, data_change=False) for file in new)],
-                    "append",
-                    table.schema(),
-                    table.metadata().partition_columns,
-                    commit_properties=CommitProperties(max_commit_retries=0),
+                done = table.optimize.compact(
+                    partition_filters=[(name, "=", text or "") for name, text in partition.items()] or None,
+                    target_size=target_bytes,
+                    max_concurrent_tasks=TASKS,
+                    min_commit_interval=COMMIT_EVERY,
                 )
             except CommitFailedError:
-                continue
-            return True
-        return False
+                return 0
+            except DeltaError as error:
+                raise PipelineError(f"the table {self.folder}: {sentence(error)}") from None
+            return int(done["numFilesRemoved"])
 
     def vacuum(self, hours: float) -> int:
-        """Delete files that no version of the last `hours` holds; returns how many.
+        """Delete files that no version of the last `hours` holds, and commits that the log's retention no longer asks for;
+        returns how many files.
 
         A file that no version holds may be one that a task has written and the driver will commit: it stays for
         UNCOMMITTED_HOURS at least.
         """
-        gone = self._vacuum(max(hours, UNCOMMITTED_HOURS), full=True)
-        return gone if hours >= UNCOMMITTED_HOURS else gone + self._vacuum(hours, full=False)
+        with self.folder.reached():
+            gone = self._vacuum(max(hours, UNCOMMITTED_HOURS), full=True)
+            if hours < UNCOMMITTED_HOURS:
+                gone += self._vacuum(hours, full=False)
+            if (table := self._open()) is not None:
+                table.cleanup_metadata()
+            return gone
+
+    def settle(self) -> None:
+        """Set SETTINGS of a table that has none of them: one of an earlier version, or of another program."""
+        with self.folder.reached():
+            table = self._open()
+            if table is None:
+                return
+            given = table.metadata().configuration
+            if missing := {name: text for name, text in SETTINGS.items() if name not in given}:
+                table.alter.set_table_properties(missing)
 
     def _vacuum(self, hours: float, *, full: bool) -> int:
         """`full`: also files that the log does not name."""
@@ -130,52 +157,34 @@ class Table:
                 time.sleep(BACKOFF_S * (attempt + 1))
         raise AssertionError("unreachable")
 
-    def _claim(self, replay: str, number: int, seen: int | None) -> int:
-        table = self._open()
-        assert table is not None, "a replay is of a table"
-        found: int | None = table.transaction_version(mark_name("replay", replay))
-        if found is not None and found != seen:
-            return found
-        mark = Transaction(mark_name("replay", replay), number)
-        table.create_write_transaction(
-            [],
-            "append",
-            table.schema(),
-            table.metadata().partition_columns,
-            commit_properties=CommitProperties(app_transactions=[mark], max_commit_retries=0),
-        )
-        return number
-
     def _commit(self, batch: Batch) -> bool:
-        table = self._open() or self._create(batch.schema, batch.partition_by)
-        now = Snapshot(table, self.folder)
+        table = self._current()
+        made = table is None
+        if table is None:
+            table = self._newest = self._create(batch.schema, batch.partition_by)
+        now = Snapshot(table)
         partitioning.check_same(
             [partitioning.PartitionColumn(name) for name in batch.partition_by], now.partition_by
         )
         if not is_new(self.folder, batch, now.last(batch.writer)):
             return False
-        marks = _marks(batch, now)
+        if not (batch.files or batch.overwrite or made):
+            return True
+        marks, properties = _marks(batch, now)
         grown = schema.grow(now.schema, batch.schema)
         if grown != now.schema:
             # A step of its own, which done twice does nothing: the rows come in the next.
             _grow(table, now.schema, grown)
-        if batch.writer:
-            marks.append(
-                Transaction(mark_name("writer", batch.writer), batch.number, int(time.time() * 1000))
-            )
-            marks.append(Transaction(mark_name("rows-of", batch.writer), batch.number))
-            marks.append(Transaction(mark_name("rows", batch.writer), batch.rows))
-        properties = CommitProperties(app_transactions=marks, max_commit_retries=0)
+        commit = CommitProperties(properties, max_commit_retries=0, app_transactions=marks)
         if batch.keys and batch.files:
-            rows = rows_of(batch, self.folder.open)
-            upsert(table, rows, batch.keys, properties)
+            upsert(table, rows_of(batch, self.folder.open), batch, commit)
             return True
         table.create_write_transaction(
-            [_add(file, data_change=True) for file in batch.files],
+            [_add(file) for file in batch.files],
             "overwrite" if batch.overwrite else "append",
             table.schema(),
             list(now.partition_by),
-            commit_properties=properties,
+            commit_properties=commit,
         )
         return True
 
@@ -185,8 +194,25 @@ class Table:
             _delta(columns),
             mode="ignore",
             partition_by=list(partition_by),
+            configuration=SETTINGS,
             storage_options=self.folder.store(),
         )
+
+    def _current(self) -> DeltaTable | None:
+        """The newest version. Reads the commits since the last question, unless the table is another one now."""
+        table = self._newest
+        if table is not None and self.folder.has(f"_delta_log/{table.version():020d}.json"):
+            try:
+                table.update_incremental()
+                return table
+            except DeltaError:
+                pass
+        self._newest = self._open()
+        return self._newest
+
+    def _look_ahead(self) -> None:
+        with self._lock, suppress(Exception), self.folder.reached():  # the next commit says what is wrong
+            self._current()
 
     def _open(self, version: int | None = None) -> DeltaTable | None:
         if not self.folder.has("_delta_log"):
@@ -206,19 +232,36 @@ class Table:
         return table
 
 
-def _marks(batch: Batch, now: Snapshot) -> list[Transaction]:
+def _marks(batch: Batch, now: Snapshot) -> tuple[list[Transaction], dict[str, str]]:
+    """What a commit has the table remember: as transactions, and with all else that it remembers as metadata."""
+    before = {piece.key: None if batch.overwrite else now.position(*piece.key) for piece in batch.pieces}
+    check_whole(batch.pieces, lambda key: _is_dense(batch.logs.get(key), before[key]))
     marks = []
+    logs: dict[str, Position] = {}
     for piece in batch.pieces:
-        topic, partition = piece.topic, piece.partition
-        log = batch.logs.get((topic, partition), LogState())
-        position = follow(piece, now.position(topic, partition), log, planned=batch.planned)
-        marks.append(Transaction(mark_name("first", f"{topic}#{partition}"), position.first))
-        marks.append(Transaction(mark_name("end", f"{topic}#{partition}"), position.end))
+        name = log_name(*piece.key)
+        position = logs[name] = follow(piece, before[piece.key], batch.logs.get(piece.key, LogState()))
+        marks.append(Transaction(mark_name("first", name), position.first))
+        marks.append(Transaction(mark_name("end", name), position.end))
         if position.ledger >= 0:
-            marks.append(Transaction(mark_name("ledger", f"{topic}#{partition}"), position.ledger))
+            marks.append(Transaction(mark_name("ledger", name), position.ledger))
         if not position.dense:
-            marks.append(Transaction(mark_name("sparse", f"{topic}#{partition}"), 1))
-    return marks
+            marks.append(Transaction(mark_name("sparse", name), 1))
+    if batch.writer:
+        marks.append(Transaction(mark_name("writer", batch.writer), batch.number, int(time.time() * 1000)))
+        marks.append(Transaction(mark_name("rows-of", batch.writer), batch.number))
+        marks.append(Transaction(mark_name("rows", batch.writer), batch.rows))
+    kept = now.remembered.logs
+    if batch.overwrite:
+        marks += [Transaction(mark_name("end", name), NONE) for name in kept if name not in logs]
+        kept = {}
+    remembered = now.remembered.with_batch(batch.writer, Last(batch.number, batch.rows), kept | logs)
+    return marks, {METADATA: msgspec.json.encode(remembered).decode()}
+
+
+def _is_dense(log: LogState | None, position: Position | None) -> bool:
+    """Whether each offset of a log belongs to a message, as far as the server and the table know."""
+    return (log is None or log.dense) and (position is None or position.dense)
 
 
 def _grow(table: DeltaTable, before: pa.Schema, after: pa.Schema) -> None:
@@ -239,5 +282,5 @@ def _delta(columns: pa.Schema) -> Schema:
         raise PipelineError(f"Delta has no such column: {error}") from None
 
 
-def _add(file: File, *, data_change: bool) -> AddAction:
-    return AddAction(file.path, file.size, file.values, file.at, data_change, file.stats or "{}")
+def _add(file: File) -> AddAction:
+    return AddAction(file.path, file.size, file.values, file.at, True, file.stats or "{}")

@@ -17,7 +17,7 @@ from . import partitioning
 from .partitioning import PartitionColumn
 from .schema import conform
 from .store import Location, unique
-from .values import COLUMNS, Cell, File
+from .values import File
 
 TARGET_BYTES: Final = 128 << 20  # of a file; Spark's own splits are as large
 GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: what is read at once
@@ -141,16 +141,13 @@ def described(root: Location, path: str, values: dict[str, str | None]) -> File:
     """A finished file as a table has it."""
     with pq.ParquetFile(root.open(path)) as file:
         footer = file.metadata
-    stats, low, high = summary(footer)
     return File(
         path=path,
         size=root.size(path),
         rows=footer.num_rows,
         at=int(time.time() * 1000),
         values=values,
-        stats=stats,
-        low=low,
-        high=high,
+        stats=summary(footer),
     )
 
 
@@ -186,8 +183,8 @@ def _name() -> str:
     return f"part-{unique('.zstd.parquet')}"
 
 
-def summary(footer: pq.FileMetaData) -> tuple[str, dict[str, Cell], dict[str, Cell]]:
-    """Delta's statistics as JSON, and the lowest and highest of COLUMNS, which reading prunes by."""
+def summary(footer: pq.FileMetaData) -> str:
+    """Delta's statistics of a file, as JSON."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -214,11 +211,7 @@ def summary(footer: pq.FileMetaData) -> tuple[str, dict[str, Cell], dict[str, Ce
         "maxValues": _plain(high, up=True),
         "nullCount": nulls,
     }
-    return (
-        json.dumps(stats),
-        {n: low[n] for n in COLUMNS if isinstance(low.get(n), str | int)},
-        {n: high[n] for n in COLUMNS if isinstance(high.get(n), str | int)},
-    )
+    return json.dumps(stats)
 
 
 def _plain(bounds: dict[str, Any], *, up: bool) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Where a table is, what lies in its folder, and the options of its readers and writers, read and checked."""
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,11 +18,9 @@ from .files import TARGET_BYTES
 from .partitioning import PartitionColumn
 from .snapshot import Snapshot
 from .store import Location
-from .values import OffsetRange
 
 PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
 
-VACUUM_HOURS: Final = 168  # as Delta: readers of an old version have a week
 TARGET_LEAST: Final = 1 << 10
 
 _WRITE: Final = (
@@ -32,18 +29,19 @@ _WRITE: Final = (
     "partitionBy",
     "timeZone",
     "keys",
+    "deleteColumn",
     "writer",
     "batch",
-    "compact",
     "targetFileBytes",
-    "vacuumHours",
     "archive",
-    "offsets",
     *SERVER_NAMES,
 )
 _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
-_READ: Final = ("path", "version", "columns", "offsets")
-_HINTS: Final = {"topic": "that is format penstock; a table is named by option path"}
+_READ: Final = ("path", "version", "columns")
+_TOPIC: Final = {"topic": "that is format penstock; a table is named by option path"}
+_UPKEEP: Final = "tables are maintained by penstock pipeline maintain, and by pipelines that run"
+_WRITE_HINTS: Final = {**_TOPIC, "compact": _UPKEEP, "vacuumhours": _UPKEEP}
+_READ_HINTS: Final = {**_TOPIC, "offsets": "filter by topic, partition and offset: files are chosen by that"}
 
 
 def check_format(text: str) -> None:
@@ -93,37 +91,34 @@ def _foreign(folder: Location) -> bool:
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a table is written. `keys`: rows replace those that agree in these columns. `archive`: rows are a topic's, and their offsets must go on where the table ends;
-    `server` is then asked which log they are of. `planned`: the ranges of offsets that the rows were read from, where they are
-    known."""
+    """How a table is written. `keys`: rows replace those that agree in these columns, or delete them if `deletes`, a column
+    that is not kept, is true. `archive`: rows are a topic's, and their offsets must go on where the table ends; `server` is
+    then asked for the log that they are of."""
 
     path: Location
     partition_by: tuple[PartitionColumn, ...]
     time_zone: str  # of derived partitions
     keys: tuple[str, ...]
+    deletes: str
     writer: str
     batch: int | None
-    compact: bool
     target_bytes: int
-    vacuum_hours: int
     archive: bool
-    planned: tuple[OffsetRange, ...] | None
     server: Access | None
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a table: a version (None: the newest), columns (empty: all), ranges of an archive."""
+    """What is read of a table: a version (None: the newest), columns (empty: all)."""
 
     path: Location
     version: int | None
     columns: tuple[str, ...]
-    offsets: tuple[OffsetRange, ...] | None
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
     store, given = split_storage(given)
-    texts = named(given, _WRITE, _SPARK, _HINTS)
+    texts = named(given, _WRITE, _SPARK, _WRITE_HINTS)
     check_format(texts.get("table", "").strip().lower())
     batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
     writer = texts.get("writer", "").strip()
@@ -133,8 +128,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     keys = tuple(name.strip() for name in texts.get("keys", "").split(",") if name.strip())
     if keys and archive:
         raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
-    if "offsets" in texts and not archive:
-        raise PipelineError("option offsets is for option archive: the ranges that the rows were read from")
+    deletes = texts.get("deleteColumn", "").strip()
+    if deletes and not keys:
+        raise PipelineError("option deleteColumn needs option keys: a row deletes the one with its key")
     time_zone = texts.get("timeZone", "").strip() or UTC
     if not is_time_zone(time_zone):
         raise PipelineError(f"option timeZone: {time_zone!r} is no {TIME_ZONE}")
@@ -143,13 +139,11 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         partition_by=partitioning.parse(texts.get("partitionBy", ""), time_zone),
         time_zone=time_zone,
         keys=keys,
+        deletes=deletes,
         writer=writer,
         batch=batch,
-        compact=flag(texts, "compact", default=True),
         target_bytes=number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
-        vacuum_hours=number(texts, "vacuumHours", VACUUM_HOURS, least=0),
         archive=archive,
-        planned=parse_offsets(texts["offsets"]) if "offsets" in texts else None,
         server=parse_server(texts) if archive and texts.get("url") else None,
     )
 
@@ -157,32 +151,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check the options of a read. Raises PipelineError, which names the option."""
     store, given = split_storage(given)
-    texts = named(given, _READ, hints=_HINTS)
+    texts = named(given, _READ, hints=_READ_HINTS)
     return ReadOptions(
         path=Location.of(texts.get("path", ""), store),
         version=number(texts, "version", 0, least=0) if "version" in texts else None,
         columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
-        offsets=parse_offsets(texts["offsets"]) if "offsets" in texts else None,
     )
-
-
-def parse_offsets(text: str) -> tuple[OffsetRange, ...]:
-    """`{"persistent://public/default/t": {"0": [0, 100]}}`: from an offset up to another, exclusive."""
-    try:
-        raw = msgspec.json.decode(text, type=dict[str, dict[int, tuple[int, int]]])
-    except msgspec.DecodeError as error:
-        raise PipelineError(
-            f'option offsets: expected JSON like {{"topic": {{"0": [0, 100]}}}} ({error})'
-        ) from None
-    pieces = [OffsetRange(t, p, start, end) for t, ps in raw.items() for p, (start, end) in ps.items()]
-    if any(not 0 <= piece.start <= piece.end for piece in pieces):
-        raise PipelineError("option offsets: a range begins at 0 or later, and ends where it begins or later")
-    return tuple(sorted(pieces))
-
-
-def write_offsets(pieces: tuple[OffsetRange, ...]) -> str:
-    """The text that `parse_offsets` reads; each partition once."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for piece in pieces:
-        found.setdefault(piece.topic, {})[str(piece.partition)] = [piece.start, piece.end]
-    return json.dumps(found)

@@ -1,39 +1,46 @@
-"""The source `penstock_lake`: a table as rows, by files and row groups.
+"""The source `penstock_lake`: a table as rows, by files and parts of files.
 
-The driver plans from the table's log; a task opens the files of its part and fits their columns to the table's.
+The driver chooses files by the table's log and opens none; a task opens the files of its part and fits their columns to
+the table's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.source.query import carried, carry, given_options
+from penstock.pipeline.source.query import asks_for_filters, carried, carry, given_options
 
 from . import schema as schemas
 from .files import open_file, runs
 from .options import ReadOptions, read_options, snapshot_of
 from .partitioning import constants
-from .slices import Slice, plan_slices, read_slice
-from .snapshot import Snapshot
+from .pruning import kept
 from .store import Location
 from .values import File
 
+if TYPE_CHECKING:  # PySpark 4.0 has none
+    from pyspark.sql.datasource import Filter
+
 PART_BYTES: Final = 32 << 20  # of a task, compressed; a task costs Spark 25 to 45 ms
 ROWS: Final = 16_384  # of a batch
+_END: Final = 1 << 62  # of a file, whatever its size is said to be
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Some or all row groups of a file."""
+    """A file, or its row groups whose middle is in the `start .. end-1` of its bytes."""
 
     path: str
     values: dict[str, str | None]
-    groups: tuple[int, ...] | None
     size: int
+    start: int
+    end: int
 
 
 class Part(InputPartition):
@@ -59,6 +66,7 @@ class TableReader(DataSourceReader):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(carried(schema, _given(given)[0]))
         self._schema = schemas.plain(schema)
+        self._filters: tuple[Filter, ...] = ()
 
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
@@ -66,24 +74,33 @@ class TableReader(DataSourceReader):
         now = snapshot_of(options.path, options.version)
         if missing := [name for name in self._schema.names if name not in now.schema.names]:
             raise PipelineError(f"the table {options.path} has no column {missing[0]}")
-        if options.offsets is not None:
-            found: list[InputPartition] = list(plan_slices(options.path, now, options.offsets))
-            return found
-        return list(parts(options.path, now))
+        return list(parts(now.files(partial(kept, filters=self._filters))))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         with self._options.path.reached():
-            if isinstance(partition, Slice):
-                yield from read_slice(partition, self._schema)
-            elif isinstance(partition, Part):  # Spark makes one of its own where there is nothing to read
+            if isinstance(partition, Part):  # Spark makes one of its own where there is nothing to read
                 for chunk in partition.chunks:
                     yield from read_chunk(self._options.path, chunk, self._schema)
 
 
-def parts(folder: Location, now: Snapshot) -> list[Part]:
-    """The tasks that read a table: small files together, large ones by row groups."""
-    chunks = (chunk for file in now.files() for chunk in _chunks(folder, file))
+class FilteringTableReader(TableReader):
+    """A reader to which Spark pushes filters down: they choose files, and Spark applies them to the rows."""
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
+        """Take note of the filters; all are left to Spark."""
+        self._filters = tuple(filters)
+        return filters
+
+
+def reader_for(given: Mapping[str, str], schema: StructType) -> TableReader:
+    """A reader for the process of Spark that asks for one."""
+    return (FilteringTableReader if asks_for_filters() else TableReader)(given, schema)
+
+
+def parts(files: Iterable[File]) -> list[Part]:
+    """The tasks that read files: small ones together, large ones in parts."""
+    chunks = (chunk for file in files for chunk in _chunks(file))
     return [Part(run) for run in runs(chunks, PART_BYTES, lambda chunk: chunk.size)]
 
 
@@ -92,7 +109,7 @@ def read_chunk(folder: Location, chunk: Chunk, schema: pa.Schema) -> Iterator[pa
     fixed = constants(chunk.values, schema)
     with open_file(folder, chunk.path) as file:
         wanted = [name for name in file.schema_arrow.names if name in schema.names]
-        groups = list(range(file.num_row_groups)) if chunk.groups is None else list(chunk.groups)
+        groups = _groups(file.metadata, chunk)
         if not wanted:  # nothing but partition columns and new ones: the rows count all the same
             rows = sum(file.metadata.row_group(n).num_rows for n in groups)
             for at in range(0, rows, ROWS):
@@ -107,17 +124,23 @@ def _empty(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(rows, pa.int8())], names=[""])
 
 
-def _chunks(folder: Location, file: File) -> Iterator[Chunk]:
-    if file.size <= PART_BYTES:
-        yield Chunk(file.path, file.values, None, file.size)
-        return
-    with open_file(folder, file.path) as opened:
-        sizes = [
-            sum(group.column(c).total_compressed_size for c in range(group.num_columns))
-            for group in map(opened.metadata.row_group, range(opened.num_row_groups))
-        ]
-    for groups in runs(range(len(sizes)), PART_BYTES, sizes.__getitem__):
-        yield Chunk(file.path, file.values, tuple(groups), sum(sizes[n] for n in groups))
+def _chunks(file: File) -> Iterator[Chunk]:
+    count = max(1, -(-file.size // PART_BYTES))
+    for n in range(count):
+        start, end = file.size * n // count, file.size * (n + 1) // count
+        yield Chunk(file.path, file.values, end - start, start, end if n < count - 1 else _END)
+
+
+def _groups(footer: pq.FileMetaData, chunk: Chunk) -> list[int]:
+    """The row groups of a chunk."""
+    found, start = [], 0
+    for n in range(footer.num_row_groups):
+        group = footer.row_group(n)
+        size = sum(group.column(c).total_compressed_size for c in range(group.num_columns))
+        if chunk.start <= start + size // 2 < chunk.end:
+            found.append(n)
+        start += size
+    return found
 
 
 def _chosen(schema: pa.Schema, options: ReadOptions) -> pa.Schema:

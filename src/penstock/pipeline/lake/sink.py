@@ -6,10 +6,9 @@ in the same way, but makes no commit: the table misses nothing of it. Files of a
 that died before its commit, are in no commit: no reader sees them, and vacuum takes them.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,13 +23,11 @@ from penstock.pipeline.http.retry import retrying
 from penstock.pipeline.versions import DataSourceStreamArrowWriter
 
 from . import partitioning, schema
-from .compaction import compact
 from .delta import Table
 from .files import FileWriter, remove
 from .options import WriteOptions, table_at, write_options
 from .partitioning import PartitionColumn
-from .snapshot import Snapshot
-from .values import COLUMNS, Batch, File, Key, LogState, Piece, is_new, merge, pieces_of, whole
+from .values import COLUMNS, Batch, File, Key, LogState, Piece, merge, pieces_of
 
 QUERY: Final = "sql.streaming.queryId"
 
@@ -56,22 +53,25 @@ class TableSink:
         self._options = write_options(given)
         self._overwrite = overwrite
         self._columns, self._bys = planned(self._options, columns)
+        self._table: Table | None = None  # kept over the batches of a query that runs in this process
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         options = self._options
-        # Rows with keys are read again on the driver: their order counts, which parted files do not keep.
+        # Rows with keys are read again on the driver: their order counts, which partitioned files do not keep.
         bys = () if options.keys else self._bys
-        writer = FileWriter(options.path, self._columns, bys, options.target_bytes)
+        columns = self._columns
+        if options.deletes:
+            columns = columns.append(pa.field(options.deletes, pa.bool_()))
+        writer = FileWriter(options.path, columns, bys, options.target_bytes)
         pieces: list[Piece] = []
-        hulls = options.planned is not None  # rows come in order then, and there may be as many gaps as rows
         try:
             with options.path.reached():
                 for batch in iterator:
                     if batch.num_rows:
                         writer.write(partitioning.placed(batch, self._bys) if options.keys else batch)
                         if options.archive:
-                            pieces = merge([*pieces, *pieces_of(batch, hulls=hulls)], hulls=hulls)
+                            pieces = merge([*pieces, *pieces_of(batch)])
                 files = writer.finish()
         except BaseException:
             writer.discard()
@@ -80,9 +80,14 @@ class TableSink:
         query = (context.getLocalProperty(QUERY) if context else None) or ""
         return Written(files, tuple(pieces), query and f"{query}{self._suffix}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get no table: that is the driver's."""
+        return self.__dict__ | {"_table": None}
+
     def create(self) -> None:
-        """Have the table made: who reads it finds its columns before there are rows."""
-        table_at(self._options.path).create(self._columns, [by.name for by in self._bys])
+        """Have the table made, so that readers find its columns before there are rows, and keep it open."""
+        self._table = table_at(self._options.path)
+        self._table.create(self._columns, [by.name for by in self._bys])
 
     def nothing(self, query: str, batch: int) -> WriterCommitMessage:
         """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
@@ -93,13 +98,9 @@ class TableSink:
         options = self._options
         written = [message for message in messages if isinstance(message, Written)]
         files = tuple(file for message in written for file in message.files)
-        found = merge(piece for message in written for piece in message.pieces)
+        pieces = tuple(merge(piece for message in written for piece in message.pieces))
         writer = options.writer or next((m.query for m in written if m.query), "")
         number = options.batch if options.batch is not None else batchId
-        table = table_at(options.path)
-        now = table.snapshot() if options.archive or not (files or self._overwrite) else None
-        logs = _logs(options, found)
-        pieces = whole(found, lambda key: _is_dense(key, logs, now), options.planned)
         batch = Batch(
             files=files,
             schema=self._columns,
@@ -108,14 +109,11 @@ class TableSink:
             number=number or 0,
             overwrite=self._overwrite,
             keys=options.keys,
-            pieces=tuple(pieces),
-            logs=logs,
-            planned=options.planned is not None,
+            deletes=options.deletes,
+            pieces=pieces,
+            logs=_logs(options, pieces),
         )
-        # Where a partition ends in offsets of no message, its end moves on without rows.
-        if now is not None and not (files or pieces or self._overwrite):
-            is_new(options.path, batch, now.last(batch.writer))
-            return
+        table = self._table or table_at(options.path)
         try:
             done = table.commit(batch)
         except Exception as error:
@@ -124,10 +122,12 @@ class TableSink:
                 with suppress(OSError):
                     remove(options.path, files)
             raise
-        if not done or options.keys:
+        if self._table is not None:
+            self._table.look_ahead()
+        if options.keys:
+            remove(options.path, files)
+        elif not done and files:
             self._remove(table, files)
-        if done and options.compact:
-            self._compact()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
         """Leave the files to vacuum: a commit that was reported as failed may have been made."""
@@ -138,16 +138,6 @@ class TableSink:
         held = {file.path for file in now.files()} if now is not None else set()
         remove(self._options.path, [file for file in files if file.path not in held])
 
-    def _compact(self) -> None:
-        """Put small files together. What fails here fails no batch: the commit is made."""
-        options = self._options
-        table = table_at(options.path)
-        try:
-            if compact(table, options.target_bytes):
-                table.vacuum(options.vacuum_hours)
-        except Exception as error:
-            sys.stderr.write(f"the table {options.path} was not compacted: {error}\n")
-
 
 class BatchWriter(TableSink, DataSourceArrowWriter):
     """`df.write.format("penstock_lake")`."""
@@ -155,11 +145,6 @@ class BatchWriter(TableSink, DataSourceArrowWriter):
 
 class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock_lake")`."""
-
-    def __init__(
-        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
-    ) -> None:
-        super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
 
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
@@ -170,6 +155,8 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
+    if options.deletes:
+        incoming = _without(incoming, options.deletes)
     if missing := set(options.keys) - set(incoming.names):
         raise PipelineError(
             f"option keys: there is no column {', '.join(sorted(missing))}; there are {', '.join(incoming.names)}"
@@ -186,17 +173,18 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     return made, bys
 
 
+def _without(columns: pa.Schema, deletes: str) -> pa.Schema:
+    """The columns that a table keeps. Raises PipelineError unless the others are one of truth values."""
+    if deletes not in columns.names or not pa.types.is_boolean(columns.field(deletes).type):
+        raise PipelineError(f"option deleteColumn: there is no BOOLEAN column {deletes}")
+    return pa.schema([field for field in columns if field.name != deletes])
+
+
 def _logs(options: WriteOptions, found: Sequence[Piece]) -> dict[Key, LogState]:
-    named = {piece.topic for piece in found} | {piece.topic for piece in options.planned or ()}
+    named = {piece.topic for piece in found}
     if options.server is None or not named:
         return {}
     topics = sorted(TopicName.parse(name) for name in named)
     with HttpClient(options.server) as client:
         there = retrying(lambda: look(client, topics))
     return {log.key: LogState(log.ledger, log.dense) for log in there.logs or []}
-
-
-def _is_dense(key: Key, logs: Mapping[Key, LogState], now: Snapshot | None) -> bool:
-    """Whether each offset of a log belongs to a message, as far as the server and the table know."""
-    position = now.position(*key) if now is not None else None
-    return logs.get(key, LogState()).dense and (position is None or position.dense)

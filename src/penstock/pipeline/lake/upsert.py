@@ -1,10 +1,10 @@
-"""Rows that replace those of a table that agree with them in the key columns: Delta's MERGE.
+"""Rows that replace those of a table that agree with them in the key columns, or delete them: Delta's MERGE.
 
 The tasks write the rows into files as for any batch; here they are read again, on the driver, and the files are no part
 of the table.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,18 +34,23 @@ def last_by(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows.take(last.take(pc.sort_indices(last)))
 
 
-def upsert(table: Any, rows: pa.Table, keys: Iterable[str], properties: Any) -> None:
-    """Replace and add rows, in one commit with `properties`. Raises what `deltalake` raises."""
+def upsert(table: Any, rows: pa.Table, batch: Batch, properties: Any) -> None:
+    """Replace, add and delete rows, in one commit with `properties`. Raises what `deltalake` raises."""
     merger = table.merge(
         rows,
-        " AND ".join(f"target.`{key}` = source.`{key}`" for key in keys),
+        " AND ".join(f"target.`{key}` = source.`{key}`" for key in batch.keys),
         source_alias="source",
         target_alias="target",
         commit_properties=properties,
     )
-    missing = [field.name for field in table.schema().fields if field.name not in rows.column_names]
-    changed = merger.when_matched_update_all(except_cols=missing)
-    changed.when_not_matched_insert_all(except_cols=missing).execute()
+    untouched = [field.name for field in table.schema().fields if field.name not in batch.schema.names]
+    kept = None
+    if batch.deletes:
+        gone = f"coalesce(source.`{batch.deletes}`, false)"
+        merger, kept = merger.when_matched_delete(predicate=gone), f"NOT {gone}"
+        untouched.append(batch.deletes)
+    merger = merger.when_matched_update_all(predicate=kept, except_cols=untouched)
+    merger.when_not_matched_insert_all(predicate=kept, except_cols=untouched).execute()
 
 
 def _rows(file: File, batch: Batch, opened: Callable[[str], Any]) -> pa.Table:
@@ -57,4 +62,4 @@ def _rows(file: File, batch: Batch, opened: Callable[[str], Any]) -> pa.Table:
         kind = batch.schema.field(name).type
         value = pa.scalar(file.values[name], pa.string()).cast(kind)
         rows = rows.append_column(name, pa.array([value] * rows.num_rows, kind))
-    return rows.select(batch.schema.names)
+    return rows.select([*batch.schema.names, *([batch.deletes] if batch.deletes else [])])

@@ -8,18 +8,13 @@ as rows that were passed over would be lost.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
-
-Cell = str | int | None  # a bound of a column as far as reading cares: topics, partitions, offsets
 
 Key = tuple[str, int]  # a topic's partition
 
@@ -31,8 +26,7 @@ log = logging.getLogger(__name__)
 class File(msgspec.Struct, frozen=True, kw_only=True):
     """A Parquet file of a table. `path` is relative to the table's folder; `at` is ms since the epoch.
 
-    `values` are its partition values as text, None for null. `stats` is Delta's JSON of counts and bounds;
-    `low` and `high` are the bounds of the columns `topic`, `partition` and `offset`, where they are known.
+    `values` are its partition values as text, None for null. `stats` is Delta's JSON of counts and bounds.
     """
 
     path: str
@@ -41,36 +35,33 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     values: dict[str, str | None] = {}
     stats: str = ""
-    low: dict[str, Cell] = {}
-    high: dict[str, Cell] = {}
 
 
-class OffsetRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets `start .. end-1` of a topic's partition."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-
-class Piece(msgspec.Struct, frozen=True, order=True):
-    """Rows of a topic's partition in one batch: `rows` of the offsets `start .. end-1`."""
+class Piece(msgspec.Struct, frozen=True):
+    """Rows of a topic's partition: `rows` of the offsets `start .. end-1`, which add up to `total`."""
 
     topic: str
     partition: int
     start: int
     end: int
     rows: int
+    total: int
 
     @property
     def key(self) -> Key:
         return self.topic, self.partition
 
+    @property
+    def complete(self) -> bool:
+        """Whether it has each of its offsets once."""
+        return self.rows == self.end - self.start and 2 * self.total == self.rows * (
+            self.start + self.end - 1
+        )
 
-class Position(msgspec.Struct, frozen=True):
-    """What a table has archived of a partition: `first .. end-1` of the log `ledger` (-1: not known). If it is not `dense`,
-    some of these offsets belong to no message."""
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """The archived offsets of a partition: `first .. end-1` of the log `ledger` (-1: unknown). Unless `dense`, some of these
+    offsets belong to no message."""
 
     first: int
     end: int
@@ -79,7 +70,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class LogState(NamedTuple):
-    """A log as the server has it: which it is, and whether each of its offsets belongs to a message."""
+    """A log as the server has it: its ledger, and whether each of its offsets belongs to a message."""
 
     ledger: int = -1
     dense: bool = True
@@ -87,10 +78,9 @@ class LogState(NamedTuple):
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What one commit brings. `writer` and `number` name it; without a writer it is not remembered. With `keys`, its rows
-    replace those that agree in these columns.
+    replace those that agree in these columns, or delete them if the column `deletes` is true.
 
-    `pieces` are what an archive's batch holds, one for each partition, and `logs` the logs they are of: they
-    must go on where the table ends. `planned`: they are the ranges that were read, whatever rows these have.
+    `pieces` are the offsets of an archive's batch, and `logs` the logs that they are of: they must go on where the table ends.
     """
 
     files: tuple[File, ...]
@@ -100,9 +90,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     overwrite: bool = False
     keys: tuple[str, ...] = ()
-    pieces: tuple[OffsetRange, ...] = ()
+    deletes: str = ""
+    pieces: tuple[Piece, ...] = ()
     logs: Mapping[Key, LogState] = {}
-    planned: bool = False
 
     @property
     def rows(self) -> int:
@@ -110,87 +100,63 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.rows for file in self.files)
 
 
-def pieces_of(batch: pa.RecordBatch, *, hulls: bool = False) -> list[Piece]:
-    """The runs of offsets in a batch, by topic and partition; with `hulls` only one piece for each partition, from its first
-    offset to its last. Raises PipelineError for a null among them, and for an offset that comes twice."""
-    topic, partition, offset = (batch.column(batch.schema.get_field_index(name)) for name in COLUMNS)
-    if topic.null_count or partition.null_count or offset.null_count:
+def pieces_of(batch: pa.RecordBatch) -> list[Piece]:
+    """The offsets in a batch, by topic and partition. Raises PipelineError for a null among them."""
+    rows = pa.table({name: batch.column(batch.schema.get_field_index(name)) for name in COLUMNS})
+    if any(column.null_count for column in rows.columns):
         raise PipelineError("an archive's rows need a topic, a partition and an offset each")
-    found: list[Piece] = []
-    topics, partitions = pc.unique(topic).to_pylist(), pc.unique(partition).to_pylist()
-    for name in topics:
-        for number in partitions:
-            offsets = offset
-            if len(topics) > 1 or len(partitions) > 1:
-                offsets = offset.filter(pc.and_(pc.equal(topic, name), pc.equal(partition, number)))
-            if len(offsets):
-                ordered = np.sort(offsets.to_numpy())
-                steps = np.diff(ordered)
-                if (twice := np.flatnonzero(steps == 0)).size:
-                    raise _twice((name, number), int(ordered[twice[0]]))
-                cuts = [] if hulls else (np.flatnonzero(steps != 1) + 1).tolist()
-                for a, b in pairwise([0, *cuts, len(ordered)]):
-                    found.append(Piece(name, number, int(ordered[a]), int(ordered[b - 1]) + 1, b - a))
-    return found
-
-
-def merge(found: Iterable[Piece], *, hulls: bool = False) -> list[Piece]:
-    """Pieces that touch become one; with `hulls` also those that do not overlap. The others stay as they are, for `whole` to
-    see."""
-    merged: list[Piece] = []
-    for each in sorted(found):
-        last = merged[-1] if merged else None
-        if last and last.key == each.key and (last.end == each.start or (hulls and last.end < each.start)):
-            merged[-1] = Piece(*last.key, last.start, each.end, last.rows + each.rows)
-        else:
-            merged.append(each)
-    return merged
-
-
-def whole(
-    found: Iterable[Piece], dense: Callable[[Key], bool], planned: Iterable[OffsetRange] | None = None
-) -> list[OffsetRange]:
-    """One range for each partition: what was `planned`, or what the rows have.
-
-    Raises DataLoss for a gap in a dense log, PipelineError for offsets that come twice or were not planned.
-    """
-    pieces = merge(found)
-    for one, other in pairwise(pieces):
-        if one.key == other.key and other.start < one.end:
-            raise _twice(one.key, other.start)
-        if one.key == other.key and planned is None and dense(one.key):
-            raise DataLoss(
-                f"{_where(one.key)}: offsets {one.end} to {other.start - 1} are missing in a batch of the archive"
-            )
-    hulls = {piece.key: piece for piece in merge(pieces, hulls=True)}
-    if planned is None:
-        return [OffsetRange(*key, hull.start, hull.end) for key, hull in hulls.items()]
-    wanted = sorted(planned)
-    for each in wanted:
-        key = each.topic, each.partition
-        hull = hulls.pop(key, Piece(*key, each.start, each.start, 0))
-        if hull.start < each.start or hull.end > each.end:
-            hulls[key] = hull
-        elif hull.rows < each.end - each.start and dense(key):
-            raise DataLoss(
-                f"{_where(key)}: a batch of the archive has {hull.rows} messages of the offsets {each.start} to {each.end - 1}"
-            )
-    for key, hull in hulls.items():
-        raise PipelineError(
-            f"{_where(key)}: a batch of the archive has offsets {hull.start} to {hull.end - 1}, which it was not to have"
+    groups = rows.group_by(["topic", "partition"], use_threads=False).aggregate(
+        [("offset", "min"), ("offset", "max"), ("offset", "count"), ("offset", "sum")]
+    )
+    return [
+        Piece(
+            topic=row["topic"],
+            partition=row["partition"],
+            start=row["offset_min"],
+            end=row["offset_max"] + 1,
+            rows=row["offset_count"],
+            total=row["offset_sum"],
         )
-    return wanted
+        for row in groups.to_pylist()
+    ]
 
 
-def follow(
-    piece: OffsetRange, position: Position | None, log: LogState, *, planned: bool = False
-) -> Position:
-    """Where a partition stands after a piece.
+def merge(found: Iterable[Piece]) -> list[Piece]:
+    """One piece for each partition."""
+    merged: dict[Key, Piece] = {}
+    for each in found:
+        one = merged.get(each.key)
+        merged[each.key] = (
+            each
+            if one is None
+            else Piece(
+                *each.key,
+                min(one.start, each.start),
+                max(one.end, each.end),
+                one.rows + each.rows,
+                one.total + each.total,
+            )
+        )
+    return sorted(merged.values(), key=lambda piece: piece.key)
 
-    Raises DataLoss where the piece leaves a gap (which rows of a log that is not dense may, and a range that was `planned` may
-    not), ALREADY_EXISTS where the table has some of it already or is the archive of another log of that name.
+
+def check_whole(pieces: Iterable[Piece], dense: Callable[[Key], bool]) -> None:
+    """Raises PipelineError for offsets that come twice, DataLoss for offsets of a dense log that are missing."""
+    for piece in pieces:
+        span = f"{_where(piece.key)}: a batch of the archive has {piece.rows} messages of the offsets {piece.start} to"
+        if piece.rows > piece.end - piece.start:
+            raise PipelineError(f"{span} {piece.end - 1}: some come twice")
+        if dense(piece.key) and not piece.complete:
+            raise DataLoss(f"{span} {piece.end - 1}: some are missing")
+
+
+def follow(piece: Piece, position: Position | None, log: LogState) -> Position:
+    """The position of a partition after a piece.
+
+    Raises DataLoss if the piece leaves a gap in a dense log, ALREADY_EXISTS if the table has some of it already or is the
+    archive of another log of that name.
     """
-    where = f"{piece.topic}, partition {piece.partition}"
+    where = _where(piece.key)
     if position is None:
         return Position(piece.start, piece.end, log.ledger, log.dense)
     if log.ledger >= 0 and position.ledger >= 0 and log.ledger != position.ledger:
@@ -199,7 +165,7 @@ def follow(
             ErrorKind.ALREADY_EXISTS,
         )
     dense = position.dense and log.dense
-    if piece.start > position.end and (dense or planned):
+    if piece.start > position.end and dense:
         raise DataLoss(f"{where}: the archive ends at {position.end}, and the batch begins at {piece.start}")
     if piece.start < position.end:
         raise PipelineError(
@@ -208,10 +174,6 @@ def follow(
         )
     ledger = log.ledger if log.ledger >= 0 else position.ledger
     return Position(position.first, piece.end, ledger, dense)
-
-
-def _twice(key: Key, offset: int) -> PipelineError:
-    return PipelineError(f"{_where(key)}: offset {offset} comes twice in a batch of the archive")
 
 
 def _where(key: Key) -> str:

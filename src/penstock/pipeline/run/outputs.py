@@ -17,11 +17,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.options import DELETED
 from penstock.pipeline.spec.spec import Sink, Spec
 
 from .checks import DEAD, visible
 from .events import METRICS
-from .views import View, readings
+from .views import View, named, readings
 
 _ROLES = ("key", "properties", "event_time", "ordering_key")
 
@@ -82,7 +83,12 @@ def sink_columns(spec: Spec, name: str, frame: DataFrame) -> list[Column]:
     sink = spec.sinks[name]
     frame = frame.select(*(f.col(f"`{column}`") for column in visible(frame)))
     if sink.path:
-        return [f.col(f"`{column}`") for column in frame.columns]
+        chosen = [f.col(f"`{column}`") for column in frame.columns]
+        if sink.delete_when:
+            with named(spec, f"[sinks.{name}] delete_when"):
+                frame.selectExpr(f"CAST(({sink.delete_when}) AS BOOLEAN)")
+            chosen.append(f.expr(f"CAST(({sink.delete_when}) AS BOOLEAN)").alias(DELETED))
+        return chosen
     columns = [_value(spec, name, sink, frame).alias("value")]
     for role in _ROLES:
         if column := getattr(sink, role):

@@ -35,6 +35,7 @@ from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
 from .state import folder_of
 from .tables import check_tables
+from .upkeep import Upkeep
 from .views import build_views, session_for
 from .writers import DEAD_WRITER, check_open_batch, plan_writers
 from .writing import RESULT, commit, row_writer
@@ -48,13 +49,15 @@ def start_query(
     writers: Mapping[str, SinkWriter],
     watermark: BatchWatermark,
     folder: Folder,
+    upkeep: Upkeep | None,
     *,
     once: bool,
 ) -> StreamingQuery:
-    """Start it; from here on the checkpoint is in use."""
+    """Start it; from here on the checkpoint is in use. `upkeep` learns of each batch that is over."""
     sinks = open_sinks(spec, outputs, writers)
     write = row_writer(sinks, {name: sink_place(spec, name) for name in sinks})
     writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, folder)
+    writer.upkeep = upkeep
     frame = outputs.frame
     if any(sink.at_once for sink, _ in sinks.values()):
         writer.before = write
@@ -136,6 +139,7 @@ class BatchWriter:
         self._interrupted = interrupted(folder.checkpoint)
         # Writes rows that are seen at once, when all of them are computed: an expectation that fails must do so before.
         self.before: Any = None
+        self.upkeep: Upkeep | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         at_once = self.before is not None
@@ -144,6 +148,8 @@ class BatchWriter:
             self._write(batch, number, sinks)
         self._unseen = False
         self._watermark.advance(number)
+        if self.upkeep is not None:
+            self.upkeep.batch_over()
 
     def _write(self, batch: DataFrame, number: int, sinks: BatchSinks) -> None:
         self._watermark.check(number)

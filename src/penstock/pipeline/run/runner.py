@@ -29,6 +29,7 @@ from .folder import Folder, Owner
 from .lateness import BatchWatermark
 from .outputs import collect_outputs
 from .query import check_streaming, start_query
+from .upkeep import Upkeep
 from .views import build_views, session_for
 from .writers import check_open_batch, plan_writers
 
@@ -53,6 +54,7 @@ class Runner:
         self._changed = threading.Event()  # a batch is over, the query is over, or an order to stop came
         self._listener: _Listener | None = None
         self._watermark: BatchWatermark | None = None
+        self._upkeep: Upkeep | None = None
 
     def start(self, owner: Owner | None, *, once: bool, change_sinks: bool = False) -> str:
         """Plan and start the query; returns its id. Raises PipelineError or what Spark raises.
@@ -74,7 +76,10 @@ class Runner:
         self._listener = _Listener(self._emit, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
         try:
-            self._query = start_query(spec, outputs, writers, watermark, self._folder, once=once)
+            self._upkeep = None if once else Upkeep(spec)
+            self._query = start_query(
+                spec, outputs, writers, watermark, self._folder, self._upkeep, once=once
+            )
         except BaseException:
             self._spark.streams.removeListener(self._listener)
             if owner is None:  # nothing has begun
@@ -109,6 +114,8 @@ class Runner:
             self._changed.wait(0.05 if self._stopping.is_set() else LOOK_S)
             if not self._stopping.is_set():
                 self._changed.clear()
+        if self._upkeep is not None:
+            self._upkeep.stop()
         listener.over.wait(LISTENER_S)
         self._folder.save()
         with suppress(Exception):  # of a JVM that is gone

@@ -1,12 +1,10 @@
 """Whether the rows of a pipeline can go into its tables, as they are now: looked at before anything is written."""
 
-from typing import Any
-
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import table_options
 from penstock.pipeline.spec.spec import Spec
 
-from .checks import visible
+from .outputs import sink_columns
 from .views import View
 
 
@@ -18,8 +16,8 @@ def check_tables(spec: Spec, views: dict[str, View]) -> None:
         from penstock.pipeline.lake.options import write_options
         from penstock.pipeline.lake.sink import planned
 
-        rows: Any = views[sink.input].frame
-        columns = rows.select(*(f"`{column}`" for column in visible(rows))).schema
+        rows = views[sink.input].frame
+        columns = rows.select(*sink_columns(spec, name, rows)).schema
         try:
             planned(write_options(table_options(spec, sink)), columns)
         except PipelineError as error:

@@ -13,7 +13,7 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server, shown, split_prefixed, split_storage
+from penstock.pipeline.options import flag, named, number, parse_server, shown, split_prefixed
 from penstock.pipeline.rows import columns
 
 from .cluster import PREFIX, parse_cluster
@@ -48,7 +48,6 @@ _NAMES: Final = (
     "maxTriggerDelay",
     "pollInterval",
     "subscription",
-    "archive",
     "fetch",
     *TYPED_NAMES,
 )
@@ -58,6 +57,7 @@ _HINTS: Final = {
     "topic": _TOPICS,
     "topics": _TOPICS,
     "topicspattern": "a pattern of topics is option subscribePattern",
+    "archive": "read the table by format penstock_lake, and union what the topic has behind it",
 }
 _STREAMS_ONLY: Final = (
     "maxOffsetsPerTrigger",
@@ -67,7 +67,7 @@ _STREAMS_ONLY: Final = (
     "pollInterval",
     "subscription",
 )
-_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
+_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -101,13 +101,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     trigger_delay_ms: int = TRIGGER_DELAY_MS
     poll_ms: int = POLL_MS
     subscription: str = ""
-    archive: str = ""
-    storage: dict[str, str] = {}  # of the archive's object store
     kafka: dict[str, str] = {}  # how tasks reach the brokers of Kafka; empty: they read from the server
     typed: Typed | None = None
 
     def __repr__(self) -> str:
-        return shown(self, "storage", "kafka")
+        return shown(self, "kafka")
 
     def wants(self, topic: TopicName, partition: int) -> bool:
         """Whether a log is part of the query."""
@@ -120,7 +118,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
-    store, given = split_storage(given)
     kafka, given = split_prefixed(given, PREFIX)
     texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
@@ -152,8 +149,6 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         trigger_delay_ms=_trigger_delay_ms(texts),
         poll_ms=_poll_ms(texts),
         subscription=_subscription(texts.get("subscription", "")),
-        archive=texts.get("archive", "").strip(),
-        storage=store,
         kafka=parse_cluster(texts.get("fetch", "gateway"), kafka),
         typed=parse_typed(texts),
     )

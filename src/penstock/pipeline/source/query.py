@@ -209,16 +209,15 @@ class FilteringReader(TopicReader):
         return splits_for(options, self._filters.cut(wanted), self._plan, self._filters.times, self._kafka)
 
 
-def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:
-    """A reader for the process of Spark that asks for one.
+def asks_for_filters() -> bool:
+    """Whether the process of Spark that asks for a reader pushes filters down.
 
     Where the session has `spark.sql.python.filterPushdown.enabled` off, Spark fails for a reader that takes filters; where it
     is on, it asks in processes of their own.
     """
-    asked = _PUSHING in sys.argv or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
-    return (FilteringReader if asked else TopicReader)(given, schema)
+    return _PUSHING in sys.argv or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
 
 
-def names_archive(given: Mapping[str, str], schema: StructType) -> bool:
-    """Whether a query's options name an archive, which is read along with the logs."""
-    return bool(parse_options(carried(schema, given), stream=False).archive)
+def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:
+    """A reader for the process of Spark that asks for one."""
+    return (FilteringReader if asks_for_filters() else TopicReader)(given, schema)

@@ -12,6 +12,7 @@ from penstock.pipeline.zones import SESSION_ZONE, UTC
 from .spec import Lookup, Sink, Source, Spec
 from .times import time_ms
 
+DELETED: Final = "_deleted"  # a sink's column: whether `delete_when` is true
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
 
 
@@ -139,10 +140,14 @@ def lookup_options(spec: Spec, table: Lookup) -> dict[str, str]:
 
 def table_options(spec: Spec, sink: Sink) -> dict[str, str]:
     """The options of `format("penstock_lake")` for writing to a table."""
-    options = {"path": sink.path, "compact": str(sink.compact).lower(), **storage_options(spec.storage)}
+    options = {"path": sink.path, **storage_options(spec.storage)}
     options["timeZone"] = spec.spark.get(SESSION_ZONE, UTC)
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
     if sink.keys:
         options["keys"] = ",".join(sink.keys)
+    if sink.delete_when:
+        options["deleteColumn"] = DELETED
+    if sink.archive:
+        options |= {"archive": "true", **server_options(spec.server)}
     return options

@@ -15,7 +15,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import is_url
 
 from .rules import check_rules
-from .spec import Expectation, Lookup, Sink, Source, Spec, Step, Watermark
+from .spec import TABLE_TRIGGER, Expectation, Lookup, Sink, Source, Spec, Step, Watermark
 
 STATE: Final = "penstock-pipelines"
 
@@ -66,6 +66,9 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     if "output" in content:
         given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
     state = _convert(content.get("state", STATE), str, file, "", "state")
+    sinks = _named(content, "sinks", Sink, file)
+    if any(sink.path for sink in sinks.values()):
+        given.setdefault("trigger", TABLE_TRIGGER)
     spec = Spec(
         **given,
         server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
@@ -77,7 +80,7 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
         steps=_steps(content.get("steps", []), file),
         sinks={
             name: msgspec.structs.replace(sink, path=_place(folder, sink.path)) if sink.path else sink
-            for name, sink in _named(content, "sinks", Sink, file).items()
+            for name, sink in sinks.items()
         },
         storage=_settings(content, "storage", file),
         spark=_settings(content, "spark", file),

@@ -144,24 +144,42 @@ class _Checker:
         if to_topic:
             if sink.topic:
                 self.topic(place, "topic", sink.topic)
-            for key in ("partition_by", "keys"):
+            for key in ("partition_by", "keys", "delete_when", "archive"):
                 if getattr(sink, key):
                     raise self.fail(place, f"{key} belongs to tables")
             if sink.delivery not in ("", "exactly_once") and self.spec.dead_letters:
                 raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
         else:
-            if sink.format != "delta":
-                raise self.fail(place, f"format: {DELTA_ONLY}")
-            for key in _TOPIC_KEYS:
-                if getattr(sink, key):
-                    raise self.fail(place, f"{key} belongs to topics")
-            if self.spec.output == "complete":
-                raise self.fail(place, "a table takes output = 'append' or 'update', not 'complete'")
-            if self.spec.output == "update" and not sink.keys:
-                raise self.fail(
-                    place,
-                    "keys is missing: with output = 'update' a row replaces the one that agrees with it in these columns",
-                )
+            self.table_sink(place, sink)
+
+    def table_sink(self, place: str, sink: Sink) -> None:
+        if sink.format != "delta":
+            raise self.fail(place, f"format: {DELTA_ONLY}")
+        for key in _TOPIC_KEYS:
+            if getattr(sink, key):
+                raise self.fail(place, f"{key} belongs to topics")
+        if sink.delete_when and not sink.keys:
+            raise self.fail(
+                place, "delete_when needs keys: a row deletes the one that agrees with it in these"
+            )
+        if sink.archive:
+            self.archive(place, sink)
+        if self.spec.output == "complete":
+            raise self.fail(place, "a table takes output = 'append' or 'update', not 'complete'")
+        if self.spec.output == "update" and not sink.keys:
+            raise self.fail(
+                place,
+                "keys is missing: with output = 'update' a row replaces the one that agrees with it in these columns",
+            )
+
+    def archive(self, place: str, sink: Sink) -> None:
+        """An archive has each message: its table could not tell a message that was rejected from one that was lost."""
+        source = self.spec.sources.get(sink.input)
+        if source is None or sink.keys:
+            raise self.fail(place, "archive: the input is a source, without keys: all its messages are kept")
+        rejecting = [one.name for one in source.expect if one.action in ("drop", "dead_letter")]
+        if rejecting or source.watermark or source.on_bad_value != "fail":
+            raise self.fail(place, f"archive: [sources.{sink.input}] rejects rows, and an archive keeps each")
 
     def view(self, place: str, watermark: Watermark | None, expect: tuple[Expectation, ...]) -> None:
         if watermark is not None:

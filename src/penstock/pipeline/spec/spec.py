@@ -15,6 +15,9 @@ from penstock.pipeline.options import shown
 BATCH_ROWS: Final = 5_000_000
 BATCH_BYTES: Final = 1 << 30
 
+TRIGGER: Final = "1 second"
+TABLE_TRIGGER: Final = "10 seconds"  # each commit makes a version and files of a table
+
 Action = Literal["warn", "drop", "dead_letter", "fail"]
 Divert = Literal["drop", "dead_letter"]
 
@@ -95,7 +98,9 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["delta", "parquet"] = "delta"
     partition_by: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()  # of a table: a row replaces the one that agrees with it in these columns
-    compact: bool = True
+    delete_when: str = ""  # SQL; a row of which it is true deletes the one with its keys
+    compact: bool = True  # whether a pipeline that runs maintains the table
+    archive: bool = False  # the rows are all messages of topics, whose offsets go on where the table ends
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +114,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     sinks: dict[str, Sink]
     dead_letters: str = ""
     output: Literal["append", "update", "complete"] = "append"
-    trigger: str = "1 second"  # or available_now
+    trigger: str = TRIGGER  # or available_now
     state: Path | str  # a URL is a text
     master: str = "local[*]"
     spark: dict[str, str] = {}

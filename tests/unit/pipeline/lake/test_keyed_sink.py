@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake.sink import BatchWriter
@@ -49,6 +49,42 @@ def test_the_last_row_of_a_key_counts_in_whatever_partition(tmp_path: Path, by: 
     found = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     assert sorted((row["id"], row["n"]) for row in found) == [(1, 4), (2, 5)]
     assert staged(table) == []
+
+
+@pytest.mark.parametrize("by", ["", "place"])
+def test_a_row_deletes_the_one_with_its_key(tmp_path: Path, by: str) -> None:
+    table = tmp_path / "table"
+    columns = StructType([*COLUMNS.fields, StructField("gone", BooleanType())])
+    schema = ARROW.append(pa.field("gone", pa.bool_()))
+
+    def change(rows: list[tuple[int, str, int, bool | None]]) -> list[tuple[int, int]]:
+        options = {"path": str(table), "keys": "id", "partitionBy": by, "deleteColumn": "gone"}
+        sink = BatchWriter(options, columns, overwrite=False)
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        found = [{"id": key, "place": place, "at": at, "n": n, "gone": gone} for key, place, n, gone in rows]
+        sink.commit([sink.write(iter([pa.RecordBatch.from_pylist(found, schema)]))])
+        assert staged(table) == []
+        there = DeltaTable(str(table)).to_pyarrow_table()
+        assert "gone" not in there.column_names
+        return sorted((row["id"], row["n"]) for row in there.to_pylist())
+
+    assert change([(1, "a", 1, False), (2, "a", 2, None), (3, "b", 3, True)]) == [(1, 1), (2, 2)]
+    assert change([(1, "b", 0, True), (2, "b", 5, False), (4, "b", 4, True)]) == [(2, 5)]
+    assert change([(2, "b", 0, True), (2, "b", 6, False), (1, "a", 7, False)]) == [(1, 7), (2, 6)]
+    assert change([(2, "b", 8, False), (2, "b", 0, True)]) == [(1, 7)], "the last row of a key counts"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"deleteColumn": "n"}, "needs option keys"),
+        ({"deleteColumn": "n", "keys": "id"}, "no BOOLEAN column n"),
+        ({"deleteColumn": "x", "keys": "id"}, "no BOOLEAN column x"),
+    ],
+)
+def test_a_column_that_cannot_delete(tmp_path: Path, options: dict[str, str], words: str) -> None:
+    with pytest.raises(PipelineError, match=words):
+        BatchWriter({"path": str(tmp_path / "table"), **options}, COLUMNS, overwrite=False)
 
 
 def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:

@@ -3,19 +3,17 @@
 import logging
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import Transaction
-from tests.unit.pipeline.lake.test_tables import SCHEMA, add, files, numbers
+from tests.unit.pipeline.lake.test_tables import add, files, numbers
 
 from penstock.pipeline.errors import BatchConflict, classify
-from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.delta import Table, _add
 from penstock.pipeline.lake.options import table_at
-from penstock.pipeline.lake.snapshot import COMMITS_READ_MAX
+from penstock.pipeline.lake.snapshot import WRITERS_KEPT, Remembered
 from penstock.pipeline.lake.store import Location
-from penstock.pipeline.lake.values import Last
+from penstock.pipeline.lake.values import Last, LogState, Piece, Position
 from penstock.pipeline.run.causes import ErrorClass, cause_of
 
 
@@ -62,7 +60,7 @@ def test_a_conflict_is_no_trouble_that_passes() -> None:
 def test_rewriting_and_emptying_a_table_keep_what_it_knows_of_writers(table: Table) -> None:
     for n in range(20):
         add(table, [n], "q", n)
-    assert compact(table, 1 << 30) == 20
+    assert table.compact({}, 1 << 30) == 20
     assert not add(table, [19], "q", 19)
     add(table, [], overwrite=True)
     assert not add(table, [19], "q", 19)
@@ -88,7 +86,7 @@ def add_as_before(table: Table, rows: list[int], writer: str, number: int) -> No
     """A commit as versions made it that kept the number of a batch, but not its rows."""
     made = files(table, rows)
     DeltaTable(table.folder.url).create_write_transaction(
-        [_add(file, data_change=True) for file in made],
+        [_add(file) for file in made],
         "append",
         DeltaTable(table.folder.url).schema(),
         [],
@@ -98,40 +96,94 @@ def add_as_before(table: Table, rows: list[int], writer: str, number: int) -> No
     )
 
 
-def test_rows_of_an_earlier_versions_batch_are_found_in_the_log(table: Table) -> None:
+def test_a_batch_without_a_count_is_taken_for_a_repeat_and_said(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
     add(table, [1], "q", 0)
     add_as_before(table, [2, 3], "q", 1)
-    add(table, [4], "other", 0)
     now = table.snapshot()
     assert now is not None
-    assert now.last("q") == Last(1, 2)
-    assert not add(table, [2, 3], "q", 1)
-    with pytest.raises(BatchConflict, match="with 2 rows, and now it came with 3"):
-        add(table, [2, 3, 4], "q", 1)
-    assert numbers(table) == [1, 2, 3, 4]
-
-
-def test_what_no_log_tells_is_taken_for_a_repeat_and_said(
-    table: Table, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add(table, [1])
-    add_as_before(table, [2, 3], "q", 1)
-    monkeypatch.setattr(type(table.snapshot()), "_rows_in_log", lambda *_: None)
+    assert now.last("q") == Last(1, None), "whatever the metadata of the commit before says"
     with caplog.at_level(logging.WARNING):
         assert not add(table, [2, 3], "q", 1)
     assert "an earlier version of Penstock committed it" in caplog.text
     with pytest.raises(BatchConflict):
         add(table, [2, 3], "q", 0)
+    assert add(table, [4], "other", 0)
+    assert add(table, [5], "q", 2), "what the metadata lacks is asked of the transactions"
+    assert numbers(table) == [1, 2, 3, 4, 5]
 
 
-def test_a_log_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = table_at(Location.of(tmp_path / "t"))
-    add(table, [1])
-    add_as_before(table, [2, 3], "q", 1)
-    assert COMMITS_READ_MAX >= 100
-    monkeypatch.setattr("penstock.pipeline.lake.snapshot.COMMITS_READ_MAX", 3)
-    for rows, found in ((1, 2), (1, 2), (1, None)):
-        add(table, list(range(rows)), schema=pa.schema(SCHEMA))
-        now = table.snapshot()
-        assert now is not None
-        assert now.last("q") == Last(1, found)
+# -- what a commit's metadata has
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The transactions that are looked up from now on: each replays the table's log."""
+    asked: list[str] = []
+    look = DeltaTable.transaction_version
+
+    def transaction_version(self: DeltaTable, name: str) -> int | None:
+        asked.append(name)
+        return look(self, name)
+
+    monkeypatch.setattr(DeltaTable, "transaction_version", transaction_version)
+    return asked
+
+
+def test_what_a_table_remembers_is_one_commits_metadata(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def archive(start: int, end: int, number: int) -> bool:
+        pieces = tuple(Piece("t", n, start, end, end - start, sum(range(start, end))) for n in range(50))
+        return add(table, [start], "q", number, pieces=pieces)
+
+    archive(0, 10, 0)
+    asked = counted(monkeypatch)
+    archive(10, 12, 1)
+    assert not add(table, [10], "q", 1)
+    DeltaTable(table.folder.url).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert table.compact({}, 1 << 30) == 2
+    archive(12, 13, 2)
+    now = table.snapshot()
+    assert now is not None
+    assert [now.position("t", n) for n in range(50)] == [Position(0, 13)] * 50
+    assert asked == []
+    assert (now.last("new"), now.position("t", 50)) == (None, None)
+    assert asked == ["penstock.writer:new", "penstock.end:t#50"]
+
+
+def test_what_no_commit_has_is_asked_of_the_transactions(table: Table) -> None:
+    add(table, [1], "q", 3, pieces=(Piece("t", 0, 4, 5, 1, 4),), logs={("t", 0): LogState(7, dense=False)})
+    DeltaTable(table.folder.url).create_checkpoint()
+    for path in (Path(table.folder.url) / "_delta_log").glob("*.json"):
+        path.unlink()
+    now = table.snapshot()
+    assert now is not None
+    assert now.last("q") == Last(3, 1)
+    assert now.position("t", 0) == Position(4, 5, 7, dense=False)
+
+
+def test_the_metadata_keeps_the_latest_writers(table: Table) -> None:
+    before = Remembered()
+    for n in range(WRITERS_KEPT + 3):
+        before = before.with_batch(f"w{n}", Last(n, 1), {})
+    before = before.with_batch("w3", Last(9, 9), {})
+    assert len(before.writers) == WRITERS_KEPT
+    assert next(iter(before.writers)) == "w4"
+    assert before.writers["w3"] == Last(9, 9)
+
+
+@pytest.mark.parametrize("only_transactions", [False, True])
+def test_overwriting_an_archive_forgets_its_positions(table: Table, only_transactions: bool) -> None:
+    pieces = (Piece("t", 0, 0, 2, 2, 1), Piece("t", 1, 0, 1, 1, 0))
+    add(table, [1, 2], "q", 0, pieces=pieces)
+    add(table, [], overwrite=True)
+    if only_transactions:
+        DeltaTable(table.folder.url).create_checkpoint()
+        for path in (Path(table.folder.url) / "_delta_log").glob("*.json"):
+            path.unlink()
+    now = table.snapshot()
+    assert now is not None
+    assert (now.position("t", 0), now.position("t", 1)) == (None, None)
+    if not only_transactions:
+        assert add(table, [1, 2], "r", 0, pieces=pieces)

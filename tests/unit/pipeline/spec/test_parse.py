@@ -34,6 +34,52 @@ def refusal(text: str) -> str:
     return refused.value.message
 
 
+def test_a_pipeline_with_a_table_has_fewer_batches_unless_its_file_says_how_many() -> None:
+    table = LEAST + '[sinks.lake]\ninput = "s"\npath = "lake"\n'
+    assert parse(LEAST).trigger == "1 second"
+    assert parse(table).trigger == "10 seconds"
+    assert parse('trigger = "2 seconds"\n' + table).trigger == "2 seconds"
+    assert parse('trigger = "available_now"\n' + table).once
+
+
+def test_what_a_table_is_told_of_deletes_and_archives() -> None:
+    sink = '[sinks.lake]\ninput = "s"\npath = "lake"\n'
+    spec = parse(LEAST + sink + 'keys = ["id"]\ndelete_when = "op = 1"\n')
+    assert table_options(spec, spec.sinks["lake"])["deleteColumn"] == "_deleted"
+    spec = parse(LEAST + sink + "archive = true\n")
+    options = table_options(spec, spec.sinks["lake"])
+    assert (options["archive"], options["url"]) == ("true", spec.server.url)
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "sentence"),
+    [
+        ("", 'path = "x"\ndelete_when = "a"', "delete_when needs keys"),
+        ("", 'topic = "x"\ndelete_when = "a"', "delete_when belongs to tables"),
+        ("", 'topic = "x"\narchive = true', "archive belongs to tables"),
+        ("", 'path = "x"\narchive = true\nkeys = ["id"]', "archive: the input is a source, without keys"),
+        (
+            'expect = [{ name = "e", predicate = "true", action = "drop" }]',
+            'path = "x"\narchive = true',
+            "archive: [sources.s] rejects rows, and an archive keeps each",
+        ),
+        (
+            'watermark = { column = "timestamp", delay = "1 minute" }',
+            'path = "x"\narchive = true',
+            "archive: [sources.s] rejects rows",
+        ),
+        (
+            'decode = "flat"\non_bad_value = "drop"',
+            'path = "x"\narchive = true',
+            "archive: [sources.s] rejects rows",
+        ),
+    ],
+)
+def test_deletes_and_archives_that_cannot_be(source: str, sink: str, sentence: str) -> None:
+    text = LEAST.replace('["t"]', f'["t"]\n{source}') + f'[sinks.lake]\ninput = "s"\n{sink}\n'
+    assert refusal(text).startswith(f"p.toml: [sinks.lake] {sentence}")
+
+
 def test_the_least_that_is_a_pipeline() -> None:
     spec = parse(LEAST)
     assert spec.name == "p"
@@ -138,7 +184,6 @@ compact = false
     assert server_options(spec.server).items() <= options.items()
     assert table_options(spec, spec.sinks["lake"]) == {
         "path": "/pipelines/lake",
-        "compact": "false",
         "timeZone": "UTC",
         "partitionBy": "id",
     }
@@ -164,7 +209,7 @@ path = "abfss://c@account.example/lake"
     assert lookup_options(spec, spec.tables["names"]) == {"path": "s3://bucket/names"} | store
     assert lookup_options(spec, spec.tables["local"])["path"] == "file:///names"
     made = table_options(spec, spec.sinks["lake"])
-    plain = {"path": "abfss://c@account.example/lake", "compact": "true", "timeZone": "UTC"}
+    plain = {"path": "abfss://c@account.example/lake", "timeZone": "UTC"}
     assert made == plain | store
 
 
