@@ -31,6 +31,8 @@ def check_early(spec: Spec) -> None:
     """Raises PipelineError, which names the place. Asks the server for schemas; runs nothing of the user's."""
     known: dict[str, StructType] = {}
     for name, source in spec.sources.items():
+        if source.format:  # Spark alone knows its columns
+            continue
         with named(spec, f"[sources.{name}]"):
             schema = known[name] = table_schema(source_options(spec, name, source))
             if source.watermark is not None:
@@ -39,6 +41,9 @@ def check_early(spec: Spec) -> None:
         with named(spec, f"[[steps]] {step.name}"):
             _check_step(spec, step, known)
     for name, sink in spec.sinks.items():
+        if sink.python:
+            with named(spec, f"[sinks.{name}]"):
+                check_callable(spec.folder, sink.python, "python")
         if sink.input in known:
             there = [column for column in known[sink.input].names if column not in HIDDEN]
             values = (sink.value,) if isinstance(sink.value, str) else sink.value

@@ -78,10 +78,10 @@ def _packed(spec: Spec, name: str, whole: DataFrame, passed: DataFrame) -> Colum
 
 def sink_columns(spec: Spec, name: str, frame: DataFrame) -> list[Column]:
     """What a sink takes of its view: of a topic `value` and, where the file says which, `key`, `properties`, `event_time`,
-    `ordering_key`, `topic`; of a table all columns. Raises PipelineError for a column that is not there."""
+    `ordering_key`, `topic`; of all others all columns. Raises PipelineError for a column that is not there."""
     sink = spec.sinks[name]
     frame = frame.select(*(f.col(f"`{column}`") for column in visible(frame)))
-    if sink.path:
+    if sink.path or sink.foreign:
         return [f.col(f"`{column}`") for column in frame.columns]
     columns = [_value(spec, name, sink, frame).alias("value")]
     for role in _ROLES:

@@ -74,7 +74,7 @@ class Runner:
         self._listener = _Listener(self._emit, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
         try:
-            self._query = start_query(spec, outputs, writers, watermark, self._folder, once=once)
+            self._query = start_query(spec, self._spark, outputs, writers, watermark, self._folder, once=once)
         except BaseException:
             self._spark.streams.removeListener(self._listener)
             if owner is None:  # nothing has begun

@@ -199,7 +199,7 @@ def test_a_start_by_partition() -> None:
         (("[sources.s]", "[source.s]"), "p.toml: source: unknown key; did you mean sources?"),
         (("topics", "topic"), "p.toml: [sources.s] topic: unknown key; did you mean topics?"),
         (('["t"]', "3"), "p.toml: [sources.s] topics: expected `array`, got `int`"),
-        (('["t"]', "[]"), "p.toml: [sources.s] one of topics and pattern is needed, and only one"),
+        (('["t"]', "[]"), "p.toml: [sources.s] one of topics, pattern and format is needed, and only one"),
         (('["t"]', '["a/b"]'), "p.toml: [sources.s] topics: "),
         (('topics = ["t"]', 'pattern = "("'), "p.toml: [sources.s] pattern: '(' is no regular expression"),
         (('"t"]', '"t"]\nstart = "soon"'), "p.toml: [sources.s] start: 'soon' is no time like"),
@@ -211,10 +211,13 @@ def test_a_start_by_partition() -> None:
         (('"t"]', '"t"]\nstart = { t = 3 }'), None),
         (('input = "s"', 'input = "x"'), "p.toml: [sinks.k] input: there is no source or step 'x'"),
         (('input = "s"', ""), "p.toml: [sinks.k] input is missing"),
-        (('topic = "u"', ""), "p.toml: [sinks.k] either topic (or topic_column) or path is needed"),
+        (
+            ('topic = "u"', ""),
+            "p.toml: [sinks.k] exactly one of topic (or topic_column), path, format and python is needed",
+        ),
         (
             ('topic = "u"', 'topic = "u"\npath = "p"'),
-            "p.toml: [sinks.k] either topic (or topic_column) or path",
+            "p.toml: [sinks.k] exactly one of topic",
         ),
         (('topic = "u"', 'path = "p"\nkey = "k"'), "p.toml: [sinks.k] key belongs to topics"),
         (
