@@ -262,9 +262,9 @@ options = { path = "told", mergeSchema = true, note = "env:HOME" }
     ("change", "sentence"),
     [
         (
-            ('format = "json"', 'format = "kafka"'),
-            '[sources.orders]: format: this Spark has no format kafka: add "spark.jars.packages" ='
-            ' "org.apache.spark:spark-sql-kafka-0-10_2.13:',
+            ('format = "json"', 'format = "iceberg"'),
+            '[sources.orders]: format: this Spark has no format iceberg: add "spark.jars.packages" ='
+            ' "org.apache.iceberg:iceberg-spark-runtime-',
         ),
         (
             ('format = "parquet"', 'format = "no.such"'),

@@ -135,8 +135,8 @@ def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
     mine = spark.newSession()
     maps = spec.dead_letters or any(sink.properties for sink in spec.sinks.values())
     for key, value in {**_CONF, **(_ROWS_WITH_MAPS if maps else {}), **spec.spark}.items():
-        # The others belong to Spark as a whole, and are set where it is started.
-        if key.startswith("spark.sql."):
+        # The others belong to Spark as a whole, as do some of these, and are set where it is started.
+        if key.startswith("spark.sql.") and mine.conf.get(key, None) != value:
             mine.conf.set(key, value)
     return mine
 
