@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # py4j has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 

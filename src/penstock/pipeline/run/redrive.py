@@ -166,7 +166,9 @@ def _chosen(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
         *("key", "value", "event_time", "ordering_key"),
         own.alias("properties"),
         f.col("properties")[VERSION].cast("bigint").alias("schema_version"),
-        f.when(f.col("properties")[ROW].isNull() & f.startswith(origin, f.lit(TOPICS)), origin).alias("origin"),
+        f.when(f.col("properties")[ROW].isNull() & f.startswith(origin, f.lit(TOPICS)), origin).alias(
+            "origin"
+        ),
     )
 
 

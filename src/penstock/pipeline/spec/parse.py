@@ -12,7 +12,7 @@ import msgspec
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import is_url
+from penstock.pipeline.options import SERVER, is_url
 
 from .rules import check_rules
 from .spec import Expectation, Lookup, Sink, Source, Spec, Step, Watermark
@@ -21,7 +21,7 @@ STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
 _TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark")
-_SERVER: Final = ("url", "token_file", "token_env", "ca_file", "cert_file", "key_file")
+_SERVER: Final = tuple(one.key for one in SERVER)
 # Formats whose option `path` is a path, and not the name of a table.
 _FILES_FORMATS: Final = (
     "avro",

@@ -52,7 +52,6 @@ def test_the_least_that_is_a_pipeline() -> None:
     assert topic_options(spec, spec.sinks["k"]) == {
         "url": "http://127.0.0.1:8080",
         "topic": "u",
-        "value.encode": "auto",
     }
 
 
@@ -127,8 +126,6 @@ compact = false
         "startingTimestamp": "1769846400000",
         "include": "properties,schema_version",
         "value.decode": "flat",
-        "readerSchema": "latest",
-        "onNewSchema": "ignore",
         "mode": "dead_letter",
         "keepBytes": "true",
         "maxOffsetsPerTrigger": "10",
@@ -164,7 +161,7 @@ path = "abfss://c@account.example/lake"
     assert lookup_options(spec, spec.tables["names"]) == {"path": "s3://bucket/names"} | store
     assert lookup_options(spec, spec.tables["local"])["path"] == "file:///names"
     made = table_options(spec, spec.sinks["lake"])
-    plain = {"path": "abfss://c@account.example/lake", "compact": "true", "timeZone": "UTC"}
+    plain = {"path": "abfss://c@account.example/lake", "timeZone": "UTC"}
     assert made == plain | store
 
 
