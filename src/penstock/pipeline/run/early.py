@@ -15,12 +15,14 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
+from penstock.pipeline.decode.decoders import column_type
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.query import table_schema
 from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Spec, Step
 
 from .checks import HIDDEN
+from .formats import schema_for
 from .outputs import check_column
 from .views import check_columns, check_time, first_on_path, named
 
@@ -31,9 +33,11 @@ def check_early(spec: Spec) -> None:
     """Raises PipelineError, which names the place. Asks the server for schemas; runs nothing of the user's."""
     known: dict[str, StructType] = {}
     for name, source in spec.sources.items():
-        if source.format:  # Spark alone knows its columns
-            continue
         with named(spec, f"[sources.{name}]"):
+            if source.format:  # Spark alone knows its columns
+                if source.decode != "none":
+                    column_type(schema_for(spec, source.reader_schema))
+                continue
             schema = known[name] = table_schema(source_options(spec, name, source))
             if source.watermark is not None:
                 check_time(schema, source.watermark.column)

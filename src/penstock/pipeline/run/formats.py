@@ -60,7 +60,7 @@ def read_format(spec: Spec, spark: SparkSession, given: Source | Lookup) -> Data
     return decode_column(
         frame,
         given.column,
-        _schema(spec, given.reader_schema),
+        schema_for(spec, given.reader_schema),
         flat=given.decode == "flat",
         keeps_broken=given.on_bad_value != "fail",
         keep_bytes=keeps_bytes(given),
@@ -85,8 +85,9 @@ def check_format(spark: SparkSession, format: str) -> None:
         ) from None
 
 
-def _schema(spec: Spec, text: str) -> SchemaInfo:
-    """The schema that `reader_schema` of a foreign source names: of a topic, or of a file beside the pipeline's."""
+def schema_for(spec: Spec, text: str) -> SchemaInfo:
+    """The schema that `reader_schema` of a foreign source names: of a topic, or of a file beside the pipeline's.
+    Raises PipelineError."""
     kind, _, rest = text.partition(":")
     if kind == OF_TOPIC.rstrip(":"):
         topic, _, version = rest.rpartition(":")
@@ -96,8 +97,10 @@ def _schema(spec: Spec, text: str) -> SchemaInfo:
             versions = all_versions(client, str(TopicName.parse(topic)))
         number = int(version) if version else max(versions, default=-1)
         if number not in versions:
-            there = ", ".join(map(str, versions)) or "none"
-            raise PipelineError(f"reader_schema: {topic} has no schema version {version}; there are {there}")
+            there = (
+                f"version {version}; there are {', '.join(map(str, versions))}" if versions else "registered"
+            )
+            raise PipelineError(f"reader_schema: {topic} has no schema {there}")
         return versions[number]
     try:
         data = rest.encode() if rest.lstrip()[:1] in tuple('{["') else Path(spec.folder, rest).read_bytes()
