@@ -19,7 +19,7 @@ from .neighbours import unknown
 STORAGE: Final = "storage."  # before the name of an option of an object store
 ENVIRONMENT: Final = "env:"  # a value that is looked up where it is used: for secrets
 
-# What else an option would be for, and what is said of it.
+# By `stream`, the queries that an option may belong to instead; and the rest of the refusal.
 _OTHERS: Final = {True: "batch", False: "stream"}
 _ONLY: Final = {
     "stream": "a stream only: a batch reads all that it asks for",
@@ -141,7 +141,7 @@ def read_options(
 
 
 def written_options(struct: object, table: Sequence[Option]) -> dict[str, str]:
-    """The options that a table of a pipeline's file makes: those that differ from what is so without them."""
+    """The options that a table of a pipeline's file makes: values that differ from the defaults of the data source."""
     found: dict[str, str] = {}
     for one in table:
         value = getattr(struct, one.key) if one.key else one.default
