@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Apache Kafka on this machine, for tests and for the demo.
 #
-# kafka.sh fetch: download its jars (broker and tools, 55 MB), and Apicurio, a schema registry (140 MB), once, into
-#   tests/clusters/build/kafka. Where Java or Maven is missing, or nothing can be downloaded, the files `missing` and
+# kafka.sh fetch: download its jars (broker and tools, 55 MB), Spark's connector to it (10 MB), and Apicurio, a schema registry
+#   (140 MB), once, into tests/clusters/build/kafka. Where Java or Maven is missing, or nothing can be downloaded, the files `missing` and
 #   `registry-missing` there say so, and the tests that need them are skipped with this line.
 # kafka.sh demo [argument of `penstock demo` …]: run the demo through a broker of its own, which is started for it and ended
 #   with it; through the cluster that KAFKA_URL names, where it is set.
@@ -13,6 +13,9 @@ out=$PWD/tests/clusters/build/kafka
 readonly NAME=kafka
 readonly KAFKA=4.1.1
 readonly SLF4J=1.7.36
+readonly CONNECTOR=4.2.0 # and the versions of what it needs beside Spark
+readonly CONNECTOR_CLIENTS=3.9.2
+readonly CONNECTOR_POOL=2.13.1
 readonly APICURIO=2.6.13.Final
 # shellcheck source=scripts/brokers.sh
 source scripts/brokers.sh
@@ -31,7 +34,41 @@ fetch() {
   ln -sfn "kafka-$KAFKA" "$out/home"
 }
 
-# Run after `fetch`, which says what is missing for both.
+# Run after `fetch`, which says what is missing for all. Tests without it are skipped.
+fetch_connector() {
+  local jars=$out/connector-$CONNECTOR
+  [[ ! -e $out/missing ]] || return 0
+  if [[ ! -e $jars/.done ]]; then
+    rm -rf "$out"/connector-*
+    mkdir "$jars"
+    connector_pom >"$jars/pom.xml"
+    if ! mvn -q -B -Dstyle.color=never -f "$jars/pom.xml" dependency:copy-dependencies -DexcludeTransitive=true \
+      -DoutputDirectory="$jars"; then
+      rm -rf "$jars"
+      echo "skipped: Spark's Kafka connector $CONNECTOR cannot be downloaded" >&2
+      return
+    fi
+    touch "$jars/.done"
+  fi
+  ln -sfn "connector-$CONNECTOR" "$out/connector"
+}
+
+connector_pom() {
+  cat <<XML
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>penstock</groupId><artifactId>connector</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_2.13</artifactId><version>$CONNECTOR</version></dependency>
+    <dependency><groupId>org.apache.spark</groupId><artifactId>spark-token-provider-kafka-0-10_2.13</artifactId><version>$CONNECTOR</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId><version>$CONNECTOR_CLIENTS</version></dependency>
+    <dependency><groupId>org.apache.commons</groupId><artifactId>commons-pool2</artifactId><version>$CONNECTOR_POOL</version></dependency>
+  </dependencies>
+</project>
+XML
+}
+
+# Run after `fetch`, too.
 fetch_registry() {
   local folder=$out/apicurio-$APICURIO
   rm -f "$out/registry-missing"
@@ -102,6 +139,7 @@ listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 case ${1:-} in
 fetch)
   (fetch) # which exits where something is missing
+  fetch_connector
   fetch_registry
   ;;
 demo) demo "${@:2}" ;;

@@ -20,14 +20,19 @@ import pytest
 from confluent_kafka import Producer
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
+from tests.pipeline.conftest import CONNECTOR, spark  # noqa: F401 - the one session of a run
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.pulsar_broker import free_ports
 
 from penstock.broker.settings import ClusterSettings
 from penstock.client.http import HttpClient
+from penstock.codec import codec_for
 from penstock.model.hashing import murmur2
 from penstock.model.names import TopicName
+from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.pipeline.run.handle import Pipeline
+from penstock.pipeline.run.redrive import Choice, Report, run_redrive
+from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import Address, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -342,3 +347,72 @@ def serve_and_die(when: str, topic: str, arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     serve_and_die(sys.argv[1], sys.argv[2], sys.argv[3:])
+
+
+FOREIGN = """
+name = "{name}"
+dead_letters = "{name}-dead"
+[sources.orders]
+format = "kafka"
+options = {{ "kafka.bootstrap.servers" = "{bootstrap}", subscribe = "{name}", startingOffsets = "earliest" }}
+decode = "flat"
+reader_schema = '''avro:{schema}'''
+on_bad_value = "dead_letter"
+expect = [{{ name = "small", predicate = "id IS NULL OR id < 90", action = "dead_letter" }}]
+[[steps]]
+name = "texts"
+sql = "SELECT key, concat(id, ' ', item) AS value FROM orders"
+[sinks.topic]
+input = "texts"
+topic = "{name}-topic"
+key = "key"
+[sinks.kafka]
+input = "texts"
+format = "kafka"
+options = {{ "kafka.bootstrap.servers" = "{bootstrap}", topic = "{name}-foreign" }}
+"""
+
+
+@pytest.mark.skipif(
+    not CONNECTOR.exists(), reason="Spark's Kafka connector is not there: scripts/kafka.sh fetch"
+)
+def test_a_declared_pipeline_reads_and_writes_kafka_by_sparks_connector(
+    server: Address,
+    client: HttpClient,
+    kafka_cluster: KafkaCluster,
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    name = f"kf-foreign-{uuid4().hex[:12]}"
+    for suffix in ("", "-topic", "-foreign", "-dead"):
+        client.create_topic(TopicName.parse(name + suffix), 2)
+    codec = codec_for(SchemaInfo(SchemaType.AVRO, SCHEMA["schema"].encode()))  # type: ignore[union-attr]
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap})
+
+    def produce(numbers: range) -> None:
+        for n in numbers:
+            producer.produce(name, codec.encode({"id": n, "item": f"i{n}"}), str(n))
+        assert producer.flush(60) == 0
+
+    produce(range(100))
+    producer.produce(name, b"\xff", "broken")
+    assert producer.flush(60) == 0
+    file = tmp_path / "p.toml"
+    file.write_text(FOREIGN.format(name=name, bootstrap=kafka_cluster.bootstrap, schema=SCHEMA["schema"]))
+    spec = load_spec(file, url=server.url, state=tmp_path / "state")
+    for more in (range(0), range(20, 30)):  # the second run goes on at Kafka's offsets
+        produce(more)
+        assert Pipeline(spec, spark).start(once=True).await_termination(500)
+    numbers = [*range(90), *range(20, 30)]
+    for suffix in ("-topic", "-foreign"):
+        reader = spark.read.format("penstock").option("url", server.url).option("subscribe", name + suffix)
+        rows = reader.load().collect()
+        assert sorted(bytes(row.value) for row in rows) == sorted(f"{n} i{n}".encode() for n in numbers)
+        assert all(bytes(row.value).startswith(bytes(row.key) + b" ") for row in rows)
+    reader = spark.read.format("penstock").option("url", server.url).option("subscribe", f"{name}-dead")
+    letters = {bytes(row.key): row for row in reader.option("include", "properties").load().collect()}
+    assert sorted(letters) == [*(str(n).encode() for n in range(90, 100)), b"broken"]
+    assert bytes(letters[b"95"].value) == codec.encode({"id": 95, "item": "i95"})
+    assert letters[b"broken"].properties["x-dlq-topic"] == name
+    # Redriven they would go into a topic of the server that has the name of Kafka's.
+    assert run_redrive(spec, spark, Choice()) == Report(0, 11)

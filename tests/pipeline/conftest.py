@@ -1,6 +1,7 @@
 """One Spark session for all tests of this folder, and a server to read from."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from tests.support.object_store import ObjectStore, serving
 from penstock.pipeline.session import session
 
 SPARK_TIMEOUT_S = 600
+CONNECTOR = Path(__file__).parents[1] / "clusters" / "build" / "kafka" / "connector"  # of Spark to Kafka
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,7 +24,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    started = session("tests", "local[2,4]", **{"spark.sql.warehouse.dir": str(warehouse)})
+    conf = {"spark.sql.warehouse.dir": str(warehouse)}
+    if connector := ",".join(map(str, CONNECTOR.glob("*.jar"))):
+        conf["spark.jars"] = connector
+    started = session("tests", "local[2,4]", **conf)
     yield started
     started.stop()
 

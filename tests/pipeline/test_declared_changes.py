@@ -18,7 +18,7 @@ from penstock.pipeline.http.schemas import register
 from penstock.pipeline.run.causes import NEW_CHECKPOINT
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.handle import Pipeline
-from penstock.pipeline.run.query import query_id
+from penstock.pipeline.run.sinks import query_id
 from penstock.pipeline.run.supervise import Backoff
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import Launched, running

@@ -18,7 +18,6 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.http.stages import StageCount, Stages
-from penstock.pipeline.sink.plan import shuffles
 from penstock.pipeline.sink.task import Identity
 from penstock.pipeline.sink.writer import TopicStreamWriter, Written
 from penstock.testing.server import Address, running
@@ -365,14 +364,3 @@ def test_text_takes_the_schema_of_a_topic_of_text(spark: SparkSession, server: A
     with HttpClient(server.url) as client:
         found = client.read(TopicName.parse("texts"))["messages"]
     assert [(m["value"], m["schema_version"]) for m in found] == [("by REST", 0), ("by Spark", 0)]
-
-
-def test_a_plan_that_moves_rows_is_known(spark: SparkSession, server: Address, tmp_path: Path) -> None:
-    frame = spark.range(10).selectExpr("string(id) value")
-    assert not shuffles(frame.where("value > '3'"))
-    assert shuffles(frame.repartition(3))
-    assert shuffles(frame.groupBy("value").count())
-    lines(tmp_path / "in", "0.txt", "a")
-    stream = spark.readStream.text(str(tmp_path / "in"))
-    assert not shuffles(stream.where("value > '3'"))
-    assert shuffles(stream.groupBy("value").count())

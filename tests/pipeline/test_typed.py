@@ -409,10 +409,9 @@ def test_written_by_the_registered_schema_and_read_back(
         " CAST(id AS DECIMAL(10, 2)) AS price, CAST('x' AS BINARY) AS raw, named_struct('n', id) AS inner) AS value"
         " FROM range(100)"
     )
-    texts = {"value.encode": "auto"}
-    encoding = plan_encoding(texts, frame.schema["value"].dataType, "written", client)
+    encoding = plan_encoding("auto", frame.schema["value"].dataType, "written", client)
     assert encoding.schema_version == 0
-    assert plan_encoding(texts, frame.schema["value"].dataType, "written", client).schema_version == 0
+    assert plan_encoding("auto", frame.schema["value"].dataType, "written", client).schema_version == 0
     column = frame.toArrow()["value"].combine_chunks()
     encoding = pickle.loads(pickle.dumps(encoding))
     payloads = [bytes(payload) for payload in encoding.encode(column).to_pylist()]
@@ -465,20 +464,19 @@ def test_what_the_registered_schema_does_not_take(client: HttpClient, spark: Spa
     topic_with(client, "written-to", V0)
     narrow = spark.sql("SELECT struct(1 AS id) AS value").schema["value"].dataType
     with pytest.raises(PipelineError, match=r"version 0 of .*/written-to: value.to: the column is missing"):
-        plan_encoding({}, narrow, "written-to", client)
-    assert plan_encoding({"value.encode": "avro"}, narrow, "written-to", client).schema_version == 1
+        plan_encoding("auto", narrow, "written-to", client)
+    assert plan_encoding("avro", narrow, "written-to", client).schema_version == 1
     number = spark.sql("SELECT 1.5D AS value").schema["value"].dataType
     with pytest.raises(PipelineError, match="value: double cannot be written as record Order"):
-        plan_encoding({}, number, "written-to", client)
+        plan_encoding("auto", number, "written-to", client)
     for how, said in {
         "avro": "refuses the schema of column value: .*double",
         "json": "has a schema of type AVRO, not JSON",
         "protobuf": "has a schema of type AVRO, not PROTOBUF_NATIVE",
         "none": "none needs a column value of type binary or string",
-        "xml": "'xml' is none of auto",
     }.items():
         with pytest.raises(PipelineError, match=said):
-            plan_encoding({"value.encode": how}, number, "written-to", client)
+            plan_encoding(how, number, "written-to", client)
     assert max(all_versions(client, "written-to")) == 1
 
 

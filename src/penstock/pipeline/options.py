@@ -1,9 +1,12 @@
-"""Options as Spark hands them over, texts all of them, read alike by every source and sink; and those of the server."""
+"""The options of every source and sink, each said once: its name in Spark, its key in a declared pipeline, how its text is read.
+
+Spark hands options over as texts, under names in lower case.
+"""
 
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -13,21 +16,27 @@ from penstock.model.errors import PenstockError
 from .errors import PipelineError
 from .neighbours import unknown
 
-# A token comes by reference only: options appear in plans, in logs and in the catalogue.
-_FIELDS: Final = {
-    "tokenFile": "token_file",
-    "tokenEnv": "token_env",
-    "tlsCaFile": "ca_file",
-    "tlsCertFile": "cert_file",
-    "tlsKeyFile": "key_file",
-}
-
-NAMES: Final = ("url", *_FIELDS)
-
 STORAGE: Final = "storage."  # before the name of an option of an object store
 ENVIRONMENT: Final = "env:"  # a value that is looked up where it is used: for secrets
 
+# By `stream`, the queries that an option may belong to instead; and the rest of the refusal.
+_OTHERS: Final = {True: "batch", False: "stream"}
+_ONLY: Final = {
+    "stream": "a stream only: a batch reads all that it asks for",
+    "batch": "a batch only: a stream has no end",
+}
+
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Option(NamedTuple):
+    """An option of a data source. `kind` is str, bool, the least whole number, or what there is to choose from."""
+
+    name: str  # in Spark
+    key: str = ""  # in a declared pipeline, if it is said there under one name
+    kind: type[str] | type[bool] | int | tuple[str, ...] = str
+    default: Any = None
+    only: str = ""  # stream or batch
 
 
 def is_url(path: str) -> bool:
@@ -75,38 +84,22 @@ def split_prefixed(given: Mapping[str, str], prefix: str) -> tuple[dict[str, str
     return found, others
 
 
-def named(
-    given: Mapping[str, str],
-    names: Sequence[str],
-    ignored: Sequence[str] = (),
-    hints: Mapping[str, str] = {},
-) -> dict[str, str]:
-    """The options by the names they have here, as Spark hands them over in lower case. `ignored` are Spark's own.
-
-    Raises PipelineError for an option that is neither, with what is meant (`hints`, by lower-case name).
-    """
-    known = {name.lower(): name for name in names}
-    texts: dict[str, str] = {}
-    for key, text in given.items():
-        if name := known.get(key.lower()):
-            texts[name] = text
-        elif key.lower() not in ignored:
-            raise PipelineError(unknown(key, names, hints))
-    return texts
+def names_in(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def parse_server(texts: Mapping[str, str]) -> Access:
-    """The server that options name. Raises PipelineError, which names the option."""
-    url = texts.get("url", "").strip()
-    if not url:
+def parse_server(found: Mapping[str, Any]) -> Access:
+    """The server that options name (`SERVER`). Raises PipelineError, which names the option."""
+    given = {one.key: found[one.name].strip() for one in SERVER if found[one.name] is not None}
+    if not given.get("url"):
         raise PipelineError("option url is missing: the server's address, like http://127.0.0.1:8080")
-    given = {field: texts[name].strip() for name, field in _FIELDS.items() if name in texts}
     if given.get("token_file") and given.get("token_env"):
         raise PipelineError("options tokenFile and tokenEnv exclude one another")
     if given.get("key_file") and not given.get("cert_file"):
         raise PipelineError("option tlsKeyFile needs tlsCertFile")
     try:
-        return Access(url=url, **given)
+        return Access(**given)
     except PenstockError as error:
         raise PipelineError(f"option url: {error.message}") from None
 
@@ -117,25 +110,138 @@ def server_options(server: Access) -> dict[str, str]:
         raise PipelineError(
             "a token for Spark is named by a file or an environment variable, not given as text"
         )
-    given = {name: text for name, field in _FIELDS.items() if (text := getattr(server, field))}
-    return {"url": server.url, **given}
+    return written_options(server, SERVER)
 
 
-def number(texts: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    """A whole number from `least` on. Raises PipelineError, which names the option."""
-    text = texts.get(name)
-    if text is None:
-        return default
-    if not text.strip().isascii() or not text.strip().isdigit() or not least <= int(text) < 1 << 62:
-        raise PipelineError(f"option {name}: {text!r} is no whole number from {least} on")
-    return int(text)
+def read_options(
+    given: Mapping[str, str],
+    table: Sequence[Option],
+    ignored: Sequence[str] = (),
+    hints: Mapping[str, str] = {},
+    *,
+    stream: bool | None = None,
+) -> dict[str, Any]:
+    """The value of each option of a table by its name, its default if it is not given.
+
+    `ignored` are options of Spark's own, and `hints` are said of others, by names in lower case. `stream`: what the options are
+    for, None for either. Raises PipelineError, which names the option.
+    """
+    known = {one.name.lower(): one for one in table}
+    found: dict[str, Any] = {one.name: one.default for one in table}
+    for key, text in given.items():
+        one = known.get(key.lower())
+        if one is None:
+            if key.lower() not in ignored:
+                raise PipelineError(unknown(key, list(found), hints))
+        elif stream is not None and one.only == _OTHERS[stream]:
+            raise PipelineError(f"option {one.name} is for {_ONLY[one.only]}")
+        else:
+            found[one.name] = _value(one, text)
+    return found
 
 
-def flag(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """`true` or `false`, in any case. Raises PipelineError, which names the option."""
-    match texts.get(name, str(default)).strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise PipelineError(f"option {name}: {texts[name]!r} is neither true nor false")
+def written_options(struct: object, table: Sequence[Option]) -> dict[str, str]:
+    """The options that a table of a pipeline's file makes: values that differ from the defaults of the data source."""
+    found: dict[str, str] = {}
+    for one in table:
+        value = getattr(struct, one.key) if one.key else one.default
+        if value == one.default or (not value and one.kind is not bool):
+            continue
+        if isinstance(value, bool):
+            value = str(value).lower()
+        found[one.name] = ",".join(value) if isinstance(value, tuple) else str(value)
+    return found
+
+
+def _value(option: Option, text: str) -> Any:
+    kind, plain = option.kind, text.strip()
+    if isinstance(kind, tuple):
+        if plain.lower() not in kind:
+            raise PipelineError(f"option {option.name}: {plain!r} is none of {', '.join(kind)}")
+        return plain.lower()
+    if kind is bool:
+        if plain.lower() not in ("true", "false"):
+            raise PipelineError(f"option {option.name}: {text!r} is neither true nor false")
+        return plain.lower() == "true"
+    if isinstance(kind, int):
+        if not plain.isascii() or not plain.isdigit() or not kind <= int(plain) < 1 << 63:
+            raise PipelineError(f"option {option.name}: {plain!r} is no whole number from {kind} on")
+        return int(plain)
+    return text
+
+
+# What each data source takes; see docs/spark.md and docs/lake.md.
+
+# The server's. A token comes by reference only: options appear in plans, in logs and in the catalogue.
+SERVER: Final = (
+    Option("url", "url"),
+    Option("tokenFile", "token_file"),
+    Option("tokenEnv", "token_env"),
+    Option("tlsCaFile", "ca_file"),
+    Option("tlsCertFile", "cert_file"),
+    Option("tlsKeyFile", "key_file"),
+)
+
+# Of `format("penstock")`, for reading, beside SERVER.
+SOURCE: Final = (
+    Option("subscribe", "topics"),
+    Option("subscribePattern", "pattern"),
+    Option("assign"),
+    Option("startingOffsets"),
+    Option("endingOffsets", only="batch"),
+    Option("startingTimestamp", kind=0),
+    Option("endingTimestamp", kind=0, only="batch"),
+    Option("startingOffsetsByTimestamp"),
+    Option("endingOffsetsByTimestamp", only="batch"),
+    Option("include", default=""),
+    Option("minPartitions", "min_partitions", 1, 1),
+    Option("maxRecordsPerPartition", kind=1),
+    Option("failOnDataLoss", "fail_on_data_loss", bool, True),
+    Option("maxOffsetsPerTrigger", "max_rows_per_batch", 1, only="stream"),
+    Option("maxBytesPerTrigger", "max_bytes_per_batch", 1, only="stream"),
+    Option("minOffsetsPerTrigger", kind=0, default=0, only="stream"),
+    Option("maxTriggerDelay", only="stream"),
+    Option("pollInterval", kind=1, only="stream"),
+    Option("subscription", default="", only="stream"),
+    Option("fetch", default="gateway"),
+)
+
+# Further ones, which say how values are decoded.
+DECODE: Final = (
+    Option("value.decode", "decode", ("none", "struct", "flat"), "none"),
+    Option("readerSchema", "reader_schema", default="latest"),
+    Option("onNewSchema", "on_new_schema", ("ignore", "fail", "restart"), "ignore"),
+    Option("mode", kind=("failfast", "permissive", "dead_letter"), default="failfast"),
+    Option("keepBytes", kind=bool, default=False),
+)
+
+# Of `format("penstock")`, for writing, beside SERVER.
+SINK: Final = (
+    Option("topic", "topic"),
+    Option("delivery", "delivery", ("exactly_once", "sequence", "at_least_once")),
+    Option("writer", default=""),
+    Option("batch", kind=0),
+    Option("ordered", "ordered", bool, False),
+    Option("compression", kind=("none", "lz4", "zlib", "zstd", "snappy"), default="none"),
+    Option("deadLetterTopic"),
+    Option("value.encode", "encode", ("auto", "none", "avro", "json", "protobuf"), "auto"),
+)
+
+# Of `format("penstock_lake")`, for writing, beside SERVER, and for reading.
+TABLE_SINK: Final = (
+    Option("path", "path", default=""),
+    Option("table", default=""),
+    Option("partitionBy", "partition_by", default=""),
+    Option("timeZone", default=""),
+    Option("keys", "keys", default=""),
+    Option("deleteColumn", default=""),
+    Option("writer", default=""),
+    Option("batch", kind=0),
+    Option("targetFileBytes", kind=1 << 10),
+    Option("archive", "archive", bool, default=False),
+)
+TABLE_SOURCE: Final = (
+    Option("path", "path", default=""),
+    Option("version", kind=0),
+    Option("columns", default=""),
+)

@@ -66,7 +66,7 @@ def next_batches(module: Any) -> None:
 
 PATCHES = {
     "deltalake.table": table_commits,
-    "penstock.pipeline.run.query": batch_ends,
+    "penstock.pipeline.run.sinks": batch_ends,
     "penstock.pipeline.source.follow": next_batches,
 }
 

@@ -5,21 +5,14 @@ Spark's own parser of columns lives in its JVM, which the processes that ask for
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pyspark.sql import types as t
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import DECODE
 
-NAMES: Final = ("value.decode", "readerSchema", "onNewSchema", "mode", "keepBytes")
-
-_CHOICES: Final = {
-    "value.decode": ("none", "struct", "flat"),
-    "onNewSchema": ("ignore", "fail", "restart"),
-    "mode": ("failfast", "permissive", "dead_letter"),
-    "keepBytes": ("false", "true"),
-}
 _LATEST: Final = -1
 
 _NAMED: Final[dict[str, t.DataType]] = {
@@ -62,31 +55,22 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
         return self.mode != "failfast"
 
 
-def parse_typed(texts: Mapping[str, str]) -> Typed | None:
-    """The options of typed reading, None where values stay bytes. Raises PipelineError, which names the option."""
-    decode = _choice(texts, "value.decode")
-    if decode == "none":
-        for name in NAMES[1:]:
-            if name in texts:
-                raise PipelineError(f"option {name} needs value.decode=struct or flat")
+def parse_typed(given: Mapping[str, Any]) -> Typed | None:
+    """The options of typed reading (`DECODE`), None if values stay bytes. Raises PipelineError, which names the option."""
+    if given["value.decode"] == "none":
+        for one in DECODE[1:]:
+            if given[one.name] != one.default:
+                raise PipelineError(f"option {one.name} needs value.decode=struct or flat")
         return None
-    version, ddl = _reader(texts.get("readerSchema", "latest").strip())
+    version, ddl = _reader(given["readerSchema"].strip())
     return Typed(
-        flat=decode == "flat",
+        flat=given["value.decode"] == "flat",
         version=version,
         ddl=ddl,
-        on_new=_choice(texts, "onNewSchema"),
-        mode=_choice(texts, "mode"),
-        keep_bytes=_choice(texts, "keepBytes") == "true",
+        on_new=given["onNewSchema"],
+        mode=given["mode"],
+        keep_bytes=given["keepBytes"],
     )
-
-
-def _choice(texts: Mapping[str, str], name: str) -> str:
-    choices = _CHOICES[name]
-    text = texts.get(name, choices[0]).strip().lower()
-    if text not in choices:
-        raise PipelineError(f"option {name}: {texts[name]!r} is none of {', '.join(choices)}")
-    return text
 
 
 def _reader(text: str) -> tuple[int, str]:

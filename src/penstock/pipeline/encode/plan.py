@@ -4,7 +4,6 @@ Planned once, on the driver and before anything is written; the plan can be pick
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +25,6 @@ from .binary import nullable
 from .encoders import encoder_for, pair_encoder
 
 OPTION: Final = "value.encode"
-CHOICES: Final = ("auto", "none", "avro", "json", "protobuf")
 
 _TYPES: Final = {
     "avro": (SchemaType.AVRO,),
@@ -101,17 +99,12 @@ class Encoding(msgspec.Struct, dict=True):
         return Encoding, (self.schema, self.schema_version)
 
 
-def plan_encoding(
-    texts: Mapping[str, str], value: t.DataType, topic: TopicName | str, client: Caller
-) -> Encoding | None:
+def plan_encoding(how: str, value: t.DataType, topic: TopicName | str, client: Caller) -> Encoding | None:
     """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
 
-    None where bytes and text go as they are. `texts` are the writer's options. Raises PipelineError in one sentence,
+    None where bytes and text go as they are. `how` is the option's value. Raises PipelineError in one sentence,
     before anything is written.
     """
-    how = texts.get(OPTION, "auto").strip().lower()
-    if how not in CHOICES:
-        raise PipelineError(f"option {OPTION}: {how!r} is none of {', '.join(CHOICES)}")
     name = str(TopicName.parse(topic).base if isinstance(topic, str) else topic.base)
     if isinstance(value, t.BinaryType) and how in ("auto", "none"):
         return None

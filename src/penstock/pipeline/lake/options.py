@@ -7,9 +7,9 @@ import msgspec
 
 from penstock.client.access import Access
 from penstock.model.errors import ErrorKind
+from penstock.pipeline import options
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
-from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server, split_storage
+from penstock.pipeline.options import SERVER, TABLE_SINK, TABLE_SOURCE, names_in, parse_server, split_storage
 from penstock.pipeline.zones import TIME_ZONE, UTC, is_time_zone
 
 from . import partitioning
@@ -21,23 +21,7 @@ from .store import Location
 
 PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
 
-TARGET_LEAST: Final = 1 << 10
-
-_WRITE: Final = (
-    "path",
-    "table",
-    "partitionBy",
-    "timeZone",
-    "keys",
-    "deleteColumn",
-    "writer",
-    "batch",
-    "targetFileBytes",
-    "archive",
-    *SERVER_NAMES,
-)
 _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
-_READ: Final = ("path", "version", "columns")
 _TOPIC: Final = {"topic": "that is format penstock; a table is named by option path"}
 _UPKEEP: Final = "tables are maintained by penstock pipeline maintain, and by pipelines that run"
 _WRITE_HINTS: Final = {**_TOPIC, "compact": _UPKEEP, "vacuumhours": _UPKEEP}
@@ -118,42 +102,40 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
     store, given = split_storage(given)
-    texts = named(given, _WRITE, _SPARK, _WRITE_HINTS)
-    check_format(texts.get("table", "").strip().lower())
-    batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
-    writer = texts.get("writer", "").strip()
+    found = options.read_options(given, (*TABLE_SINK, *SERVER), _SPARK, _WRITE_HINTS)
+    check_format(found["table"].strip().lower())
+    writer, batch, archive = found["writer"].strip(), found["batch"], found["archive"]
     if batch is not None and not writer:
         raise PipelineError("option batch needs option writer, whose batch it is")
-    archive = flag(texts, "archive", default=False)
-    keys = tuple(name.strip() for name in texts.get("keys", "").split(",") if name.strip())
+    keys = names_in(found["keys"])
     if keys and archive:
         raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
-    deletes = texts.get("deleteColumn", "").strip()
+    deletes = found["deleteColumn"].strip()
     if deletes and not keys:
         raise PipelineError("option deleteColumn needs option keys: a row deletes the one with its key")
-    time_zone = texts.get("timeZone", "").strip() or UTC
+    time_zone = found["timeZone"].strip() or UTC
     if not is_time_zone(time_zone):
         raise PipelineError(f"option timeZone: {time_zone!r} is no {TIME_ZONE}")
     return WriteOptions(
-        path=Location.of(texts.get("path", ""), store),
-        partition_by=partitioning.parse(texts.get("partitionBy", ""), time_zone),
+        path=Location.of(found["path"], store),
+        partition_by=partitioning.parse(found["partitionBy"], time_zone),
         time_zone=time_zone,
         keys=keys,
         deletes=deletes,
         writer=writer,
         batch=batch,
-        target_bytes=number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
+        target_bytes=found["targetFileBytes"] or TARGET_BYTES,
         archive=archive,
-        server=parse_server(texts) if archive and texts.get("url") else None,
+        server=parse_server(found) if archive and found["url"] else None,
     )
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check the options of a read. Raises PipelineError, which names the option."""
     store, given = split_storage(given)
-    texts = named(given, _READ, hints=_READ_HINTS)
+    found = options.read_options(given, TABLE_SOURCE, hints=_READ_HINTS)
     return ReadOptions(
-        path=Location.of(texts.get("path", ""), store),
-        version=number(texts, "version", 0, least=0) if "version" in texts else None,
-        columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
+        path=Location.of(found["path"], store),
+        version=found["version"],
+        columns=names_in(found["columns"]),
     )

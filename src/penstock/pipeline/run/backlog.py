@@ -22,9 +22,9 @@ BYTES_MAX: Final = 250_000_000
 
 
 def is_short(spec: Spec, checkpoint: Path, client: Caller | None = None) -> bool:
-    """Whether a run that processes what is there is over soon. Not where nobody knows beforehand: of a pattern's topics,
-    and of tables that are joined."""
-    if spec.tables or any(source.pattern for source in spec.sources.values()):
+    """Whether a run that processes what is there is over soon. Not if that is unknown beforehand: of a pattern's topics, of
+    other formats, and of tables that are joined."""
+    if spec.tables or any(source.pattern or source.format for source in spec.sources.values()):
         return False
     reached = last_marks(checkpoint)
     messages = size = 0

@@ -15,12 +15,14 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
+from penstock.pipeline.decode.decoders import column_type
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.query import table_schema
 from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Spec, Step
 
 from .checks import HIDDEN
+from .formats import schema_for
 from .outputs import check_column
 from .views import check_columns, check_time, first_on_path, named
 
@@ -32,6 +34,10 @@ def check_early(spec: Spec) -> None:
     known: dict[str, StructType] = {}
     for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
+            if source.format:  # Spark alone knows its columns
+                if source.decode != "none":
+                    column_type(schema_for(spec, source.reader_schema))
+                continue
             schema = known[name] = table_schema(source_options(spec, name, source))
             if source.watermark is not None:
                 check_time(schema, source.watermark.column)
@@ -39,6 +45,9 @@ def check_early(spec: Spec) -> None:
         with named(spec, f"[[steps]] {step.name}"):
             _check_step(spec, step, known)
     for name, sink in spec.sinks.items():
+        if sink.python:
+            with named(spec, f"[sinks.{name}]"):
+                check_callable(spec.folder, sink.python, "python")
         if sink.input in known:
             there = [column for column in known[sink.input].names if column not in HIDDEN]
             values = (sink.value,) if isinstance(sink.value, str) else sink.value

@@ -116,6 +116,8 @@ def sink_place(spec: Spec, name: str) -> str:
         return f"dead_letters (topic {spec.dead_letters})"
     if sink.path:
         return f"[sinks.{name}] (table {sink.path})"
+    if sink.foreign:
+        return f"[sinks.{name}] ({sink.target})"
     where = f"topic {sink.topic}" if sink.topic else f"topics by column {sink.topic_column}"
     return f"[sinks.{name}] ({where})"
 

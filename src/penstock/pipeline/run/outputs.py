@@ -79,10 +79,10 @@ def _packed(spec: Spec, name: str, whole: DataFrame, passed: DataFrame) -> Colum
 
 def sink_columns(spec: Spec, name: str, frame: DataFrame) -> list[Column]:
     """What a sink takes of its view: of a topic `value` and, where the file says which, `key`, `properties`, `event_time`,
-    `ordering_key`, `topic`; of a table all columns. Raises PipelineError for a column that is not there."""
+    `ordering_key`, `topic`; of all others all columns. Raises PipelineError for a column that is not there."""
     sink = spec.sinks[name]
     frame = frame.select(*(f.col(f"`{column}`") for column in visible(frame)))
-    if sink.path:
+    if sink.path or sink.foreign:
         chosen = [f.col(f"`{column}`") for column in frame.columns]
         if sink.delete_when:
             with named(spec, f"[sinks.{name}] delete_when"):

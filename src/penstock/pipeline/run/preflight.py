@@ -25,11 +25,13 @@ def preflight(spec: Spec) -> None:
         if spec.dead_letters:
             _ask(client, spec, "dead_letters", TopicName.parse(spec.dead_letters), needed=False)
         try:
-            look(client)  # none: whether the server is there, and tells offsets
+            if spec.uses_server:
+                look(client)  # none: whether the server is there, and tells offsets
         except PenstockError as error:
             raise PipelineError(f"pipeline {spec.name}: {error.message}", error.kind) from None
     stored = not isinstance(spec.home, Path)
-    need_extras(tables=stored or bool(spec.tables) or any(sink.path for sink in spec.sinks.values()))
+    paths = [table.path for table in spec.tables.values()] + [sink.path for sink in spec.sinks.values()]
+    need_extras(tables=stored or any(paths))
 
 
 def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed: bool) -> None:

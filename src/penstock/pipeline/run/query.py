@@ -5,46 +5,35 @@ then one commit for each sink (`writing`). A sink that has the batch already cha
 interrupted between two sinks is simply run again.
 """
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.http.stages import Stages
-from penstock.pipeline.options import server_options
-from penstock.pipeline.sink.options import Delivery, offered, parse_options
-from penstock.pipeline.spec.options import table_options, topic_options
 from penstock.pipeline.spec.spec import Source, Spec
 from penstock.pipeline.versions import map_in_arrow
 
 from .causes import spark_sentence
-from .checks import DEAD
-from .failures import BatchSinks, at_sink, of_batch, sink_place
 from .folder import Folder, SinkWriter
-from .lateness import BatchWatermark, begun, interrupted
+from .lateness import BatchWatermark
 from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
+from .sinks import BatchWriter, deliveries, open_sinks
 from .state import folder_of
 from .tables import check_tables
 from .upkeep import Upkeep
 from .views import build_views, session_for
-from .writers import DEAD_WRITER, check_open_batch, plan_writers
-from .writing import RESULT, commit, row_writer
-
-DEAD_LETTERS: Final = "deadLetterTopic"
+from .writers import check_open_batch, plan_writers
+from .writing import RESULT
 
 
 def start_query(
     spec: Spec,
+    spark: SparkSession,
     outputs: Outputs,
     writers: Mapping[str, SinkWriter],
     watermark: BatchWatermark,
@@ -54,52 +43,14 @@ def start_query(
     once: bool,
 ) -> StreamingQuery:
     """Start it; from here on the checkpoint is in use. `upkeep` learns of each batch that is over."""
-    sinks = open_sinks(spec, outputs, writers)
-    write = row_writer(sinks, {name: sink_place(spec, name) for name in sinks})
-    writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, folder)
-    writer.upkeep = upkeep
-    frame = outputs.frame
-    if any(sink.at_once for sink, _ in sinks.values()):
-        writer.before = write
-    else:
-        frame = map_in_arrow(frame, write, RESULT)
+    sinks = open_sinks(spec, spark, outputs, writers)
+    writer = BatchWriter(spec, sinks, watermark, folder, upkeep)
+    frame = outputs.frame if sinks.at_once else map_in_arrow(outputs.frame, writer.write, RESULT)
     stream = frame.writeStream.foreachBatch(writer).outputMode(spec.output)
     stream = stream.option("checkpointLocation", str(folder.checkpoint)).queryName(spec.name)
     stream = stream.trigger(availableNow=True) if once else stream.trigger(processingTime=spec.trigger)
     query: StreamingQuery = stream.start()
     return query
-
-
-def open_sinks(
-    spec: Spec, outputs: Outputs, writers: Mapping[str, SinkWriter]
-) -> dict[str, tuple[Any, tuple[str, ...]]]:
-    """Each sink as `writers` says, and the columns of structs that it takes. Raises PipelineError."""
-    from penstock.pipeline.sink.writer import TopicStreamWriter
-
-    sinks: dict[str, tuple[Any, tuple[str, ...]]] = {}
-    for name, sink in spec.sinks.items():
-        column = outputs.columns[name]
-        schema = outputs.frame.schema[column].dataType
-        suffix = writers[name].suffix
-        if sink.path:
-            from penstock.pipeline.lake.sink import StreamWriter
-
-            with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
-                table = StreamWriter(table_options(spec, sink), schema, overwrite=False, suffix=suffix)
-                table.create()
-            sinks[name] = table, (column,)
-            continue
-        columns: tuple[str, ...] = (column,)
-        options = topic_options(spec, sink)
-        if writers[name].letters:
-            options[DEAD_LETTERS], columns = spec.dead_letters, (column, DEAD)
-        with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
-            sinks[name] = TopicStreamWriter(options, schema, suffix=suffix), columns
-    if DEAD_WRITER in writers:
-        options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
-        schema = StructType([StructField("value", BinaryType())])
-        sinks[DEAD_WRITER] = TopicStreamWriter(options, schema, suffix=writers[DEAD_WRITER].suffix), (DEAD,)
-    return sinks
 
 
 def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None:
@@ -116,75 +67,10 @@ def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None
         raise PipelineError(f"{spec.file}: {spark_sentence(error)}") from None
 
 
-def query_id(checkpoint: Path) -> str:
-    """The id that a query has as long as its checkpoint lives."""
-    return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
-
-
-class BatchWriter:
-    """Has a batch computed and written, and commits it in every sink that got rows of it.
-
-    The first batch of a run may be one that was committed before, or come from a checkpoint that was rolled back: every
-    sink looks at its number, rows or not. Those behind it are new.
-    """
-
-    def __init__(
-        self, spec: Spec, writers: dict[str, Any], watermark: BatchWatermark, folder: Folder
-    ) -> None:
-        self._spec = spec
-        self._writers = writers
-        self._watermark = watermark
-        self._folder = folder
-        self._unseen = begun(folder.checkpoint)
-        self._interrupted = interrupted(folder.checkpoint)
-        # Writes rows that are seen at once, when all of them are computed: an expectation that fails must do so before.
-        self.before: Any = None
-        self.upkeep: Upkeep | None = None
-
-    def __call__(self, batch: DataFrame, number: int) -> None:
-        at_once = self.before is not None
-        with of_batch(self._spec, number, at_once=at_once, may_repeat=number == self._interrupted) as sinks:
-            self._folder.begin_batch(number)
-            self._write(batch, number, sinks)
-        self._unseen = False
-        self._watermark.advance(number)
-        if self.upkeep is not None:
-            self.upkeep.batch_over()
-
-    def _write(self, batch: DataFrame, number: int, sinks: BatchSinks) -> None:
-        self._watermark.check(number)
-        nothing: dict[str, WriterCommitMessage] = {}
-        if self._unseen:
-            query = query_id(self._folder.checkpoint)
-            nothing = {name: writer.nothing(query, number) for name, writer in self._writers.items()}
-        commit(self._writers, self._written(batch), number, nothing, sinks.writing)
-
-    def _written(self, batch: DataFrame) -> list[Any]:
-        if self.before is None:
-            return batch.collect()
-        batch.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            batch.count()
-            return map_in_arrow(batch, self.before, RESULT).collect()
-        finally:
-            batch.unpersist()
-
-
-def _deliveries(spec: Spec) -> list[str]:
-    """A line for each topic that is written otherwise than exactly once. Raises PipelineError for what the server lacks."""
-    with Stages(spec.server, retry_s=0) as client:
-        staged = client.open_topics([]).staged
-    lines: list[str] = []
-    for name, sink in spec.sinks.items():
-        if not sink.path:
-            delivery = offered(parse_options(topic_options(spec, sink), streaming=True), staged=staged)
-            if delivery is not Delivery.EXACTLY_ONCE:
-                lines.append(f"[sinks.{name}] delivery: {delivery}")
-    return lines
-
-
 def _limits(name: str, source: Source) -> str:
     """How much of a source a batch takes at most."""
+    if source.format:
+        return f"[sources.{name}] a batch takes what the options of format {source.format} say"
     rows, size = source.max_rows_per_batch, source.max_bytes_per_batch
     texts = [f"{rows:,} rows"] if rows else []
     texts += [f"{size / (1 << 20):,.6g} MiB"] if size else []
@@ -192,12 +78,12 @@ def _limits(name: str, source: Source) -> str:
 
 
 class Checked(msgspec.Struct):
-    """What a check found out: the columns of every view and sink, Catalyst's plan as text, and what is not exactly once."""
+    """What a check found out: the columns of every view and sink, Catalyst's plan as text, and how sinks are written."""
 
     views: dict[str, dict[str, str]]
     sinks: dict[str, dict[str, str]]
     plan: str
-    deliveries: list[str]  # a line for each topic that is written otherwise than exactly once
+    deliveries: list[str]  # a line for each sink
     readings: int  # how often a batch of a source is read
     limits: list[str]  # a line for each source: how much of it a batch takes at most
 
@@ -226,7 +112,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,
         plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
-        deliveries=_deliveries(spec),
+        deliveries=deliveries(spec, session),
         readings=outputs.readings,
         limits=[_limits(name, source) for name, source in spec.sources.items()],
     )

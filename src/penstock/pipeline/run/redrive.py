@@ -33,6 +33,7 @@ from .state import folder_of
 
 ORIGIN: Final = f"{PREFIX}topic"
 VERSION: Final = f"{PREFIX}schema-version"
+TOPICS: Final = "persistent://"  # how a topic of ours begins: Kafka's connector has the names of others
 
 _LIST: Final = re.compile(r"redriven(?:\.(\d+))?\.json")
 _INCLUDE: Final = "properties,event_time,ordering_key"
@@ -157,6 +158,7 @@ def _chosen(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
     if choice.until is not None:
         rows = rows.where(f.col("timestamp") < f.timestamp_millis(f.lit(choice.until)))
     rows = rows.where(~_within(state.done))
+    origin = f.col("properties")[ORIGIN]
     own = f.map_filter("properties", lambda name, _: ~f.startswith(name, f.lit(PREFIX)))
     return rows.select(
         "partition",
@@ -164,7 +166,9 @@ def _chosen(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
         *("key", "value", "event_time", "ordering_key"),
         own.alias("properties"),
         f.col("properties")[VERSION].cast("bigint").alias("schema_version"),
-        f.when(f.col("properties")[ROW].isNull(), f.col("properties")[ORIGIN]).alias("origin"),
+        f.when(f.col("properties")[ROW].isNull() & f.startswith(origin, f.lit(TOPICS)), origin).alias(
+            "origin"
+        ),
     )
 
 

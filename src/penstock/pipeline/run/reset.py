@@ -40,6 +40,11 @@ def forget(spec: Spec) -> list[str]:
 
 def reset(spec: Spec, start_ms: int) -> None:
     """Let the next run begin with the messages published at or after a time. Sinks keep what they have."""
+    for name, source in spec.sources.items():
+        if source.format:
+            raise PipelineError(
+                f"{spec.file}: [sources.{name}]: where format {source.format} begins is said by its options: run full-refresh"
+            )
     folder = folder_of(spec)
     with folder.locked():
         _check_name(spec, folder)

@@ -78,7 +78,7 @@ class Runner:
         try:
             self._upkeep = None if once else Upkeep(spec)
             self._query = start_query(
-                spec, outputs, writers, watermark, self._folder, self._upkeep, once=once
+                spec, self._spark, outputs, writers, watermark, self._folder, self._upkeep, once=once
             )
         except BaseException:
             self._spark.streams.removeListener(self._listener)

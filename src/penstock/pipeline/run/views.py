@@ -25,6 +25,7 @@ from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
+from .formats import read_format
 from .lateness import BatchWatermark
 from .sharing import ROW, branch, read_twice, shareable, shared
 from .windows import Window, deciding_windows, marked
@@ -62,10 +63,14 @@ def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> d
     for name, table in spec.tables.items():
         with named(spec, f"[tables.{name}]"):
             reader = spark.read.format("penstock_lake").options(**lookup_options(spec, table))
-            reader.load().createOrReplaceTempView(name)
+            rows = read_format(spec, spark, table) if table.format else reader.load()
+            rows.createOrReplaceTempView(name)
     streams: dict[str, DataFrame] = {}
     for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
+            if source.format:
+                streams[name] = read_format(spec, spark, source)
+                continue
             reader_options = source_options(spec, name, source)
             streams[name] = spark.readStream.format("penstock").options(**reader_options).load()
     windows = _windows(spec, spark, streams)
@@ -130,8 +135,8 @@ def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
     mine = spark.newSession()
     maps = spec.dead_letters or any(sink.properties for sink in spec.sinks.values())
     for key, value in {**_CONF, **(_ROWS_WITH_MAPS if maps else {}), **spec.spark}.items():
-        # The others belong to Spark as a whole, and are set where it is started.
-        if key.startswith("spark.sql."):
+        # The others belong to Spark as a whole, as do some of these, and are set where it is started.
+        if key.startswith("spark.sql.") and mine.conf.get(key, None) != value:
             mine.conf.set(key, value)
     return mine
 

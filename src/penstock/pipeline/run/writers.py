@@ -70,7 +70,7 @@ def plan_writers(spec: Spec, known: Mapping[str, SinkWriter], *, letters: bool) 
             suffix=named[name],
             target=_target(spec, sink),
             letters=dead if name == carrier else "",
-            at_once=sink.delivery not in ("", Delivery.EXACTLY_ONCE),
+            at_once=sink.foreign or sink.delivery not in ("", Delivery.EXACTLY_ONCE),
         )
         for name, sink in spec.sinks.items()
     }
@@ -169,6 +169,8 @@ def _target(spec: Spec, sink: Sink) -> str:
     if sink.path:
         below = "://" not in sink.path and Path(sink.path).is_relative_to(spec.folder)
         return _TABLE + (str(Path(sink.path).relative_to(spec.folder)) if below else sink.path)
+    if sink.foreign:
+        return sink.target
     return (
         _TOPIC + str(TopicName.parse(sink.topic)) if sink.topic else f"topics by column {sink.topic_column}"
     )

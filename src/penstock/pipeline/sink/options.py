@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -10,21 +10,9 @@ from penstock.client.access import Access
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, parse_server
+from penstock.pipeline.options import SERVER, SINK, parse_server, read_options
 from penstock.wire.bulk import COMPRESSIONS
 
-_NAMES: Final = (
-    *SERVER_NAMES,
-    "topic",
-    "delivery",
-    "writer",
-    "batch",
-    "ordered",
-    "compression",
-    "deadLetterTopic",
-    "value.encode",
-)
 _SPARKS: Final = ("checkpointlocation", "queryname")
 _TOPIC: Final = "the topic is named by option topic, or row by row in a column topic"
 _HINTS: Final = {
@@ -32,7 +20,6 @@ _HINTS: Final = {
     "subscribe": _TOPIC,
     "includeheaders": "leave it out: a column headers, or properties, is written",
 }
-_BATCH_MAX: Final = 2**63 - 1
 
 
 class Delivery(StrEnum):
@@ -46,7 +33,7 @@ class Delivery(StrEnum):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write asks for. `writer` is empty and `batch` -1 where none is named; `texts` are all options."""
+    """What a write asks for. `writer` is empty and `batch` -1 where none is named."""
 
     server: Access
     topic: TopicName | None
@@ -56,47 +43,37 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     writer: str
     batch: int
     compression: int
-    texts: dict[str, str]
+    encode: str
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Check the options of a write. Raises PipelineError, which names the option."""
-    texts = named(given, _NAMES, _SPARKS, _HINTS)
-    server = parse_server(texts)
-    delivery = _delivery(texts)
-    writer, batch = texts.get("writer", "").strip(), _batch(texts)
-    if "writer" in texts and not writer:
-        raise PipelineError("option writer is empty")
-    if streaming and batch >= 0:
-        raise PipelineError("option batch is for a batch write: a stream numbers its batches itself")
-    if not streaming and bool(writer) != (batch >= 0):
-        raise PipelineError("options writer and batch go together: they say which batch this is")
-    return Options(
-        server=server,
-        topic=_topic(texts, "topic"),
-        dead_letter_topic=_topic(texts, "deadLetterTopic"),
-        delivery=delivery,
-        delivery_named="delivery" in texts,
-        writer=writer,
-        batch=batch,
-        compression=_compression(texts),
-        texts=texts,
-    )
-
-
-def _delivery(texts: Mapping[str, str]) -> Delivery:
-    text = texts.get("delivery", Delivery.EXACTLY_ONCE).strip().lower()
-    try:
-        delivery = Delivery(text)
-    except ValueError:
-        raise PipelineError(f"option delivery: {text!r} is none of {', '.join(Delivery)}") from None
-    ordered = flag(texts, "ordered", default=False)
-    if delivery is Delivery.SEQUENCE and not ordered:
+    found = read_options(given, (*SERVER, *SINK), _SPARKS, _HINTS)
+    server = parse_server(found)
+    delivery = Delivery(found["delivery"] or Delivery.EXACTLY_ONCE)
+    if delivery is Delivery.SEQUENCE and not found["ordered"]:
         raise PipelineError(
             "option delivery: sequence needs rows that come in the same order when a task is repeated; say"
             " ordered=true where the plan has no shuffle, or leave delivery=exactly_once"
         )
-    return delivery
+    writer, batch = found["writer"].strip(), found["batch"]
+    if found["writer"] and not writer:
+        raise PipelineError("option writer is empty")
+    if streaming and batch is not None:
+        raise PipelineError("option batch is for a batch write: a stream numbers its batches itself")
+    if not streaming and bool(writer) != (batch is not None):
+        raise PipelineError("options writer and batch go together: they say which batch this is")
+    return Options(
+        server=server,
+        topic=_topic(found, "topic"),
+        dead_letter_topic=_topic(found, "deadLetterTopic"),
+        delivery=delivery,
+        delivery_named=found["delivery"] is not None,
+        writer=writer,
+        batch=-1 if batch is None else batch,
+        compression=COMPRESSIONS[found["compression"]],
+        encode=found["value.encode"],
+    )
 
 
 def offered(options: Options, *, staged: bool) -> Delivery:
@@ -112,27 +89,8 @@ def offered(options: Options, *, staged: bool) -> Delivery:
     return Delivery.AT_LEAST_ONCE
 
 
-def _batch(texts: Mapping[str, str]) -> int:
-    text = texts.get("batch")
-    if text is None:
-        return -1
-    text = text.strip()
-    if not (text.isascii() and text.isdigit()) or int(text) > _BATCH_MAX:
-        raise PipelineError(f"option batch: {text!r} is no whole number from 0 on")
-    return int(text)
-
-
-def _compression(texts: Mapping[str, str]) -> int:
-    text = texts.get("compression", "none").strip().lower()
-    if text not in COMPRESSIONS:
-        raise PipelineError(f"option compression: {text!r} is none of {', '.join(COMPRESSIONS)}")
-    return COMPRESSIONS[text]
-
-
-def _topic(texts: Mapping[str, str], option: str) -> TopicName | None:
-    if option not in texts:
-        return None
-    return parse_topic(f"option {option}", texts[option])
+def _topic(found: Mapping[str, Any], option: str) -> TopicName | None:
+    return None if found[option] is None else parse_topic(f"option {option}", found[option])
 
 
 def parse_topic(place: str, text: str) -> TopicName:

@@ -34,7 +34,7 @@ class Plans:
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._kind = schema["value"].dataType
-        self._how = options.texts.get("value.encode", "auto").strip().lower()
+        self._how = options.encode
         self._known: dict[TopicName, Encoding | None] = {}
         self._versions: dict[TopicName, set[int]] = {}
         if options.topic is not None and not self._is_automatic_text:
@@ -73,7 +73,7 @@ class Plans:
         from penstock.pipeline.encode.plan import plan_encoding
 
         with Calls(self._options.server) as client:
-            return plan_encoding(self._options.texts, self._kind, topic, client)
+            return plan_encoding(self._how, self._kind, topic, client)
 
 
 class Identity(NamedTuple):

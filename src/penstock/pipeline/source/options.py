@@ -2,18 +2,24 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_subscription
-from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server, shown, split_prefixed
+from penstock.pipeline.options import (
+    DECODE,
+    SERVER,
+    SOURCE,
+    parse_server,
+    read_options,
+    shown,
+    split_prefixed,
+)
 from penstock.pipeline.rows import columns
 
 from .cluster import PREFIX, parse_cluster
@@ -27,30 +33,6 @@ POLL_MS: Final = 100  # Spark itself would ask 75 times a second
 # One task of Spark costs 25 to 45 ms; half a million messages take ten times as long.
 RECORDS_PER_PARTITION: Final = 500_000
 
-_NAMES: Final = (
-    *SERVER_NAMES,
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "include",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "pollInterval",
-    "subscription",
-    "fetch",
-    *TYPED_NAMES,
-)
 _TOPICS: Final = "topics are named by option subscribe"
 _HINTS: Final = {
     "path": f"load() takes no name; {_TOPICS}",
@@ -59,15 +41,6 @@ _HINTS: Final = {
     "topicspattern": "a pattern of topics is option subscribePattern",
     "archive": "read the table by format penstock_lake, and union what the topic has behind it",
 }
-_STREAMS_ONLY: Final = (
-    "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "pollInterval",
-    "subscription",
-)
-_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -119,18 +92,11 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
     kafka, given = split_prefixed(given, PREFIX)
-    texts = named(given, _NAMES, hints=_HINTS)
-    for names, refused, where in (
-        (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
-        (_BATCHES_ONLY, stream is True, "a batch only: a stream has no end"),
-    ):
-        for name in names:
-            if refused and name in texts:
-                raise PipelineError(f"option {name} is for {where}")
-    server = parse_server(texts)
-    topics, pattern = _topics(texts)
-    start = _where(texts, "starting", End.LATEST if stream else End.EARLIEST)
-    end = _where(texts, "ending", End.LATEST)
+    found = read_options(given, (*SERVER, *SOURCE, *DECODE), hints=_HINTS, stream=stream)
+    server = parse_server(found)
+    topics, pattern = _topics(found)
+    start = _where(found, "starting", End.LATEST if stream else End.EARLIEST)
+    end = _where(found, "ending", End.LATEST)
     if end == End.EARLIEST:
         raise PipelineError("option endingOffsets: earliest would read nothing")
     return Options(
@@ -139,18 +105,18 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         pattern=pattern,
         start=start,
         end=end,
-        include=parse_include(texts.get("include", "")),
-        partitions_min=number(texts, "minPartitions", 1),
-        records_max=number(texts, "maxRecordsPerPartition", RECORDS_PER_PARTITION),
-        fail_on_data_loss=flag(texts, "failOnDataLoss", default=True),
-        batch_rows_max=number(texts, "maxOffsetsPerTrigger", 0) or None,
-        batch_bytes_max=number(texts, "maxBytesPerTrigger", 0) or None,
-        batch_rows_min=_rows_min(texts),
-        trigger_delay_ms=_trigger_delay_ms(texts),
-        poll_ms=_poll_ms(texts),
-        subscription=_subscription(texts.get("subscription", "")),
-        kafka=parse_cluster(texts.get("fetch", "gateway"), kafka),
-        typed=parse_typed(texts),
+        include=parse_include(found["include"]),
+        partitions_min=found["minPartitions"],
+        records_max=found["maxRecordsPerPartition"] or RECORDS_PER_PARTITION,
+        fail_on_data_loss=found["failOnDataLoss"],
+        batch_rows_max=found["maxOffsetsPerTrigger"],
+        batch_bytes_max=found["maxBytesPerTrigger"],
+        batch_rows_min=_rows_min(found),
+        trigger_delay_ms=_trigger_delay_ms(found),
+        poll_ms=_poll_ms(found["pollInterval"] or POLL_MS),
+        subscription=_subscription(found["subscription"]),
+        kafka=parse_cluster(found["fetch"], kafka),
+        typed=parse_typed(found),
     )
 
 
@@ -167,15 +133,15 @@ def parse_include(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _topics(texts: dict[str, str]) -> tuple[dict[TopicName, tuple[int, ...] | None], Pattern | None]:
-    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in texts]
+def _topics(found: Mapping[str, Any]) -> tuple[dict[TopicName, tuple[int, ...] | None], Pattern | None]:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if found[name] is not None]
     if not ways:
         raise PipelineError(
             "which topics? one of the options subscribe, subscribePattern and assign is needed"
         )
     if len(ways) > 1:
         raise PipelineError(f"options {' and '.join(ways)} exclude one another")
-    text = texts[ways[0]]
+    text = found[ways[0]]
     match ways[0]:
         case "subscribe":
             return _subscribed(text), None
@@ -243,34 +209,33 @@ def _topic(option: str, name: str) -> TopicName:
     return topic
 
 
-def _poll_ms(texts: dict[str, str]) -> int:
-    interval = number(texts, "pollInterval", POLL_MS)
+def _poll_ms(interval: int) -> int:
     if interval > POLL_MS_MAX:
         raise PipelineError(f"option pollInterval: {interval} ms is more than {POLL_MS_MAX}")
     return interval
 
 
-def _rows_min(texts: dict[str, str]) -> int:
-    least = number(texts, "minOffsetsPerTrigger", 0, least=0)
-    most = number(texts, "maxOffsetsPerTrigger", 0)
+def _rows_min(found: Mapping[str, Any]) -> int:
+    least: int = found["minOffsetsPerTrigger"]
+    most = found["maxOffsetsPerTrigger"]
     if most and least > most:
         raise PipelineError(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
     return least
 
 
-def _trigger_delay_ms(texts: dict[str, str]) -> int:
-    text = texts.get("maxTriggerDelay")
+def _trigger_delay_ms(found: Mapping[str, Any]) -> int:
+    text = found["maxTriggerDelay"]
     if text is None:
         return TRIGGER_DELAY_MS
-    if "minOffsetsPerTrigger" not in texts:
+    if not found["minOffsetsPerTrigger"]:
         raise PipelineError("option maxTriggerDelay is for use with minOffsetsPerTrigger")
-    found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
-    unit = _DELAY_UNITS_MS.get(found[2] or "ms") if found else None
-    if found is None or unit is None:
+    delay = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
+    unit = _DELAY_UNITS_MS.get(delay[2] or "ms") if delay else None
+    if delay is None or unit is None:
         raise PipelineError(
             f"option maxTriggerDelay: {text!r} is no time like 15m (units: {', '.join(_DELAY_UNITS_MS)})"
         )
-    return int(found[1]) * unit
+    return int(delay[1]) * unit
 
 
 def _subscription(text: str) -> str:
@@ -282,13 +247,16 @@ def _subscription(text: str) -> str:
         raise PipelineError(f"option subscription: {error.message}") from None
 
 
-def _where(texts: dict[str, str], which: str, default: Where) -> Where:
+def _where(found: Mapping[str, Any], which: str, default: Where) -> Where:
     offsets, timestamp, by_time = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
-    named = [name for name in (offsets, timestamp, by_time) if name in texts]
+    named = [name for name in (offsets, timestamp, by_time) if found[name] is not None]
     if len(named) > 1:
         raise PipelineError(f"options {' and '.join(named)} exclude one another")
-    if timestamp in texts:
-        return Time(number(texts, timestamp, 0, least=0))
-    if by_time in texts:
-        return parse_times(by_time, texts[by_time])
-    return parse_where(offsets, texts[offsets]) if offsets in texts else default
+    match named:
+        case [name] if name == timestamp:
+            return Time(found[timestamp])
+        case [name] if name == by_time:
+            return parse_times(by_time, found[by_time])
+        case [_]:
+            return parse_where(offsets, found[offsets])
+    return default

@@ -6,7 +6,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import server_options, storage_options
+from penstock.pipeline.options import (
+    DECODE,
+    SINK,
+    SOURCE,
+    TABLE_SINK,
+    TABLE_SOURCE,
+    server_options,
+    storage_options,
+    written_options,
+)
 from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .spec import Lookup, Sink, Source, Spec
@@ -18,11 +27,7 @@ RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key
 
 def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
     """The options of `format("penstock")` for reading a source as a stream."""
-    options = server_options(spec.server)
-    if source.topics:
-        options["subscribe"] = ",".join(source.topics)
-    else:
-        options["subscribePattern"] = source.pattern
+    options = server_options(spec.server) | written_options(source, SOURCE)
     options |= _start_options(spec, name, source.start)
     include = [column for column in source.include if column != RAW]
     if spec.dead_letters:  # which carry them
@@ -30,24 +35,13 @@ def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
     if include:
         options["include"] = ",".join(include)
     if source.decode != "none":
-        options["value.decode"] = source.decode
-        options["readerSchema"] = source.reader_schema
-        options["onNewSchema"] = source.on_new_schema
+        options |= written_options(source, DECODE)
         options["mode"] = "failfast" if source.on_bad_value == "fail" else "dead_letter"
         if keeps_bytes(source):
             options["keepBytes"] = "true"
     subscription = spec.name if source.subscription is None else source.subscription
     if subscription:
         options["subscription"] = subscription
-    for key, option in (
-        ("max_rows_per_batch", "maxOffsetsPerTrigger"),
-        ("max_bytes_per_batch", "maxBytesPerTrigger"),
-        ("min_partitions", "minPartitions"),
-    ):
-        if number := getattr(source, key):
-            options[option] = str(number)
-    if not source.fail_on_data_loss:
-        options["failOnDataLoss"] = "false"
     return options
 
 
@@ -123,31 +117,18 @@ def _time(given: Any) -> str | datetime:
 
 def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
     """The options of `format("penstock")` for writing to a topic."""
-    options = server_options(spec.server)
-    if sink.topic:
-        options["topic"] = sink.topic
-    if sink.ordered:
-        options["ordered"] = "true"
-    if sink.delivery:
-        options["delivery"] = sink.delivery
-    return options | {"value.encode": sink.encode}
+    return server_options(spec.server) | written_options(sink, SINK)
 
 
 def lookup_options(spec: Spec, table: Lookup) -> dict[str, str]:
     """The options of `format("penstock_lake")` for reading a table."""
-    return {"path": table.path, **storage_options(spec.storage)}
+    return written_options(table, TABLE_SOURCE) | storage_options(spec.storage)
 
 
 def table_options(spec: Spec, sink: Sink) -> dict[str, str]:
     """The options of `format("penstock_lake")` for writing to a table."""
-    options = {"path": sink.path, **storage_options(spec.storage)}
+    options = written_options(sink, TABLE_SINK) | storage_options(spec.storage)
     options["timeZone"] = spec.spark.get(SESSION_ZONE, UTC)
-    if sink.partition_by:
-        options["partitionBy"] = ",".join(sink.partition_by)
-    if sink.keys:
-        options["keys"] = ",".join(sink.keys)
     if sink.delete_when:
         options["deleteColumn"] = DELETED
-    if sink.archive:
-        options |= {"archive": "true", **server_options(spec.server)}
-    return options
+    return options | server_options(spec.server) if sink.archive else options

@@ -12,7 +12,7 @@ import msgspec
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import is_url
+from penstock.pipeline.options import SERVER, is_url
 
 from .rules import check_rules
 from .spec import TABLE_TRIGGER, Expectation, Lookup, Sink, Source, Spec, Step, Watermark
@@ -21,7 +21,20 @@ STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
 _TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark")
-_SERVER: Final = ("url", "token_file", "token_env", "ca_file", "cert_file", "key_file")
+_SERVER: Final = tuple(one.key for one in SERVER)
+# Formats whose option `path` is a path, and not the name of a table.
+_FILES_FORMATS: Final = (
+    "avro",
+    "binaryfile",
+    "csv",
+    "delta",
+    "hudi",
+    "json",
+    "orc",
+    "parquet",
+    "text",
+    "xml",
+)
 _FILES: Final = ("token_file", "ca_file", "cert_file", "key_file")
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -66,22 +79,16 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     if "output" in content:
         given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
     state = _convert(content.get("state", STATE), str, file, "", "state")
-    sinks = _named(content, "sinks", Sink, file)
+    sinks = _named(content, "sinks", Sink, file, folder)
     if any(sink.path for sink in sinks.values()):
         given.setdefault("trigger", TABLE_TRIGGER)
     spec = Spec(
         **given,
         server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
-        sources=_named(content, "sources", Source, file),
-        tables={
-            name: msgspec.structs.replace(table, path=_place(folder, table.path))
-            for name, table in _named(content, "tables", Lookup, file).items()
-        },
+        sources=_named(content, "sources", Source, file, folder),
+        tables=_named(content, "tables", Lookup, file, folder),
         steps=_steps(content.get("steps", []), file),
-        sinks={
-            name: msgspec.structs.replace(sink, path=_place(folder, sink.path)) if sink.path else sink
-            for name, sink in sinks.items()
-        },
+        sinks=sinks,
         storage=_settings(content, "storage", file),
         spark=_settings(content, "spark", file),
         state=_state(folder, state),
@@ -108,10 +115,17 @@ def _server(raw: Mapping[str, Any], file: str, folder: Path) -> Access:
         raise PipelineError(f"{file}: [server] url: {error.message}") from None
 
 
-def _named(content: Mapping[str, Any], kind: str, type_: type[T], file: str) -> dict[str, T]:
-    """The tables `[kind.name]`."""
-    tables = _mapping(content.get(kind, {}), file, f"[{kind}]")
-    return {name: _struct(raw, type_, file, f"[{kind}.{name}]") for name, raw in tables.items()}
+def _named(content: Mapping[str, Any], kind: str, type_: type[T], file: str, folder: Path) -> dict[str, T]:
+    """The tables `[kind.name]`, whose paths are relative to the file's folder."""
+    found: dict[str, T] = {}
+    for name, raw in _mapping(content.get(kind, {}), file, f"[{kind}]").items():
+        made: Any = _struct(raw, type_, file, f"[{kind}.{name}]")
+        if path := getattr(made, "path", ""):
+            made = msgspec.structs.replace(made, path=_place(folder, path))
+        if made.format.lower() in _FILES_FORMATS and (path := made.options.get("path")):
+            made = msgspec.structs.replace(made, options={**made.options, "path": _place(folder, path)})
+        found[name] = made
+    return found
 
 
 def _steps(raw: Any, file: str) -> tuple[Step, ...]:
@@ -137,6 +151,8 @@ def _struct(raw: Any, type_: type[T], file: str, place: str) -> T:
     for key, value in table.items():
         if key == "watermark":
             values[key] = _struct(value, Watermark, file, f"{place} watermark")
+        elif key == "options":
+            values[key] = _settings({key: value}, key, file, place)
         elif key == "expect":
             if not isinstance(value, list):
                 raise PipelineError(f"{file}: {place} expect: a list of tables is expected")
@@ -176,12 +192,10 @@ def _type(struct: type, name: str) -> Any:
     return next(field.type for field in msgspec.structs.fields(struct) if field.name == name)
 
 
-def _settings(content: Mapping[str, Any], kind: str, file: str) -> dict[str, str]:
+def _settings(content: Mapping[str, Any], kind: str, file: str, place: str = "") -> dict[str, str]:
     """The settings of something else, by its own names: texts all of them."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in _flat(_mapping(content.get(kind, {}), file, f"[{kind}]"))
-    }
+    table = _mapping(content.get(kind, {}), file, f"{place} {kind}" if place else f"[{kind}]")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in _flat(table)}
 
 
 def _state(folder: Path, text: str) -> Path | str:

@@ -1,20 +1,31 @@
 """What must hold between the parts of a spec. Pure: nothing is asked of a server or of Spark."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 from penstock.pipeline.zones import SESSION_ZONE, TIME_ZONE, UTC, is_time_zone
 
-from .spec import AVAILABLE_NOW, Expectation, Sink, Source, Spec, Step, Watermark
+from .spec import AVAILABLE_NOW, Expectation, Lookup, Sink, Source, Spec, Step, Watermark
 from .times import duration_ms, time_ms
 
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _VIEW: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _WAYS: Final = ("sql", "python", "deduplicate", "stateful")
-_TOPIC_KEYS: Final = ("key", "value", "properties", "event_time", "ordering_key", "topic_column")
+_TOPIC_KEYS: Final = ("key", "value", "properties", "event_time", "ordering_key")
+_TABLE_KEYS: Final = ("partition_by", "keys", "delete_when", "archive")
+_FORMAT_KEYS: Final = ("options", "schema", "column", "mode")
+_OURS: Final = ("penstock", "penstock_lake")
+# Keys of a source of topics that another format does not have.
+_STREAM_KEYS: Final = (
+    *("topics", "pattern", "start", "on_new_schema", "subscription"),
+    *("max_rows_per_batch", "max_bytes_per_batch", "min_partitions", "fail_on_data_loss"),
+)
 
 
 class _Checker:
@@ -72,10 +83,50 @@ class _Checker:
                         f" {subscription!r}; give one of them another",
                     )
 
+    def unused(self, place: str, struct: Source | Lookup | Sink, keys: Iterable[str], belong: str) -> None:
+        """Refuse keys that have no meaning here."""
+        for field in msgspec.structs.fields(type(struct)):
+            default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            if field.name in keys and getattr(struct, field.name) != default:
+                raise self.fail(place, f"{field.name} belongs to {belong}")
+
+    def format(self, place: str, struct: Source | Lookup | Sink) -> None:
+        if struct.format.lower() in _OURS:
+            ours = (
+                "topics are named by topics and topic"
+                if struct.format == "penstock"
+                else "a table has a path"
+            )
+            raise self.fail(place, f"format: {struct.format} is written without it: {ours}")
+
     def source(self, name: str, source: Source) -> None:
         place = f"[sources.{name}]"
+        if source.format:
+            self.format(place, source)
+            self.unused(place, source, _STREAM_KEYS, "topics; say it in options, as the format has it")
+            if set(source.include) - {"_raw"}:
+                raise self.fail(place, "include: of another format only _raw, the bytes that were decoded")
+            if source.decode != "none" and not source.reader_schema.startswith(("topic:", "avro:", "json:")):
+                raise self.fail(
+                    place,
+                    "reader_schema: decode of another format needs topic:NAME, or avro: or json: and a file",
+                )
+        else:
+            self.topics(place, source)
+        if source.decode == "none" and "_raw" in source.include:
+            raise self.fail(
+                place, "include: _raw needs decode = 'struct' or 'flat'; else value has the bytes"
+            )
+        if source.decode == "none" and source.on_bad_value != "fail":
+            raise self.fail(place, "on_bad_value needs decode = 'struct' or 'flat'")
+        if source.on_bad_value == "dead_letter":
+            self.dead_letters(place, "on_bad_value")
+        self.view(place, source.watermark, source.expect)
+
+    def topics(self, place: str, source: Source) -> None:
+        self.unused(place, source, _FORMAT_KEYS, "a format")
         if bool(source.topics) == bool(source.pattern):
-            raise self.fail(place, "one of topics and pattern is needed, and only one")
+            raise self.fail(place, "one of topics, pattern and format is needed, and only one")
         for topic in source.topics:
             self.topic(place, "topics", topic)
         try:
@@ -92,15 +143,14 @@ class _Checker:
         for key in ("max_rows_per_batch", "max_bytes_per_batch", "min_partitions"):
             if getattr(source, key) < 0:
                 raise self.fail(place, f"{key}: a number from 0 on is expected")
-        if source.decode == "none" and "_raw" in source.include:
-            raise self.fail(
-                place, "include: _raw needs decode = 'struct' or 'flat'; else value has the bytes"
-            )
-        if source.decode == "none" and source.on_bad_value != "fail":
-            raise self.fail(place, "on_bad_value needs decode = 'struct' or 'flat'")
-        if source.on_bad_value == "dead_letter":
-            self.dead_letters(place, "on_bad_value")
-        self.view(place, source.watermark, source.expect)
+
+    def table(self, name: str, table: Lookup) -> None:
+        place = f"[tables.{name}]"
+        if bool(table.path) == bool(table.format):
+            raise self.fail(place, "one of path and format is needed, and only one")
+        self.format(place, table)
+        if table.path:
+            self.unused(place, table, _FORMAT_KEYS, "a format")
 
     def step(self, step: Step, before: set[str]) -> None:
         place = f"[[steps]] {step.name}"
@@ -136,28 +186,31 @@ class _Checker:
         place = f"[sinks.{name}]"
         if sink.input not in views:
             raise self.fail(place, f"input: there is no source or step {sink.input!r}")
-        to_topic = bool(sink.topic or sink.topic_column)
-        if to_topic == bool(sink.path):
-            raise self.fail(place, "either topic (or topic_column) or path is needed")
+        ways = [sink.topic or sink.topic_column, sink.path, sink.foreign and sink.format, sink.python]
+        if sum(map(bool, ways)) != 1:
+            raise self.fail(
+                place, "exactly one of topic (or topic_column), path, format and python is needed"
+            )
         if sink.topic and sink.topic_column:
             raise self.fail(place, "topic and topic_column exclude one another")
-        if to_topic:
-            if sink.topic:
-                self.topic(place, "topic", sink.topic)
-            for key in ("partition_by", "keys", "delete_when", "archive"):
-                if getattr(sink, key):
-                    raise self.fail(place, f"{key} belongs to tables")
-            if sink.delivery not in ("", "exactly_once") and self.spec.dead_letters:
-                raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
-        else:
+        self.keys(place, sink)
+        if sink.python:
+            self.callable(place, "python", sink.python)
+        elif sink.foreign:
+            if self.spec.output == "update":
+                raise self.fail(
+                    place, "a format takes output = 'append', or 'complete'; python takes 'update'"
+                )
+            if self.spec.output == "complete" and sink.mode != "overwrite":
+                raise self.fail(place, "mode: output = 'complete' needs 'overwrite'")
+        elif sink.path:
             self.table_sink(place, sink)
+        elif sink.delivery not in ("", "exactly_once") and self.spec.dead_letters:
+            raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
+        if sink.topic:
+            self.topic(place, "topic", sink.topic)
 
     def table_sink(self, place: str, sink: Sink) -> None:
-        if sink.format != "delta":
-            raise self.fail(place, f"format: {DELTA_ONLY}")
-        for key in _TOPIC_KEYS:
-            if getattr(sink, key):
-                raise self.fail(place, f"{key} belongs to topics")
         if sink.delete_when and not sink.keys:
             raise self.fail(
                 place, "delete_when needs keys: a row deletes the one that agrees with it in these"
@@ -175,11 +228,24 @@ class _Checker:
     def archive(self, place: str, sink: Sink) -> None:
         """An archive has each message: its table could not tell a message that was rejected from one that was lost."""
         source = self.spec.sources.get(sink.input)
-        if source is None or sink.keys:
+        if source is None or source.format or sink.keys:
             raise self.fail(place, "archive: the input is a source, without keys: all its messages are kept")
         rejecting = [one.name for one in source.expect if one.action in ("drop", "dead_letter")]
         if rejecting or source.watermark or source.on_bad_value != "fail":
             raise self.fail(place, f"archive: [sources.{sink.input}] rejects rows, and an archive keeps each")
+
+    def keys(self, place: str, sink: Sink) -> None:
+        """Refuse keys of other kinds of sinks."""
+        self.format(place, sink)
+        if sink.path and sink.format not in ("", "delta"):
+            raise self.fail(place, f"format: {DELTA_ONLY}; another format has its path in options")
+        if not (sink.topic or sink.topic_column):
+            keys = (*_TOPIC_KEYS, "delivery", "ordered") if sink.foreign else _TOPIC_KEYS
+            self.unused(place, sink, keys, "topics")
+        if not sink.path:
+            self.unused(place, sink, _TABLE_KEYS, "tables")
+        if not sink.foreign or sink.python:
+            self.unused(place, sink, _FORMAT_KEYS, "a format")
 
     def view(self, place: str, watermark: Watermark | None, expect: tuple[Expectation, ...]) -> None:
         if watermark is not None:
@@ -231,6 +297,8 @@ def check_rules(spec: Spec) -> None:
     for name, source in spec.sources.items():
         checker.source(name, source)
     checker.subscriptions()
+    for name, table in spec.tables.items():
+        checker.table(name, table)
     before = {*spec.sources, *spec.tables}
     for step in spec.steps:
         checker.step(step, before)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -39,8 +40,12 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Topics, as a stream. The names that differ from the data source's options are in `views.options`."""
+    """Topics as a stream, or what another `format` of Spark streams."""
 
+    format: str = ""
+    options: dict[str, str] = {}  # of `format`
+    schema: str = ""  # of `format`, as DDL; by default the format knows it
+    column: str = "value"  # of `format`: the bytes that `decode` reads
     topics: tuple[str, ...] = ()
     pattern: str = ""
     start: Any = "earliest"  # earliest | latest | a time | {topic: {partition: offset}}
@@ -57,11 +62,20 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     watermark: Watermark | None = None
     expect: tuple[Expectation, ...] = ()
 
+    def __repr__(self) -> str:
+        return shown(self, "options")
+
 
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that is read again in each batch, to be joined with."""
+    """A table that is read again in each batch, to be joined with: a Delta table at `path`, or any `format` of Spark."""
 
-    path: str
+    path: str = ""
+    format: str = ""
+    options: dict[str, str] = {}
+    schema: str = ""
+
+    def __repr__(self) -> str:
+        return shown(self, "options")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +95,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sink(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a view's rows go: a `topic`, or a table at `path`."""
+    """Where a view's rows go: a `topic`, a table at `path`, another `format` of Spark, or a function of `python`."""
 
     input: str
     topic: str = ""
@@ -95,12 +109,28 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Literal["", "exactly_once", "sequence", "at_least_once"] = ""  # the best that the server offers
     ordered: bool = False  # rows come in the same order when a task is repeated: for `sequence`
     path: str = ""
-    format: Literal["delta", "parquet"] = "delta"
+    format: str = ""
+    options: dict[str, str] = {}  # of `format`
+    mode: Literal["append", "overwrite"] = "append"  # of `format`
+    python: str = ""  # module:function of a DataFrame and the batch's number
     partition_by: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()  # of a table: a row replaces the one that agrees with it in these columns
     delete_when: str = ""  # SQL; a row of which it is true deletes the one with its keys
     compact: bool = True  # whether a pipeline that runs maintains the table
     archive: bool = False  # the rows are all messages of topics, whose offsets go on where the table ends
+
+    def __repr__(self) -> str:
+        return shown(self, "options")
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the driver has Spark, or a function, write each batch: neither a topic nor a table of ours."""
+        return bool(self.python or (self.format and not self.path))
+
+    @property
+    def target(self) -> str:
+        """A foreign sink's `format` and place, or its function."""
+        return f"python {self.python}" if self.python else place_of(self.format, self.options)
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,18 +163,37 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def uses_server(self) -> bool:
+        """Whether some part of it is a topic."""
+        sinks = any(sink.topic or sink.topic_column for sink in self.sinks.values())
+        return bool(sinks or self.dead_letters) or any(
+            not source.format or source.reader_schema.startswith(OF_TOPIC) for source in self.sources.values()
+        )
+
+    @property
     def once(self) -> bool:
         """Whether a run ends when everything that was there is processed."""
         return self.trigger == AVAILABLE_NOW
 
 
 AVAILABLE_NOW = "available_now"
+OF_TOPIC: Final = "topic:"  # in `reader_schema` of a foreign source
+
+# Options that name a place in some format: what a checkpoint, or a repeated batch, belongs to. The others may be secrets.
+_PLACES: Final = ("path", "table", "dbtable", "topic", "subscribe", "subscribepattern", "assign")
+
+
+def place_of(format: str, options: Mapping[str, str]) -> str:
+    """A format and where it reads or writes, without its other options."""
+    places = {name.lower(): text for name, text in options.items()}
+    return " ".join([f"format {format}", *(f"{name}={places[name]}" for name in _PLACES if name in places)])
 
 
 def source_topics(spec: Spec) -> dict[str, str]:
     """What each source reads, in a form that does not depend on how it is written."""
     return {
-        name: ",".join(sorted(str(TopicName.parse(topic)) for topic in source.topics))
+        name: (source.format and place_of(source.format, source.options))
+        or ",".join(sorted(str(TopicName.parse(topic)) for topic in source.topics))
         or f"pattern {source.pattern}"
         for name, source in sorted(spec.sources.items())
     }
@@ -158,7 +207,7 @@ def goes_on(before: dict[str, str], now: dict[str, str]) -> bool:
     return before.keys() == now.keys() and all(
         topics == now[name]
         or (
-            not any(each.startswith("pattern ") for each in (topics, now[name]))
+            not any(each.startswith(("pattern ", "format ")) for each in (topics, now[name]))
             and set(topics.split(",")) <= set(now[name].split(","))
         )
         for name, topics in before.items()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.early import check_callable
+from penstock.pipeline.run.early import check_callable, check_early
+from penstock.pipeline.spec.parse import parse_spec
 
 
 def test_code_that_asks_for_spark_is_not_run(tmp_path: Path) -> None:
@@ -62,3 +63,43 @@ def test_what_only_code_knows_passes(tmp_path: Path) -> None:
     (tmp_path / "early_other" / "__init__.py").write_text("__path__ = []\n")
     check_callable(tmp_path, "early_other.inner:f", "python")
     check_callable(tmp_path, "sys:f", "python")
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("avro:nowhere.avsc", "reader_schema: nowhere.avsc cannot be read: No such file"),
+        ("avro:wrong.avsc", ""),
+        ("json:[", ""),
+        ("avro:right.avsc", None),
+        ('json:{"type": "record", "name": "R", "fields": []}', None),
+    ],
+)
+def test_the_schema_of_a_foreign_source_is_read(tmp_path: Path, schema: str, sentence: str | None) -> None:
+    (tmp_path / "wrong.avsc").write_text('{"type": "recor"}')
+    (tmp_path / "right.avsc").write_text(
+        '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
+    )
+    content = {
+        "name": "p",
+        "sources": {"s": {"format": "kafka", "decode": "struct", "reader_schema": schema}},
+        "sinks": {"k": {"input": "s", "python": "early_sink:f"}},
+    }
+    (tmp_path / "early_sink.py").write_text("def f(rows, batch):\n    pass\n")
+    spec = parse_spec(content, "p.toml", tmp_path)
+    if sentence is None:
+        check_early(spec)
+        return
+    with pytest.raises(PipelineError) as refused:
+        check_early(spec)
+    assert refused.value.message.startswith(f"p.toml: [sources.s]: {sentence}")
+
+
+def test_the_function_of_a_sink_is_looked_for(tmp_path: Path) -> None:
+    content = {
+        "name": "p",
+        "sources": {"s": {"format": "rate"}},
+        "sinks": {"k": {"input": "s", "python": "early_missing:f"}},
+    }
+    with pytest.raises(PipelineError, match=r"\[sinks.k\]: python: module early_missing cannot be imported"):
+        check_early(parse_spec(content, "p.toml", tmp_path))

@@ -98,3 +98,26 @@ def test_a_commit_that_has_dead_letters_is_not_repeated_without_them() -> None:
         match=r"\[sinks.a\] no longer takes the dead letters\. .*--once\); then change the file$",
     ):
         refuse(spec({"a": "out"}), 7, known, without, {"a"}, change_sinks=True)
+
+
+def test_a_foreign_sink_is_known_by_its_format_and_place() -> None:
+    text = """
+name = "p"
+[sources.s]
+format = "rate"
+[sinks.a]
+input = "s"
+format = "jdbc"
+options = { dbtable = "t", password = "secret" }
+[sinks.f]
+input = "s"
+python = "m:f"
+"""
+    made = parse_spec(tomllib.loads(text), "p.toml", Path("/f"))
+    known = plan_writers(made, {}, letters=False)
+    assert [(one.target, one.at_once) for one in known.values()] == [
+        ("format jdbc dbtable=t", True),
+        ("python m:f", True),
+    ]
+    renamed = parse_spec(tomllib.loads(text.replace("sinks.a", "sinks.b")), "p.toml", Path("/f"))
+    assert plan_writers(renamed, known, letters=False)["b"].suffix == known["a"].suffix

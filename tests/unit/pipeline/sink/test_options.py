@@ -44,6 +44,7 @@ def test_without_staged_publishing_nothing_is_exactly_once() -> None:
         ({**URL, "writer": "w", "batch": "-1"}, False, "option batch: '-1'"),
         ({**URL, "writer": "w", "batch": "1"}, True, "a stream numbers its batches itself"),
         ({**URL, "compression": "rar"}, False, "option compression: 'rar' is none of none, lz4"),
+        ({**URL, "value.encode": "xml"}, False, "option value.encode: 'xml' is none of auto"),
         ({**URL, "deadLetterTopic": ""}, False, "option deadLetterTopic: "),
     ],
 )

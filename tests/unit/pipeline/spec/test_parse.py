@@ -9,7 +9,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import server_options
 from penstock.pipeline.spec.options import lookup_options, source_options, table_options, topic_options
 from penstock.pipeline.spec.parse import load_spec, parse_spec
-from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.spec import Spec, goes_on, source_topics
 
 FOLDER = Path("/pipelines")
 
@@ -98,7 +98,6 @@ def test_the_least_that_is_a_pipeline() -> None:
     assert topic_options(spec, spec.sinks["k"]) == {
         "url": "http://127.0.0.1:8080",
         "topic": "u",
-        "value.encode": "auto",
     }
 
 
@@ -173,8 +172,6 @@ compact = false
         "startingTimestamp": "1769846400000",
         "include": "properties,schema_version",
         "value.decode": "flat",
-        "readerSchema": "latest",
-        "onNewSchema": "ignore",
         "mode": "dead_letter",
         "keepBytes": "true",
         "maxOffsetsPerTrigger": "10",
@@ -244,7 +241,7 @@ def test_a_start_by_partition() -> None:
         (("[sources.s]", "[source.s]"), "p.toml: source: unknown key; did you mean sources?"),
         (("topics", "topic"), "p.toml: [sources.s] topic: unknown key; did you mean topics?"),
         (('["t"]', "3"), "p.toml: [sources.s] topics: expected `array`, got `int`"),
-        (('["t"]', "[]"), "p.toml: [sources.s] one of topics and pattern is needed, and only one"),
+        (('["t"]', "[]"), "p.toml: [sources.s] one of topics, pattern and format is needed, and only one"),
         (('["t"]', '["a/b"]'), "p.toml: [sources.s] topics: "),
         (('topics = ["t"]', 'pattern = "("'), "p.toml: [sources.s] pattern: '(' is no regular expression"),
         (('"t"]', '"t"]\nstart = "soon"'), "p.toml: [sources.s] start: 'soon' is no time like"),
@@ -256,10 +253,13 @@ def test_a_start_by_partition() -> None:
         (('"t"]', '"t"]\nstart = { t = 3 }'), None),
         (('input = "s"', 'input = "x"'), "p.toml: [sinks.k] input: there is no source or step 'x'"),
         (('input = "s"', ""), "p.toml: [sinks.k] input is missing"),
-        (('topic = "u"', ""), "p.toml: [sinks.k] either topic (or topic_column) or path is needed"),
+        (
+            ('topic = "u"', ""),
+            "p.toml: [sinks.k] exactly one of topic (or topic_column), path, format and python is needed",
+        ),
         (
             ('topic = "u"', 'topic = "u"\npath = "p"'),
-            "p.toml: [sinks.k] either topic (or topic_column) or path",
+            "p.toml: [sinks.k] exactly one of topic",
         ),
         (('topic = "u"', 'path = "p"\nkey = "k"'), "p.toml: [sinks.k] key belongs to topics"),
         (
@@ -381,3 +381,79 @@ def test_state_is_given_relative_to_where_the_user_is(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert load_spec(file, state="state").state == tmp_path / "here" / "state"
+
+
+FORMATS = """
+name = "p"
+[sources.s]
+format = "json"
+options = { path = "in", "kafka.bootstrap.servers" = "h:1", secret = "env:S", multiLine = true }
+[sources.i]
+format = "iceberg"
+options = { path = "db.t" }
+[tables.t]
+format = "csv"
+schema = "id BIGINT"
+options = { path = "s3a://bucket/t" }
+[sinks.k]
+input = "s"
+format = "kafka"
+options = { topic = "out" }
+[sinks.f]
+input = "i"
+python = "writes:rows"
+"""
+
+
+def test_other_formats() -> None:
+    spec = parse(FORMATS)
+    assert spec.sources["s"].options == {
+        "path": "/pipelines/in",
+        "kafka.bootstrap.servers": "h:1",
+        "secret": "env:S",
+        "multiLine": "true",
+    }
+    assert spec.sources["i"].options == {"path": "db.t"}  # a table's name
+    assert spec.tables["t"].options == {"path": "s3a://bucket/t"}
+    assert "env:S" not in repr(spec)
+    assert not spec.uses_server
+    assert parse(FORMATS.replace('"iceberg"', '"iceberg"\nreader_schema = "topic:t"')).uses_server
+    # The checkpoint knows where a source reads, and none of its secrets.
+    assert source_topics(spec) == {"i": "format iceberg path=db.t", "s": "format json path=/pipelines/in"}
+    assert [spec.sinks[name].target for name in "kf"] == ["format kafka topic=out", "python writes:rows"]
+    moved = source_topics(parse(FORMATS.replace('"in"', '"other"')))
+    assert not goes_on(source_topics(spec), moved)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (('"json"', '"json"\ntopics = ["t"]'), "[sources.s] topics belongs to topics"),
+        (('"json"', '"json"\nstart = "latest"'), "[sources.s] start belongs to topics; say it in options"),
+        (('"json"', '"json"\nmax_rows_per_batch = 5'), "[sources.s] max_rows_per_batch belongs to topics"),
+        (('"json"', '"json"\ninclude = ["key"]'), "[sources.s] include: of another format only _raw"),
+        (
+            ('"json"', '"json"\ndecode = "flat"'),
+            "[sources.s] reader_schema: decode of another format needs topic:",
+        ),
+        (('"json"', '"penstock"'), "[sources.s] format: penstock is written without it"),
+        (('"csv"', '"csv"\npath = "p"'), "[tables.t] one of path and format is needed, and only one"),
+        (('format = "csv"', 'path = "p"'), "[tables.t] options belongs to a format"),
+        (('"kafka"\n', '"kafka"\nmode = "replace"\n'), "[sinks.k] mode: invalid enum value 'replace'"),
+        (
+            ('"kafka"\n', '"kafka"\ntopic = "t"\n'),
+            "[sinks.k] exactly one of topic (or topic_column), path, format",
+        ),
+        (('"kafka"\n', '"kafka"\nkey = "k"\n'), "[sinks.k] key belongs to topics"),
+        (('"kafka"\n', '"kafka"\ndelivery = "exactly_once"\n'), "[sinks.k] delivery belongs to topics"),
+        (('"kafka"\n', '"kafka"\nkeys = ["k"]\n'), "[sinks.k] keys belongs to tables"),
+        (('"writes:rows"', '"writes"'), "[sinks.f] python: 'writes' is not module:name"),
+        (('"writes:rows"', '"writes:rows"\nmode = "overwrite"'), "[sinks.f] mode belongs to a format"),
+        (('name = "p"', 'name = "p"\noutput = "update"'), "[sinks.k] a format takes output = 'append'"),
+        (('name = "p"', 'name = "p"\noutput = "complete"'), "[sinks.k] mode: output = 'complete' needs"),
+    ],
+)
+def test_a_mistake_about_formats_is_named(change: tuple[str, str], sentence: str) -> None:
+    text = FORMATS.replace(*change)
+    assert text != FORMATS
+    assert refusal(text).startswith(f"p.toml: {sentence}")
