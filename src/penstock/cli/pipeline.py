@@ -21,7 +21,7 @@ from . import (
 )
 from .connection import by_reference
 from .pipeline_group import declared, parse_time, pipeline_command, spark_session
-from .pipeline_show import Display, show_check, with_times
+from .pipeline_show import Display, show_check, show_status, with_times
 
 LOOK_S: Final = 0.2
 
@@ -150,7 +150,7 @@ def status(file: str | None, state: str | None, server: Access) -> None:
     running = folder.in_use()
     if not running and found.get("state") not in ("stopped", "failed"):
         found["state"] = "killed"
-    output.record({"running": running, **with_times(found)})
+    show_status({"running": running, **with_times(found)})
 
 
 def _run(spec: Spec, *, once: bool | None, as_json: bool, change_sinks: bool = False) -> None:

@@ -16,6 +16,7 @@ from penstock.pipeline.spec.spec import Spec
 from . import output
 
 TICK_S: Final = 1.0
+RULES: Final = ("view", "rule", "kind", "action", "passed", "failed")
 
 
 class Display:
@@ -91,8 +92,8 @@ class Display:
             cells.add_row(*(Text(name, "dim") for name in _FIELDS))
             cells.add_row(*(show(event) for show in _FIELDS.values()))
             table.add_row(cells)
-        for name, count in (event.get("warnings") or {}).items():
-            table.add_row(Text(f"{name} did not hold for {count:,} rows", "yellow"))
+        if event.get("rules"):
+            table.add_row(output.table_of(RULES, event["rules"]))
         if event.get("late_unseen"):
             table.add_row(Text(f"{event['late_unseen']:,} late rows were dropped by Spark", "yellow"))
         if event.get("error"):
@@ -121,6 +122,16 @@ def _watermark(event: dict[str, Any]) -> str:
 def with_times(event: Mapping[str, Any]) -> dict[str, Any]:
     """An event of `status` with its times as times: for people here and now, in JSON as ISO 8601."""
     return {name: _time(value) if name in _TIMES else value for name, value in event.items()}
+
+
+def show_status(found: Mapping[str, Any]) -> None:
+    """The last event of a pipeline; for people, its rules are a table below."""
+    rules = found.get("rules") or ()
+    if not output.for_people():
+        rules = ()
+    output.record({name: value for name, value in found.items() if not (rules and name == "rules")})
+    if rules:
+        output.rows(RULES, rules, "")
 
 
 def _time(ms: int | None) -> str | None:
