@@ -46,7 +46,7 @@ EVENT_TIMEOUT_S: Final = 5.0
 # What goes to the system topic; status.json and listeners get the rest too.
 _PUBLIC: Final = (
     *("pipeline", "run_id", "query", "state", "batch", "rows", "rows_per_second", "lag", "batch_ms"),
-    *("watermark", "rejected", "rules", "error", "error_class", "dead_letter_topic", "at"),
+    *("watermark", "rejected", "rules", "ui", "error", "error_class", "dead_letter_topic", "at"),
 )
 
 Event = dict[str, Any]
@@ -193,7 +193,9 @@ class Reporter:
                 for count in ("rejected", "dead_letters", "late_unseen"):
                     event[count] = event.get(count, 0) + self.last.get(count, 0)
                 event["rows_total"] = event["rows"] + self.last.get("rows_total", 0)
-                event["rules"] = _added(self.last.get("rules", ()), event["rules"])
+                event["rules"] = _added(self.last.get("rules", ()), event.get("rules", ()))
+            if event.get("state") in (STOPPED, FAILED):
+                event["ui"] = None
             self.last = {**self.last, **event, "at": round(time.time() * 1000)}
             event = dict(self.last)
             try:
