@@ -1,15 +1,16 @@
 """What a pipeline reports of itself: an event, as JSON, for each batch and each change of its state.
 
 The fields are those of the system topic's messages; see docs/pipelines.md. Events go to `status.json`, to the system
-topic and to the listener of this process. A thread of its own writes to the system topic, at most once: a pipeline
-never waits for it, nor fails with it.
+topic, to OpenLineage (`lineage`) and to the listener of this process. Separate threads write to the first two, at most once: a
+pipeline never waits for them, nor fails with them.
 """
 
 import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from penstock.pipeline.source.marks import Marks, between, read_marks
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder
+from .lineage import lineage_sender, lineage_url
 
 STARTING: Final = "starting"
 RUNNING: Final = "running"
@@ -183,7 +185,9 @@ class Reporter:
         self._folder = folder
         self._listener = listener
         self._lock = threading.Lock()
-        self._topic = _Topic(spec)
+        self._senders = [_Sender(_topic_sender(spec))]
+        if lineage_url(spec):
+            self._senders.append(_Sender(lineage_sender(spec)))
 
     def __call__(self, event: Event) -> None:
         """Hand on an event; what it does not say is as it was."""
@@ -202,18 +206,22 @@ class Reporter:
                 self._folder.write_status(event)
             except (OSError, PenstockError):
                 pass  # a full disk ends the query by itself, with a better reason
-        self._topic.put({name: event.get(name) for name in _PUBLIC})
+        for sender in self._senders:
+            sender.put(event)
         if self._listener is not None:
             self._listener(event)
 
     def close(self, timeout_s: float = EVENT_TIMEOUT_S) -> None:
         """Give what waits a moment to be sent."""
-        self._topic.close(timeout_s)
+        for sender in self._senders:
+            sender.close(timeout_s)
 
 
-class _Topic:
-    def __init__(self, spec: Spec) -> None:
-        self._spec = spec
+class _Sender:
+    """Sends events in a thread of its own; a full queue loses the oldest."""
+
+    def __init__(self, opened: AbstractContextManager[Callable[[Event], None]]) -> None:
+        self._opened = opened
         self._waiting: queue.Queue[Event | None] = queue.Queue(WAITING_MAX)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="pipeline-events", daemon=True)
@@ -236,14 +244,26 @@ class _Topic:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        with HttpClient(self._spec.server, timeout_s=EVENT_TIMEOUT_S) as client:
+        with self._opened as send:
             while (event := self._waiting.get()) is not None:
-                message = {"key": self._spec.name, "value": msgspec.json.encode(event).decode()}
                 try:
-                    client.produce(SYSTEM_TOPIC, [message])
+                    send(event)
                 except PenstockError as error:
                     if error.retriable:
                         self._closed.wait(PAUSE_S)
+
+
+@contextmanager
+def _topic_sender(spec: Spec) -> Iterator[Callable[[Event], None]]:
+    """What publishes an event to the system topic."""
+    with HttpClient(spec.server, timeout_s=EVENT_TIMEOUT_S) as client:
+
+        def send(event: Event) -> None:
+            public = {name: event.get(name) for name in _PUBLIC}
+            message = {"key": spec.name, "value": msgspec.json.encode(public).decode()}
+            client.produce(SYSTEM_TOPIC, [message])
+
+        yield send
 
 
 def last_events(server: Access | str) -> list[dict[str, Any]]:

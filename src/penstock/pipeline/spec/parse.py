@@ -15,12 +15,12 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import is_url
 
 from .rules import check_rules
-from .spec import Expectation, Lookup, Sink, Source, Spec, Step, Watermark
+from .spec import Expectation, Lineage, Lookup, Sink, Source, Spec, Step, Watermark
 
 STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
-_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark")
+_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark", "lineage")
 _SERVER: Final = ("url", "token_file", "token_env", "ca_file", "cert_file", "key_file")
 _FILES: Final = ("token_file", "ca_file", "cert_file", "key_file")
 
@@ -80,6 +80,7 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
             for name, sink in _named(content, "sinks", Sink, file).items()
         },
         storage=_settings(content, "storage", file),
+        lineage=_struct(content.get("lineage", {}), Lineage, file, "[lineage]"),
         spark=_settings(content, "spark", file),
         state=_state(folder, state),
         folder=folder,
