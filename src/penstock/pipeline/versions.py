@@ -117,7 +117,9 @@ def check_stateful() -> None:
         raise PipelineError(f"a stateful step needs PySpark 4.1 or later; this is {pyspark.__version__}")
 
 
-def map_in_arrow(frame: "DataFrame", function: Callable[..., Any], schema: str) -> "DataFrame":
+def map_in_arrow(
+    frame: "DataFrame", function: Callable[..., Any], schema: "str | t.StructType"
+) -> "DataFrame":
     """`mapInArrow`, for which PySpark asks for pandas, and warns of pandas 3, although it uses neither."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -75,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             fields.append(StructField(ERROR, StringType()))
         if self.keeps_key:
             fields.append(StructField(KEY, BinaryType()))
-        _check_clashes([field.name for field in fields])
+        check_clashes([field.name for field in fields])
         return self._pinned(fields)
 
     def _flat(self, fields: list[StructField], value: DataType) -> list[StructField]:
@@ -206,7 +206,7 @@ def _check_all(
             ) from None
 
 
-def _check_clashes(names: Sequence[str]) -> None:
+def check_clashes(names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:

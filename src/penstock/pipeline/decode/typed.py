@@ -51,7 +51,7 @@ class TypedRows:
         columns = {name: batch.column(name) for name in batch.schema.names if name not in self._drop}
         columns = self._flat(columns, value) if self._plan.typed.flat else columns | {"value": value}
         if self._plan.typed.keeps_broken:
-            columns |= _broken(payloads, wrong)
+            columns |= broken(payloads, wrong)
         if self._plan.typed.keep_bytes:
             columns |= {RAW: payloads, KEY: keys}
         elif self._plan.keeps_key:
@@ -149,7 +149,7 @@ def _merge(columns: Sequence[pa.Array], rows: Sequence[Ints], count: int) -> pa.
     )
 
 
-def _broken(payloads: pa.Array, wrong: dict[int, str]) -> dict[str, pa.Array]:
+def broken(payloads: pa.Array, wrong: dict[int, str]) -> dict[str, pa.Array]:
     """The bytes and the reason of broken rows, null elsewhere."""
     rows = len(payloads)
     if not wrong:

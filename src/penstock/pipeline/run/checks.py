@@ -111,9 +111,7 @@ def with_reasons(frame: DataFrame, name: str, view: Source | Step, late: Column 
 
 
 def counted(checked: DataFrame, name: str, view: Source | Step) -> DataFrame:
-    """`checked` with its rows counted by rule, as the batch is computed, and without those that are dropped."""
-    if WHY not in checked.columns:
-        checked = checked.withColumn(WHY, f.lit(None).cast(WHY_TYPE))
+    """The rows of `with_reasons` counted by rule, as the batch is computed, and without those that are dropped."""
     why = f.col(WHY)
     predicates = {one.name: one.predicate for one in view.expect}
     counts = [f.count(f.lit(1)).alias(RULES_ROWS)]

@@ -178,7 +178,7 @@ def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, late: Co
         else:
             found.frame = passed(checked, view)
     elif any(rules(view)):
-        found.frame = counted(frame, name, view).drop(WHY)
+        found.frame = counted(with_reasons(frame, name, view, late), name, view).drop(WHY)
     if found.letters is None and steps + sunk > 1 and not _ordered(spec):
         frame, found.frame = found.frame, read_twice(found.frame)
         found.shared = found.frame is not frame
