@@ -58,14 +58,18 @@ def expect(
     """
     view: Source | Step = Step(name=name, expect=rules)
     if on_bad_value is not None:
-        view = Source(decode="struct", on_bad_value=on_bad_value, expect=rules, include=("_raw",))
+        view = Source(decode="struct", on_bad_value=on_bad_value, expect=rules)
     checked = checks.counted(checks.with_reasons(frame, name, view, None), name, view)
-    return checked if checks.makes_dead_letters(view) else checks.passed(checked, view)
+    if checks.makes_dead_letters(view):
+        return checked
+    # Not `drop`, for which Spark Connect has the frame analysed.
+    gone = WHY if on_bad_value is None else f"{WHY}, {checks.ERROR}, {checks.RAW}"
+    return checked.selectExpr(f"* EXCEPT ({gone})")
 
 
 def passed(checked: DataFrame) -> DataFrame:
     """The rows of `expect` that passed all rules."""
-    return checked.where(f.col(WHY).isNull()).drop(WHY, checks.ERROR)
+    return checked.where(f.col(WHY).isNull()).drop(WHY, checks.ERROR, checks.RAW)
 
 
 def dead_letters(checked: DataFrame) -> DataFrame:
