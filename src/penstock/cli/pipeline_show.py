@@ -27,6 +27,7 @@ class Display:
         self._live: Any = None
         self._shown = {name: _Shown() for name in names}
         self._news = threading.Event()
+        self._writing = threading.Lock()
         self._over = False
 
     def __enter__(self) -> Self:
@@ -58,16 +59,16 @@ class Display:
         def show(event: dict[str, Any]) -> None:
             if "waiting" in event:
                 shown.waiting, shown.since = event["waiting"], time.monotonic()
+                state, at = shown.event.get("state", "starting"), time.time_ns() // 1_000_000
+                event = {"pipeline": name, "state": state, "waiting": shown.waiting, "at": at}
             else:
                 shown.event = event
                 if event["state"] != "starting":
                     shown.waiting = ""
             self._news.set()
             if self._as_json:
-                if "waiting" in event:
-                    state, at = shown.event.get("state", "starting"), time.time_ns() // 1_000_000
-                    event = {"pipeline": name, "state": state, "waiting": shown.waiting, "at": at}
-                output.line(event)
+                with self._writing:
+                    output.line(event)
 
         return show
 
@@ -143,10 +144,8 @@ def with_times(event: Mapping[str, Any]) -> dict[str, Any]:
 
 def show_status(found: Mapping[str, Any]) -> None:
     """The last event of a pipeline; for people, its rules are a table below."""
-    rules = found.get("rules") or ()
-    if not output.for_people():
-        rules = ()
-    output.record({name: value for name, value in found.items() if not (rules and name == "rules")})
+    rules = found.get("rules") if output.for_people() else None
+    output.record({name: value for name, value in found.items() if name != "rules" or not rules})
     if rules:
         output.rows(RULES, rules, "")
 
