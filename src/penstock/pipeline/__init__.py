@@ -1,6 +1,6 @@
 """Topics as Spark tables. The one package that imports PySpark and Arrow.
 
-What is public here is made of `run.frames`, and imported when it is asked for.
+Its public functions are those of `run.frames`, which are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

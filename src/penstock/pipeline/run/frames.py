@@ -1,7 +1,7 @@
-"""What declared pipelines do with rows, as functions on DataFrames: for notebooks, jobs and Spark Declarative Pipelines.
+"""The rules, dead letters and writes of declared pipelines as functions on DataFrames: for notebooks, jobs and Spark Declarative
+Pipelines.
 
-`expect` asks Spark for nothing, so that it may be called where analysis is refused, as in the functions of `pyspark.pipelines`.
-The others look at the columns of a frame.
+`expect` needs no analysed frame, so that functions of `pyspark.pipelines` may call it. The others look at a frame's columns.
 """
 
 from typing import Literal

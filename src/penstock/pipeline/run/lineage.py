@@ -1,7 +1,7 @@
 """OpenLineage run events: which datasets a pipeline reads and writes, and how its run goes (https://openlineage.io/spec).
 
-They are sent where `[lineage]` or the environment names a URL. Datasets have the names of OpenLineage's rules: a topic that of
-its cluster, `kafka://host:port` or `pulsar://host:port`, a table its path.
+They are sent if `[lineage]` or the environment names a URL. Datasets are named by OpenLineage's rules: a topic by its cluster
+(`kafka://host:port`, `pulsar://host:port`) and its name, a table by its store and its path.
 """
 
 import json
@@ -41,7 +41,7 @@ _TYPES: Final = {
 
 
 def lineage_url(spec: Spec) -> str:
-    """Where run events go; empty for nowhere."""
+    """The address that takes run events; empty if there is none."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() == "true":
         return ""
     url = spec.lineage.url or os.environ.get("OPENLINEAGE_URL", "")
@@ -51,7 +51,7 @@ def lineage_url(spec: Spec) -> str:
 
 @contextmanager
 def lineage_sender(spec: Spec) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """What takes the events of a pipeline and sends those of its run that there are to send. It raises nothing."""
+    """A function that takes a pipeline's events and sends run events. It raises nothing."""
     run, url = LineageRun(spec), lineage_url(spec)
 
     def send(event: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class LineageRun:
         self._running_at = float("-inf")
 
     def event(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The run event for an event of the pipeline; None if it is one of many that the run goes on."""
+        """The run event for an event of the pipeline; None for a RUNNING event within a minute of the last one."""
         type_ = _TYPES[event["state"]]
         if type_ == "RUNNING":
             if time.monotonic() - self._running_at < RUNNING_S:
@@ -115,7 +115,7 @@ class LineageRun:
 
 
 def find_datasets(spec: Spec) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """What a pipeline reads, and what it writes. Asks the server; raises PenstockError."""
+    """The datasets that a pipeline reads, and those that it writes. Asks the server; raises PenstockError."""
     topics: set[str] = set()
     with Calls(spec.server, TIMEOUT_S) as calls:
         for source in spec.sources.values():

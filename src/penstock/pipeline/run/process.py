@@ -129,8 +129,8 @@ class WorkerProcess:
 
 
 class SharedWorker:
-    """The worker process of one or several supervisors. It starts when the first needs it and all have entered or left, as it
-    holds their locks too; it ends with the last that has it."""
+    """The worker process of one or several supervisors. It starts when the first acquires it and all have entered or left, because
+    it inherits their locks; it ends when the last releases it."""
 
     def __init__(self, command: Sequence[str], files: Iterable[str]) -> None:
         self._command = command
@@ -148,7 +148,7 @@ class SharedWorker:
             self._changed.notify_all()
 
     def leave(self, file: str) -> None:
-        """A supervisor is over: give back its lock, which the worker may go on to hold."""
+        """A supervisor has ended: unlock its folder, whose descriptor the worker may still have."""
         with self._changed:
             for each in self._jobs.pop(file, (None, ()))[1]:
                 fcntl.flock(each, fcntl.LOCK_UN)

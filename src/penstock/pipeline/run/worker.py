@@ -71,7 +71,7 @@ class Worker:
             from penstock.pipeline.session import Starting
 
             if job.scratch:
-                # What a file says of `spark.sql.…` holds in the session of its pipeline; the rest is said by all files alike.
+                # `spark.sql.…` is set in the session of each pipeline; all other settings are the same in all files.
                 conf = {name: text for name, text in spec.spark.items() if not name.startswith("spark.sql.")}
                 conf.setdefault("spark.scheduler.mode", "FAIR")
                 self._starting = Starting(
@@ -94,7 +94,7 @@ class Worker:
             return self._spark
 
     def check_alive(self) -> None:
-        """End this process where its JVM is gone: it is of no use, and the supervisor starts another."""
+        """End this process if its JVM is gone: the supervisor starts another."""
         if self._spark is None:
             return
         try:
