@@ -1,6 +1,8 @@
 """The supervisor of pipelines, with a worker that plays a script in place of Spark."""
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -243,6 +245,10 @@ class Together:
     def in_use(self, name: str) -> bool:
         return Folder(self.specs[name].home).in_use()
 
+    def stop_all(self) -> None:
+        for supervisor in self._supervisors.values():
+            supervisor.stop()
+
     def stop(self, name: str) -> None:
         Folder(self.specs[name].home).ask_to_stop()
 
@@ -310,3 +316,20 @@ def test_a_worker_that_is_lost_is_started_again_once_for_both(tmp_path: Path, se
         3,
         6,
     )  # the first worker may have died before the batch of a
+
+
+def test_a_signal_to_the_command_stops_all(tmp_path: Path, server: Address) -> None:
+    both = Together(tmp_path, server, a=[[BATCH]], b=[[BATCH]])
+
+    def interrupt() -> None:
+        until(lambda: "running" in both.states("a") and "running" in both.states("b"))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: both.stop_all())
+    try:
+        sent = in_background(interrupt)
+        both.run()
+        sent.result(60)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [both.states(name)[-1] for name in ("a", "b")] == ["stopped", "stopped"]
