@@ -296,7 +296,7 @@ def test_state_is_kept_between_runs_and_a_run_stops_between_batches(bench: Bench
     assert sorted(totals) == [("a", 4), ("a", 9), ("b", 2)]
     told = [json.loads(m["value"]) for m in bench.messages("persistent://penstock/system/pipelines")]
     assert {"starting", "running", "stopped"} <= {event["state"] for event in told}
-    assert all(event["pipeline"] == "counter" for event in told)
+    assert all(event["pipeline"] == "counter" and event["ui"] is None for event in told)
 
 
 def test_the_notebook_of_the_docs(
