@@ -1,8 +1,4 @@
-"""The rules, dead letters and writes of declared pipelines as functions on DataFrames: for notebooks, jobs and Spark Declarative
-Pipelines.
-
-`expect` needs no analysed frame, so that functions of `pyspark.pipelines` may call it. The others look at a frame's columns.
-"""
+"""The rules, dead letters and writes of declared pipelines as functions on DataFrames, for notebooks and jobs."""
 
 from typing import Literal
 
@@ -58,18 +54,14 @@ def expect(
     """
     view: Source | Step = Step(name=name, expect=rules)
     if on_bad_value is not None:
-        view = Source(decode="struct", on_bad_value=on_bad_value, expect=rules)
+        view = Source(decode="struct", on_bad_value=on_bad_value, expect=rules, include=("_raw",))
     checked = checks.counted(checks.with_reasons(frame, name, view, None), name, view)
-    if checks.makes_dead_letters(view):
-        return checked
-    # Not `drop`, for which Spark Connect has the frame analysed.
-    gone = WHY if on_bad_value is None else f"{WHY}, {checks.ERROR}, {checks.RAW}"
-    return checked.selectExpr(f"* EXCEPT ({gone})")
+    return checked if checks.makes_dead_letters(view) else checks.passed(checked, view)
 
 
 def passed(checked: DataFrame) -> DataFrame:
     """The rows of `expect` that passed all rules."""
-    return checked.where(f.col(WHY).isNull()).drop(WHY, checks.ERROR, checks.RAW)
+    return checked.where(f.col(WHY).isNull()).drop(WHY, checks.ERROR)
 
 
 def dead_letters(checked: DataFrame) -> DataFrame:
