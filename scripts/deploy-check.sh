@@ -21,9 +21,15 @@ if [[ ! -x $tools/helm ]]; then
 fi
 render() { "$tools/helm" template penstock "$chart" --kube-version "$kubernetes" "$@" 2>"$tools/helm.log" || { cat "$tools/helm.log" >&2; return 1; }; }
 # The plain manifests are the chart's, without the lines that say of which file they are.
-plain() { echo "# Rendered from $chart by scripts/deploy-check.sh render. Change the chart, or values.yaml."; render -f "$1/values.yaml" | grep -v '^# Source: '; }
+plain() {
+  echo "# Rendered from $chart by scripts/deploy-check.sh render. Change the chart, or values.yaml."
+  # Pipelines run beside a server that is there.
+  local only=()
+  [[ $1 != */pipelines ]] || only=(-s templates/pipelines.yaml)
+  render -f "$1/values.yaml" "${only[@]}" | grep -v '^# Source: '
+}
 
-readonly variants=(deploy/kubernetes/embedded deploy/kubernetes/cluster)
+readonly variants=(deploy/kubernetes/embedded deploy/kubernetes/cluster deploy/kubernetes/pipelines)
 if [[ ${1:-} == render ]]; then
   for variant in "${variants[@]}"; do plain "$variant" >"$variant/penstock.yaml"; done
   exit
@@ -43,7 +49,7 @@ if [[ ! -x $tools/venv/bin/kubernetes-validate ]]; then
   "$tools/venv/bin/pip" install --quiet --disable-pip-version-check "kubernetes-validate==$schemas_version"
 fi
 all=(--set tls.secretName=tls --set networkPolicy.enabled=true --set ingress.enabled=true --set ingress.tlsSecretName=tls --set dashboard.enabled=true)
-render "${all[@]}" >"$tools/embedded.yaml"
+render "${all[@]}" -f deploy/kubernetes/pipelines/values.yaml --set pipelines.state.claimName=state >"$tools/embedded.yaml"
 render "${all[@]}" --set engine.url=kafka://kafka:9092 >"$tools/cluster.yaml"
 # validate FILE: by every version's schemas; custom resources have none.
 validate() {
@@ -59,6 +65,7 @@ sed 's/readOnlyRootFilesystem/readOnlyRootFileSystem/' "$tools/embedded.yaml" >"
 
 say "what is not to be rendered"
 ! render --set auth.enabled=false >/dev/null 2>&1 || wrong "a chart without authentication has to say insecure=true"
+! render --set 'pipelines.run.a.files={a.toml}' >/dev/null 2>&1 || wrong "pipelines without a place for their state"
 
 if command -v promtool >/dev/null; then
   say "promtool"
@@ -74,9 +81,11 @@ fi
 
 if command -v systemd-analyze >/dev/null; then
   say "systemd-analyze"
-  sed 's|/opt/penstock/bin/penstock|/bin/true|' deploy/systemd/penstock.service >"$tools/penstock.service"
-  systemd-analyze verify --man=no "$tools/penstock.service" || wrong "the unit"
-  systemd-analyze security --offline=true --threshold=20 --no-pager "$tools/penstock.service" | tail -n 1 || wrong "the unit is too open"
+  for unit in penstock.service penstock-pipeline@.service; do
+    sed 's|/opt/penstock/bin/penstock|/bin/true|' "deploy/systemd/$unit" >"$tools/${unit/@/@sales}"
+    systemd-analyze verify --man=no "$tools/${unit/@/@sales}" || wrong "$unit"
+    systemd-analyze security --offline=true --threshold=20 --no-pager "$tools/${unit/@/@sales}" | tail -n 1 || wrong "$unit is too open"
+  done
 else
   wrong "systemd-analyze is missing"
 fi

@@ -312,6 +312,17 @@ def test_pipelines_show_what_they_said(page: Page, server: Address) -> None:
         "error": "the disk is full",
         "error_class": "STORAGE_FULL",
         "dead_letter_topic": "persistent://public/default/rejected",
+        "rules": [
+            {
+                "view": "v",
+                "rule": "small",
+                "kind": "expectation",
+                "action": "drop",
+                "passed": 7001,
+                "failed": 2,
+            }
+        ],
+        "ui": "javascript:alert(1)",
     }
     body = {"messages": [{"value": json.dumps(event)}]}
     assert (
@@ -320,10 +331,14 @@ def test_pipelines_show_what_they_said(page: Page, server: Address) -> None:
     )
     page.goto("/console#/pipelines")
     row = page.locator("tbody tr", has_text="sales")
-    expect(row).to_contain_text("1,234")
-    row.get_by_text("STORAGE_FULL").click()
-    expect(row).to_contain_text("the disk is full")
-    row.get_by_role("link", name="public/default/rejected").click()
+    expect(row.first).to_contain_text("1,234")
+    row.first.get_by_text("STORAGE_FULL").click()
+    expect(row.first).to_contain_text("the disk is full")
+    row.first.locator("summary", has_text="1").click()
+    expect(page.get_by_role("region", name="Rules of sales")).to_contain_text("v: small")
+    expect(page.get_by_role("region", name="Rules of sales")).to_contain_text("7,001")
+    expect(row.first.get_by_role("link", name="Open")).to_have_count(0)
+    row.first.get_by_role("link", name="public/default/rejected").click()
     expect(page.get_by_role("heading", name="public/default/rejected")).to_be_visible()
 
 

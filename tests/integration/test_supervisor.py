@@ -1,8 +1,11 @@
 """The supervisor of pipelines, with a worker that plays a script in place of Spark."""
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,11 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.events import last_events
-from penstock.pipeline.run.folder import Folder
-from penstock.pipeline.run.process import Job
-from penstock.pipeline.run.supervise import Backoff, Supervisor
+from penstock.pipeline.run.folder import Folder, Lock
+from penstock.pipeline.run.process import Job, SharedWorker
+from penstock.pipeline.run.supervise import Backoff, Supervisor, run_together
 from penstock.pipeline.spec.parse import load_spec
+from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import Address, running
 
 FILE = 'name = "p"\n[sources.s]\ntopics = ["in"]\n[sinks.k]\ninput = "s"\ntopic = "out"\n'
@@ -25,10 +29,10 @@ FILE = 'name = "p"\n[sources.s]\ntopics = ["in"]\n[sinks.k]\ninput = "s"\ntopic 
 # For each `start` the next list of lines; `die` ends the process, `wait` waits for the word stop.
 WORKER = """
 import json, os, sys
-sys.stdin.readline()
+(job,) = json.loads(sys.stdin.readline())
 path = sys.argv[1]
-for word in sys.stdin:
-    if word.strip() != "start":
+for order in sys.stdin:
+    if order.rstrip("\\n") != "start " + job["file"]:
         break
     script = json.load(open(path))
     json.dump(script[1:], open(path, "w"))
@@ -36,9 +40,9 @@ for word in sys.stdin:
         if line == "die":
             os.kill(os.getpid(), 9)
         elif line == "wait":
-            assert sys.stdin.readline().strip() == "stop"
+            assert sys.stdin.readline().startswith("stop ")
         else:
-            print(json.dumps(line), flush=True)
+            print(json.dumps({**line, "file": job["file"]}), flush=True)
 """
 
 BATCH = {"event": {"state": "running", "batch": 0, "rows": 3, "rejected": 1}}
@@ -191,3 +195,141 @@ def _gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
     except OSError:
         return True
+
+
+# One process for several jobs: each start plays the next list of lines of its file, and a stop ends it.
+SHARED = """
+import json, os, sys
+json.loads(sys.stdin.readline())
+for order in sys.stdin:
+    word, _, file = order.rstrip("\\n").partition(" ")
+    lines = [{"over": True, "planned": True}]
+    if word == "start":
+        lines, *rest = json.load(open(file + ".script"))
+        json.dump(rest, open(file + ".script", "w"))
+    for line in lines:
+        if line == "die":
+            os.kill(os.getpid(), 9)
+        if "event" in line:
+            line["event"]["worker"] = os.getpid()
+        print(json.dumps({**line, "file": file}), flush=True)
+"""
+
+
+class Together:
+    """Two pipelines, `a` and `b`, that share a worker."""
+
+    def __init__(self, folder: Path, server: Address, **scripts: list[Any]) -> None:
+        (folder / "worker.py").write_text(SHARED)
+        self.specs: dict[str, Spec] = {}
+        self.events: dict[str, list[dict[str, Any]]] = {name: [] for name in scripts}
+        self.failures: list[str] = []
+        self._supervisors: dict[str, Supervisor] = {}
+        files = {name: folder / f"{name}.toml" for name in scripts}
+        shared = SharedWorker((sys.executable, str(folder / "worker.py")), map(str, files.values()))
+        for name, script in scripts.items():
+            files[name].write_text(FILE.replace('"p"', f'"{name}"'))
+            Path(f"{files[name]}.script").write_text(json.dumps(script))
+            self.specs[name] = load_spec(files[name], url=server.url)
+            job = Job(file=str(files[name]), url=server.url)
+            self._supervisors[name] = Supervisor(
+                self.specs[name], job, self.events[name].append, Backoff(lambda: -0.99), shared=shared
+            )
+
+    def run(self, *, stop_on_failure: bool = False) -> None:
+        run_together(self._supervisors, stop_on_failure=stop_on_failure, failed=self.failures.append)
+
+    def states(self, name: str) -> list[str]:
+        return [event["state"] for event in self.events[name] if "state" in event]
+
+    def in_use(self, name: str) -> bool:
+        return Folder(self.specs[name].home).in_use()
+
+    def stop_all(self) -> None:
+        for supervisor in self._supervisors.values():
+            supervisor.stop()
+
+    def stop(self, name: str) -> None:
+        Folder(self.specs[name].home).ask_to_stop()
+
+
+@pytest.fixture
+def server() -> Iterator[Address]:
+    with running() as started:
+        with HttpClient(started.url) as client:
+            client.create_topic(TopicName.parse("in"))
+        yield started
+
+
+def in_background(run: Callable[[], None]) -> "Future[None]":
+    threads = ThreadPoolExecutor(1)
+    found = threads.submit(run)
+    threads.shutdown(wait=False)
+    return found
+
+
+def test_a_pipeline_that_fails_leaves_its_neighbour_alone(tmp_path: Path, server: Address) -> None:
+    both = Together(tmp_path, server, a=[[BATCH]], b=[[BATCH, failed("plan", retried=False)]])
+    over = in_background(both.run)
+    until(lambda: not both.in_use("b") and both.states("b")[-1:] == ["failed"])
+    assert both.in_use("a")
+    both.stop("a")
+    with pytest.raises(PipelineError, match=r"^1 of 2 pipelines failed: b$"):
+        over.result(60)
+    assert both.failures == ["it was plan"]
+    assert both.states("a") == ["starting", "running", "stopped"]
+
+
+def test_a_failure_stops_the_others_on_request(tmp_path: Path, server: Address) -> None:
+    both = Together(tmp_path, server, a=[[BATCH]], b=[[BATCH, failed("plan", retried=False)]])
+    with pytest.raises(PipelineError, match=r"^1 of 2 pipelines failed: b$"):
+        both.run(stop_on_failure=True)
+    assert both.states("a")[-1] == "stopped"
+
+
+def test_one_of_two_is_stopped_and_its_folder_is_free(tmp_path: Path, server: Address) -> None:
+    both = Together(tmp_path, server, a=[[BATCH]], b=[[BATCH]])
+    over = in_background(both.run)
+    until(lambda: "running" in both.states("a") and "running" in both.states("b"))
+    both.stop("b")
+    until(lambda: not both.in_use("b"))
+    with Lock(Folder(Path(both.specs["b"].home))):
+        assert both.in_use("a")
+    both.stop("a")
+    over.result(60)
+    assert both.states("b") == ["starting", "running", "stopped"]
+
+
+def test_a_worker_that_is_lost_is_started_again_once_for_both(tmp_path: Path, server: Address) -> None:
+    both = Together(tmp_path, server, a=[[BATCH], [BATCH]], b=[[BATCH, "die"], [BATCH]])
+    over = in_background(both.run)
+    for name in ("a", "b"):
+        until(lambda name=name: both.states(name)[-2:] == ["restarting", "running"])  # type: ignore[misc]
+    for name in ("a", "b"):
+        both.stop(name)
+    over.result(60)
+    workers = {
+        event["worker"] for name in ("a", "b") for event in both.events[name][-2:] if "worker" in event
+    }
+    assert len(workers) == 1
+    assert both.events["a"][-1]["rows_total"] in (
+        3,
+        6,
+    )  # the first worker may have died before the batch of a
+
+
+def test_a_signal_to_the_command_stops_all(tmp_path: Path, server: Address) -> None:
+    both = Together(tmp_path, server, a=[[BATCH]], b=[[BATCH]])
+
+    def interrupt() -> None:
+        until(lambda: "running" in both.states("a") and "running" in both.states("b"))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: both.stop_all())
+    try:
+        sent = in_background(interrupt)
+        both.run()
+        sent.result(60)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [both.states(name)[-1] for name in ("a", "b")] == ["stopped", "stopped"]

@@ -88,6 +88,11 @@ def input_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+def counts_by_rule(event: dict[str, Any]) -> dict[str, tuple[str, int, int]]:
+    """The action of each rule, and how many rows passed and failed it."""
+    return {rule["rule"]: (rule["action"], rule["passed"], rule["failed"]) for rule in event["rules"]}
+
+
 def commits(folder: Path) -> list[set[str]]:
     """What each commit of a table does."""
     logs = sorted((folder / "_delta_log").glob("*.json"))
@@ -109,7 +114,12 @@ def test_every_row_is_counted_or_a_dead_letter(bench: Bench, monkeypatch: pytest
     )
     first = bench.run_once(DELAYS)
     assert (first["rows_total"], first["rejected"], first["dead_letters"]) == (5, 2, 1)
-    assert first["warnings"] == {"parsed.small": 1}
+    assert counts_by_rule(first) == {
+        "readable": ("dead_letter", 4, 1),
+        "positive": ("drop", 3, 1),
+        "small": ("warn", 2, 1),
+        "at": ("dead_letter", 3, 0),
+    }
 
     # 100.9 is older than the watermark, but its window is still open; 99 and 98 are late.
     bench.publish("flights", [flight("AA", 1, 100.95), flight("UA", 1, 103)])
@@ -118,6 +128,7 @@ def test_every_row_is_counted_or_a_dead_letter(bench: Bench, monkeypatch: pytest
     bench.publish("flights", [flight("AA", 1, 99), flight("UA", 7, 98.5), flight("AA", 4, 104.5)])
     third = bench.run_once(DELAYS)
     assert third["dead_letters"] == 2
+    assert counts_by_rule(third)["at"] == ("dead_letter", 1, 2)
     assert [event["late_unseen"] for event in (first, second, third)] == [0, 0, 0], (
         "Spark dropped nothing itself"
     )
@@ -285,7 +296,7 @@ def test_state_is_kept_between_runs_and_a_run_stops_between_batches(bench: Bench
     assert sorted(totals) == [("a", 4), ("a", 9), ("b", 2)]
     told = [json.loads(m["value"]) for m in bench.messages("persistent://penstock/system/pipelines")]
     assert {"starting", "running", "stopped"} <= {event["state"] for event in told}
-    assert all(event["pipeline"] == "counter" for event in told)
+    assert all(event["pipeline"] == "counter" and event["ui"] is None for event in told)
 
 
 def test_the_notebook_of_the_docs(

@@ -7,9 +7,9 @@ from typing import Final
 import click
 
 from penstock.client.access import Access
-from penstock.pipeline.run.process import Job
+from penstock.pipeline.run.process import WORKER, Job, SharedWorker
 from penstock.pipeline.run.state import folder_of
-from penstock.pipeline.run.supervise import Supervisor
+from penstock.pipeline.run.supervise import Supervisor, check_together, run_together
 from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
@@ -21,8 +21,8 @@ from . import (
     pipeline_tools,  # noqa: F401 - adds redrive to it
 )
 from .connection import by_reference
-from .pipeline_group import declared, parse_time, pipeline_command, spark_session
-from .pipeline_show import Display, show_check, with_times
+from .pipeline_group import declared, parse_time, pipeline_command, spark_session, spec_of
+from .pipeline_show import Display, show_check, show_status, with_times
 
 LOOK_S: Final = 0.2
 
@@ -54,12 +54,27 @@ def check(spec: Spec, plan: bool, as_json: bool) -> None:
 
 @pipeline_command.command()
 @declared
+@click.argument("more", metavar="[FILE]...", nargs=-1, type=click.Path(dir_okay=False))
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
+@click.option("--stop-on-failure", is_flag=True, help="Of several: if one fails, stop the others.")
 @_change_sinks
 @_json
-def run(spec: Spec, once: bool, change_sinks: bool, as_json: bool) -> None:
-    """Run FILE until Ctrl-C, SIGTERM or `stop`; it ends after the batch that runs then."""
-    _run(spec, once=True if once else None, change_sinks=change_sinks, as_json=as_json)
+def run(
+    spec: Spec, more: tuple[str, ...], once: bool, stop_on_failure: bool, change_sinks: bool, as_json: bool
+) -> None:
+    """Run FILE until Ctrl-C, SIGTERM or `stop`; it ends after the batch that runs then.
+
+    Several files run in one Spark session, each with its query and its state. One that fails leaves the others alone.
+    """
+    specs = [spec, *map(spec_of, more)]
+    check_together(specs)
+    _run(
+        *specs,
+        once=True if once else None,
+        stop_on_failure=stop_on_failure,
+        change_sinks=change_sinks,
+        as_json=as_json,
+    )
 
 
 @pipeline_command.command()
@@ -151,26 +166,44 @@ def status(file: str | None, state: str | None, server: Access) -> None:
     running = folder.in_use()
     if not running and found.get("state") not in ("stopped", "failed"):
         found["state"] = "killed"
-    output.record({"running": running, **with_times(found)})
+    show_status({"running": running, **with_times(found)})
 
 
-def _run(spec: Spec, *, once: bool | None, as_json: bool, change_sinks: bool = False) -> None:
-    if folder_of(spec).owner() is None:
-        for warning in future_starts(spec, round(time.time() * 1000)):
-            click.echo(f"warning: {warning}", err=True)
-    job = Job(
-        file=spec.file,
-        url=spec.server.url,
-        state=str(spec.state),
-        master=spec.master,
-        once=once,
-        change_sinks=change_sinks,
-    )
-    with Display(spec, as_json=as_json or not output.for_people()) as display:
-        supervisor = Supervisor(spec, job, display)
+def _run(
+    *specs: Spec,
+    once: bool | None,
+    as_json: bool,
+    change_sinks: bool = False,
+    stop_on_failure: bool = False,
+) -> None:
+    for spec in specs:
+        if folder_of(spec).owner() is None:
+            for warning in future_starts(spec, round(time.time() * 1000)):
+                click.echo(f"warning: {warning}", err=True)
+    shared = SharedWorker(WORKER, [spec.file for spec in specs])
+    with Display([spec.name for spec in specs], as_json=as_json or not output.for_people()) as display:
+        supervisors: dict[str, Supervisor] = {}
+        for spec in specs:
+            job = Job(
+                file=spec.file,
+                url=spec.server.url,
+                state=str(spec.state),
+                master=spec.master,
+                once=once,
+                change_sinks=change_sinks,
+            )
+            supervisors[spec.name] = Supervisor(spec, job, display.watch(spec.name), shared=shared)
+
+        def stop_all() -> None:
+            for supervisor in supervisors.values():
+                supervisor.stop()
+
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: supervisor.stop())
-        supervisor.run()
+            signal.signal(number, lambda *_: stop_all())
+        if len(supervisors) == 1:
+            supervisors[specs[0].name].run()
+        else:
+            run_together(supervisors, stop_on_failure=stop_on_failure, failed=output.say)
 
 
 def _sure(yes: bool, what: str) -> None:

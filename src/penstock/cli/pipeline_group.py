@@ -40,12 +40,15 @@ def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
         given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}
-        spec = load_spec(
-            given["file"], url=given["url"] or "", state=given["state"], master=given["master"] or ""
-        )
-        return run(spec, *args, **options)
+        return run(spec_of(given["file"]), *args, **options)
 
     return command
+
+
+def spec_of(file: str) -> Spec:
+    """What a file declares, under the options of the command that runs (`declared`)."""
+    given = click.get_current_context().params
+    return load_spec(file, url=given["url"] or "", state=given["state"], master=given["master"] or "")
 
 
 @contextmanager

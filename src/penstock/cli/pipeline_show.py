@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,19 +16,18 @@ from penstock.pipeline.spec.spec import Spec
 from . import output
 
 TICK_S: Final = 1.0
+RULES: Final = ("view", "rule", "kind", "action", "passed", "failed")
 
 
 class Display:
-    """Gets every event of a run. A context manager."""
+    """Gets every event of a run of one or several pipelines. A context manager."""
 
-    def __init__(self, spec: Spec, *, as_json: bool) -> None:
-        self._spec = spec
+    def __init__(self, names: Sequence[str], *, as_json: bool) -> None:
         self._as_json = as_json
         self._live: Any = None
-        self._event: dict[str, Any] = {}
-        self._waiting = ""
-        self._since = time.monotonic()
+        self._shown = {name: _Shown() for name in names}
         self._news = threading.Event()
+        self._writing = threading.Lock()
         self._over = False
 
     def __enter__(self) -> Self:
@@ -46,53 +45,73 @@ class Display:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._waiting = ""
+            for shown in self._shown.values():
+                shown.waiting = ""
             self._over = True
             self._news.set()
             self._drawing.join()
             self._live.__exit__(kind, error, trace)
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        """Show an event, or what is waited for."""
-        if "waiting" in event:
-            self._waiting, self._since = event["waiting"], time.monotonic()
-        else:
-            self._event = event
-            if event["state"] != "starting":
-                self._waiting = ""
-        self._news.set()
-        if self._as_json:
-            output.line(event if "waiting" not in event else self._waits())
+    def watch(self, name: str) -> Callable[[dict[str, Any]], None]:
+        """What a pipeline's supervisor calls with an event, or what is waited for."""
+        shown = self._shown[name]
 
-    def _waits(self) -> dict[str, Any]:
-        state = self._event.get("state", "starting")
-        at = time.time_ns() // 1_000_000
-        return {"pipeline": self._spec.name, "state": state, "waiting": self._waiting, "at": at}
+        def show(event: dict[str, Any]) -> None:
+            if "waiting" in event:
+                shown.waiting, shown.since = event["waiting"], time.monotonic()
+                state, at = shown.event.get("state", "starting"), time.time_ns() // 1_000_000
+                event = {"pipeline": name, "state": state, "waiting": shown.waiting, "at": at}
+            else:
+                shown.event = event
+                if event["state"] != "starting":
+                    shown.waiting = ""
+            self._news.set()
+            if self._as_json:
+                with self._writing:
+                    output.line(event)
+
+        return show
 
     def _draw(self) -> None:
         while not self._over:
             self._live.refresh()
-            self._news.wait(TICK_S if self._waiting else None)
+            self._news.wait(TICK_S if any(shown.waiting for shown in self._shown.values()) else None)
             self._news.clear()
 
     def _render(self) -> Any:
+        from rich.console import Group
+
+        return Group(*(shown.table(name) for name, shown in self._shown.items()))
+
+
+class _Shown:
+    """What is known of a pipeline."""
+
+    def __init__(self) -> None:
+        self.event: dict[str, Any] = {}
+        self.waiting = ""
+        self.since = time.monotonic()
+
+    def table(self, name: str) -> Any:
         from rich.table import Table
         from rich.text import Text
 
-        event = self._event
+        event = self.event
         table = Table.grid(padding=(0, 2))
         state = event.get("state", "starting")
-        title = Text.assemble((self._spec.name, "bold"), "  ", (state, _COLOURS.get(state, "")))
-        if self._waiting:
-            title.append(f"  waiting for {self._waiting}, {time.monotonic() - self._since:.0f} s", "dim")
+        title = Text.assemble((name, "bold"), "  ", (state, _COLOURS.get(state, "")))
+        if self.waiting:
+            title.append(f"  waiting for {self.waiting}, {time.monotonic() - self.since:.0f} s", "dim")
         table.add_row(title)
+        if event.get("ui"):
+            table.add_row(Text(f"Spark's web UI: {event['ui']}", "dim"))
         if event.get("batch") is not None:
             cells = Table.grid(padding=(0, 3))
             cells.add_row(*(Text(name, "dim") for name in _FIELDS))
             cells.add_row(*(show(event) for show in _FIELDS.values()))
             table.add_row(cells)
-        for name, count in (event.get("warnings") or {}).items():
-            table.add_row(Text(f"{name} did not hold for {count:,} rows", "yellow"))
+        if event.get("rules"):
+            table.add_row(output.table_of(RULES, event["rules"]))
         if event.get("late_unseen"):
             table.add_row(Text(f"{event['late_unseen']:,} late rows were dropped by Spark", "yellow"))
         if event.get("error"):
@@ -121,6 +140,14 @@ def _watermark(event: dict[str, Any]) -> str:
 def with_times(event: Mapping[str, Any]) -> dict[str, Any]:
     """An event of `status` with its times as times: for people here and now, in JSON as ISO 8601."""
     return {name: _time(value) if name in _TIMES else value for name, value in event.items()}
+
+
+def show_status(found: Mapping[str, Any]) -> None:
+    """The last event of a pipeline; for people, its rules are a table below."""
+    rules = found.get("rules") if output.for_people() else None
+    output.record({name: value for name, value in found.items() if name != "rules" or not rules})
+    if rules:
+        output.rows(RULES, rules, "")
 
 
 def _time(ms: int | None) -> str | None:

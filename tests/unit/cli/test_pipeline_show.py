@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import output
-from penstock.cli.pipeline_show import show_check, with_times
+from penstock.cli.pipeline_show import Display, show_check, show_status, with_times
 from penstock.pipeline.run.query import Checked
 from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.parse import parse_spec
@@ -50,3 +50,39 @@ def test_a_future_start_of_one_partition_is_warned_of(tmp_path: Path) -> None:
     )
     content["sources"] = {"s": source | {"start": {"in": {"0": 7}}}}
     assert future_starts(parse_spec(content, "p.toml", tmp_path), 0) == []
+
+
+RULES = [{"view": "v", "rule": "small", "kind": "expectation", "action": "drop", "passed": 7, "failed": 2}]
+
+
+def test_events_of_several_pipelines_are_lines_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display(["a", "b"], as_json=True) as display:
+        display.watch("a")({"pipeline": "a", "state": "running", "rules": RULES})
+        display.watch("b")({"waiting": "Spark"})
+        display.watch("a")({"waiting": "the plan"})
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["pipeline"], line["state"], line.get("waiting")) for line in lines] == [
+        ("a", "running", None),
+        ("b", "starting", "Spark"),
+        ("a", "running", "the plan"),
+    ]
+
+
+def test_several_pipelines_are_shown_together_with_their_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display(["a", "b"], as_json=False) as display:
+        display.watch("a")({"state": "running", "batch": 1, "rules": RULES, "ui": "http://127.0.0.1:4040"})
+        display.watch("b")({"state": "failed", "error_class": "plan", "error": "no such topic"})
+    shown = capsys.readouterr().out
+    for text in ("small", "drop", "http://127.0.0.1:4040", "plan: no such topic"):
+        assert text in shown
+
+
+def test_a_status_has_its_rules_as_a_table_or_as_data(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_status({"state": "stopped", "rules": RULES})
+    assert json.loads(capsys.readouterr().out)["rules"] == RULES
+    monkeypatch.setattr(output, "for_people", lambda: True)
+    show_status({"state": "stopped", "rules": RULES})
+    *_, last = capsys.readouterr().out.strip().splitlines()
+    assert last.split() == ["v", "small", "expectation", "drop", "7", "2"]

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from penstock import __version__
+from penstock.pipeline.spec.parse import load_spec
 from penstock.server.config import Config
 from penstock.server.reference import _HEALTH
 from penstock.server.sources import load
@@ -194,3 +195,39 @@ def test_provisioning_finds_the_dashboard() -> None:
 
 def test_the_project_s_version_is_the_package_s() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
+
+
+def test_pipelines_are_stopped_by_their_supervisor_and_keep_their_state() -> None:
+    unit = (DEPLOY / "systemd/penstock-pipeline@.service").read_text()
+    assert re.search(
+        r"^ExecStart=\S+/penstock pipeline run \S+/%i\.toml --state /var/lib/penstock-pipelines$", unit, re.M
+    )
+    assert re.search(r"^StateDirectory=penstock-pipelines$", unit, re.M)
+    assert re.search(r"^KillMode=mixed$", unit, re.M)  # else Spark gets SIGTERM, too
+    assert "MemoryDenyWriteExecute=yes" not in unit  # Java compiles
+    image = (DEPLOY / "container/Containerfile.pipelines").read_text()
+    (extras,) = re.findall(r"EXTRAS=(\S+)", image)
+    there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"spark", "delta", "jre"} <= set(extras.split(",")) <= set(there)
+
+
+def test_pipelines_in_kubernetes_run_files_that_there_are(tmp_path: Path) -> None:
+    found = list(yaml.safe_load_all((DEPLOY / "kubernetes/pipelines/penstock.yaml").read_text()))
+    (files,) = (one["data"] for one in found if one["kind"] == "ConfigMap")
+    kinds = {one["kind"]: one for one in found}
+    assert kinds["CronJob"]["spec"]["concurrencyPolicy"] == "Forbid"
+    for kind, job in (
+        ("Job", kinds["Job"]["spec"]),
+        ("CronJob", kinds["CronJob"]["spec"]["jobTemplate"]["spec"]),
+    ):
+        pod = job["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["image"] == f"penstock-pipelines:{__version__}"
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        command, verb, path, option, state, *rest = container["args"]
+        assert (command, verb, option, state.split("://")[0]) == ("pipeline", "run", "--state", "s3")
+        assert rest == (["--once"] if kind == "CronJob" else [])
+        (tmp_path / Path(path).name).write_text(files[Path(path).name])
+        spec = load_spec(tmp_path / Path(path).name)
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {str(Path(path).parent), str(Path(spec.server.token_file).parent)} <= mounts

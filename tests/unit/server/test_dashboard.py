@@ -17,7 +17,7 @@ from penstock.runtime.clock import LoopClock
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.statistics import Histogram, Writes
 from penstock.server.metrics import whole
-from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines
+from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines, Rule
 from penstock.server.metrics.requests import RequestMetrics
 from penstock.server.metrics.samples import Families
 from penstock.server.metrics.topics import _MEANINGS
@@ -45,7 +45,9 @@ def known() -> set[str]:
     whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
     whole.of_cluster(families, ClusterFigures(client_errors={("tail", "_SSL"): 1}))
     pipelines = Pipelines(cast(Any, None))
-    pipelines.last["p"] = Event("p", "running", 1, 1, 1.0, 1, 1.0, 1)
+    pipelines.last["p"] = Event(
+        "p", "running", 1, 1, 1.0, 1, 1.0, 1, rules=[Rule("v", "small", "expectation", "warn", 3, 1)]
+    )
     pipelines.write(families)
     assert len(_GAUGES) == 6
     kinds = {family.name: family.kind for family in families.all()}
@@ -60,6 +62,23 @@ def test_every_query_names_metrics_that_there_are() -> None:
     assert len(queries) > 20
     names = {name for query in queries for name in re.findall(r"\b(?:pulsar|penstock)_\w+", query)}
     assert names <= known(), names - known()
+
+
+def test_rows_are_counted_by_rule_and_outcome() -> None:
+    pipelines = Pipelines(cast(Any, None))
+    rules = [Rule("v", "small", "expectation", "warn", 3, 1), Rule("v", "at", "lateness", "drop", 4, 0)]
+    pipelines.last["p"] = Event("p", "running", rules=rules)
+    families = Families()
+    pipelines.write(families)
+    (family,) = (each for each in families.all() if each.name == "penstock_pipeline_rule_rows")
+    assert family.kind == "counter"
+    assert family.labels == ("pipeline", "view", "kind", "rule", "outcome")
+    assert [(labels[3], labels[4], value) for labels, value in family.values] == [
+        ("small", "pass", 3),
+        ("small", "warn", 1),
+        ("at", "pass", 4),
+        ("at", "drop", 0),
+    ]
 
 
 def test_panels_have_ids_of_their_own() -> None:

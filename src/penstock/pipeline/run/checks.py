@@ -4,21 +4,21 @@ A check adds a column `_why`, null for rows that pass. Rejected rows are dropped
 become dead letters: what they need for that is in one column, so that the split can be made later, in one pass.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.pipeline.rows.columns import BASIC, INCLUDABLE
 from penstock.pipeline.spec.options import keeps_bytes_visible
-from penstock.pipeline.spec.spec import Expectation, Source, Step
+from penstock.pipeline.spec.spec import Source, Step
 
-from .events import DROP, WARN
+from .events import RULES, RULES_ROWS
 
 WHY: Final = "_why"
 DEAD: Final = "dead"  # what a dead letter needs
-WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: string>"
+WHY_TYPE: Final = "struct<view: string, rule: string, action: string, text: string>"
 ERROR: Final = "_error"
 RAW: Final = "_raw"
 KEY: Final = "_key"
@@ -37,6 +37,27 @@ _DEAD: Final[Mapping[str, str]] = {
     "offset": "bigint",
     "schema_version": "bigint",
 }
+
+
+class Rule(NamedTuple):
+    """A rule of a view, by the text under which its rows are counted: see `events.rule_counts`."""
+
+    kind: str  # decode, expectation or lateness
+    action: str
+    name: str
+
+    def __str__(self) -> str:
+        return " ".join(self)
+
+
+def rules(view: Source | Step) -> Iterator[Rule]:
+    """The rules of a view, in the order in which they judge a row."""
+    if isinstance(view, Source) and _rejects_unreadable(view):
+        yield Rule("decode", view.on_bad_value, "readable")
+    for one in view.expect:
+        yield Rule("expectation", one.action, one.name)
+    if view.watermark is not None:
+        yield Rule("lateness", view.watermark.late, view.watermark.column)
 
 
 def rejects(view: Source | Step) -> bool:
@@ -60,48 +81,55 @@ def with_reasons(frame: DataFrame, name: str, view: Source | Step, late: Column 
     `late` is true of rows that come after the view's watermark.
     """
     reasons: list[Column] = []
-    if isinstance(view, Source) and _rejects_unreadable(view):
-        reasons.append(
-            f.when(f.col(ERROR).isNotNull(), _why(name, "unreadable", view.on_bad_value, f.col(ERROR)))
-        )
-    passable = f.col(ERROR).isNull() if reasons else f.lit(True)
-    for one in view.expect:
-        broken = passable & ~_holds(one)
-        if one.action == "fail":
-            text = f"expectation {one.name!r} of {name} does not hold: {one.predicate}"
-            frame = frame.where(f.when(broken, f.raise_error(text).cast("boolean")).otherwise(f.lit(True)))
-        elif one.action != "warn":
-            reasons.append(
-                f.when(
-                    broken,
-                    _why(name, one.name, one.action, f.lit(f"expectation {one.name}: {one.predicate}")),
+
+    def reject(broken: Column, rule: Rule, text: Column) -> None:
+        texts = {"view": f.lit(name), "rule": f.lit(str(rule)), "action": f.lit(rule.action), "text": text}
+        why = f.struct(*(column.alias(field) for field, column in texts.items()))
+        reasons.append(f.when(broken, why))
+
+    passable = f.lit(True)
+    expected = {one.name: one for one in view.expect}
+    for rule in rules(view):
+        if rule.kind == "decode":
+            passable = f.col(ERROR).isNull()
+            reject(~passable, rule, f.col(ERROR))
+        elif rule.kind == "expectation" and rule.action != "warn":
+            predicate = expected[rule.name].predicate
+            broken = passable & ~holds(predicate)
+            if rule.action == "fail":
+                text = f"expectation {rule.name!r} of {name} does not hold: {predicate}"
+                frame = frame.where(
+                    f.when(broken, f.raise_error(text).cast("boolean")).otherwise(f.lit(True))
                 )
-            )
-    if view.watermark is not None and late is not None:
-        text = f"later than the watermark of {view.watermark.column} ({view.watermark.delay})"
-        reasons.append(f.when(late, _why(name, "late", view.watermark.late, f.lit(text))))
+            else:
+                reject(broken, rule, f.lit(f"expectation {rule.name}: {predicate}"))
+        elif view.watermark is not None and rule.kind == "lateness" and late is not None:
+            text = f"later than the watermark of {view.watermark.column} ({view.watermark.delay})"
+            reject(late, rule, f.lit(text))
     why = f.coalesce(*reasons) if reasons else f.lit(None)
     return frame.withColumn(WHY, why.cast(WHY_TYPE))
 
 
-def dropped(checked: DataFrame, name: str, view: Source | Step) -> DataFrame:
-    """`checked` without the rows that are rejected and kept nowhere; how many they are is counted."""
-    drop = f.coalesce(f.col(WHY).getField("action") == "drop", f.lit(False))
-    counted = checked.observe(f"{DROP}{name}", f.count_if(drop).alias("rows"))
-    return counted.where(~drop if makes_dead_letters(view) else f.col(WHY).isNull())
+def counted(checked: DataFrame, name: str, view: Source | Step) -> DataFrame:
+    """The rows of `with_reasons` counted by rule, as the batch is computed, and without those that are dropped."""
+    why = f.col(WHY)
+    predicates = {one.name: one.predicate for one in view.expect}
+    counts = [f.count(f.lit(1)).alias(RULES_ROWS)]
+    for rule in rules(view):
+        broken = why["rule"] == str(rule)
+        if rule.action == "warn":
+            broken = why.isNull() & ~holds(predicates[rule.name])
+        counts.append(f.count_if(broken).alias(str(rule)))
+    drop = f.coalesce(why["action"] == "drop", f.lit(False))
+    return checked.observe(f"{RULES}{name}", *counts).where(
+        ~drop if makes_dead_letters(view) else why.isNull()
+    )
 
 
 def passed(checked: DataFrame, view: Source | Step) -> DataFrame:
     """The rows that passed, without what the check needed to know, unless the view is to have it."""
     rows = checked.where(f.col(WHY).isNull()).drop(WHY, ERROR)
     return rows if isinstance(view, Step) or keeps_bytes_visible(view) else rows.drop(RAW, KEY)
-
-
-def warned(frame: DataFrame, name: str, expect: Iterable[Expectation]) -> DataFrame:
-    """`frame` with the rows counted that pass, but break an expectation of action `warn`."""
-    passes = f.col(WHY).isNull() if WHY in frame.columns else f.lit(True)
-    counts = [f.count_if(passes & ~_holds(one)).alias(one.name) for one in expect if one.action == "warn"]
-    return frame.observe(f"{WARN}{name}", *counts) if counts else frame
 
 
 def dead_column(checked: DataFrame) -> Column:
@@ -142,11 +170,6 @@ def _rejects_unreadable(view: Source | Step) -> bool:
     return isinstance(view, Source) and view.decode != "none" and view.on_bad_value != "fail"
 
 
-def _holds(expectation: Expectation) -> Column:
-    """Null is not true."""
-    return f.coalesce(f.expr(f"({expectation.predicate})").cast("boolean"), f.lit(False))
-
-
-def _why(view: str, name: str, action: str, text: Column) -> Column:
-    texts = {"view": f.lit(view), "name": f.lit(name), "action": f.lit(action), "text": text}
-    return f.struct(*(column.alias(field) for field, column in texts.items()))
+def holds(predicate: str) -> Column:
+    """Whether a predicate is true; null is not."""
+    return f.coalesce(f.expr(f"({predicate})").cast("boolean"), f.lit(False))

@@ -1,16 +1,16 @@
 """What a pipeline reports of itself: an event, as JSON, for each batch and each change of its state.
 
 The fields are those of the system topic's messages; see docs/pipelines.md. Events go to `status.json`, to the system
-topic and to the listener of this process. A thread of its own writes to the system topic, at most once: a pipeline
-never waits for it, nor fails with it.
+topic, to OpenLineage (`lineage`) and to the listener of this process. Separate threads write to the first two, at most once: a
+pipeline never waits for them, nor fails with them.
 """
 
 import json
 import queue
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from penstock.pipeline.source.marks import Marks, between, read_marks
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder
+from .lineage import lineage_sender, lineage_url
 
 STARTING: Final = "starting"
 RUNNING: Final = "running"
@@ -35,8 +36,8 @@ FAILED: Final = "failed"
 
 # The names under which a query's counts stand in Spark's progress.
 METRICS: Final = "penstock"  # rows written, dead letters
-DROP: Final = "drop "  # and a view's name: rows that were rejected and are kept nowhere
-WARN: Final = "warn "  # and a view's name: how often each expectation did not hold
+RULES: Final = "rules "  # and a view's name: how many rows broke each of its rules, by `checks.Rule` as text
+RULES_ROWS: Final = "rows"  # all that came
 
 SYSTEM_TOPIC: Final = TopicName.parse("persistent://penstock/system/pipelines")
 READ_MAX: Final = 5000  # the newest messages of the topic that are looked at
@@ -47,7 +48,7 @@ EVENT_TIMEOUT_S: Final = 5.0
 # What goes to the system topic; status.json and listeners get the rest too.
 _PUBLIC: Final = (
     *("pipeline", "run_id", "query", "state", "batch", "rows", "rows_per_second", "lag", "batch_ms"),
-    *("watermark", "rejected", "error", "error_class", "dead_letter_topic", "at"),
+    *("watermark", "rejected", "rules", "ui", "error", "error_class", "dead_letter_topic", "at"),
 )
 
 Event = dict[str, Any]
@@ -64,7 +65,12 @@ def batch_event(progress: Mapping[str, Any]) -> dict[str, Any]:
     metrics = progress.get("observedMetrics") or {}
     counts = metrics.get(METRICS) or {}
     dead = int(counts.get("dead_letters", 0))
-    dropped = sum(int(found["rows"]) for name, found in metrics.items() if name.startswith(DROP))
+    rules = [
+        rule
+        for name, found in metrics.items()
+        if name.startswith(RULES)
+        for rule in rule_counts(name.removeprefix(RULES), found)
+    ]
     return {
         "query": progress.get("id"),
         "state": RUNNING,
@@ -75,9 +81,9 @@ def batch_event(progress: Mapping[str, Any]) -> dict[str, Any]:
         "lag": _lag(sources),
         "batch_ms": batch_ms,
         "watermark": watermark_ms(progress),
-        "rejected": dead + dropped,
+        "rejected": dead + sum(rule["failed"] for rule in rules if rule["action"] == "drop"),
         "dead_letters": dead,
-        "warnings": _warnings(metrics),
+        "rules": rules,
         "late_unseen": sum(
             int(operator.get("numRowsDroppedByWatermark", 0))
             for operator in progress.get("stateOperators") or []
@@ -135,18 +141,40 @@ def _marks(written: Any) -> Marks | None:
         return None  # not a source of ours
 
 
-def _warnings(metrics: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        f"{name.removeprefix(WARN)}.{expected}": int(count)
-        for name, counts in metrics.items()
-        if name.startswith(WARN)
-        for expected, count in counts.items()
-        if count
-    }
+def rule_counts(view: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What became of a view's rows under each of its rules, from the counts of `checks.counted`.
+
+    A row is judged by one rule after the other, until one rejects it. The rules that reject nothing, `warn` and `fail`, judge
+    the rows that no other rule rejects.
+    """
+    broken = {name: int(count) for name, count in counts.items() if name != RULES_ROWS}
+    rejecting = [name for name in broken if name.split(" ")[1] in ("drop", "dead_letter")]
+    left = int(counts[RULES_ROWS])
+    accepted = left - sum(broken[name] for name in rejecting)
+    rules = []
+    for text, failed in broken.items():
+        kind, action, name = text.split(" ", 2)
+        if text in rejecting:
+            left -= failed
+        passed = left if text in rejecting else accepted - failed
+        rules.append(
+            {"view": view, "rule": name, "kind": kind, "action": action, "passed": passed, "failed": failed}
+        )
+    return rules
+
+
+def _added(rules: Iterable[Event], more: Iterable[Event]) -> list[Event]:
+    """The sums of the counts of two lists of `rule_counts`."""
+    sums: dict[tuple[str, ...], Event] = {}
+    for rule in (*rules, *more):
+        sum_ = sums.setdefault((rule["view"], rule["kind"], rule["rule"]), {**rule, "passed": 0, "failed": 0})
+        sum_["passed"] += rule["passed"]
+        sum_["failed"] += rule["failed"]
+    return list(sums.values())
 
 
 class Reporter:
-    """Completes events and hands them on. `rejected` and `rows_total` are sums since the run began."""
+    """Completes events and hands them on. `rejected`, `rules` and `rows_total` are sums since the run began."""
 
     def __init__(
         self, spec: Spec, folder: Folder, run_id: str, listener: Callable[[Event], None] | None = None
@@ -157,7 +185,9 @@ class Reporter:
         self._folder = folder
         self._listener = listener
         self._lock = threading.Lock()
-        self._topic = _Topic(spec)
+        self._senders = [_Sender(_topic_sender(spec))]
+        if lineage_url(spec):
+            self._senders.append(_Sender(lineage_sender(spec)))
 
     def __call__(self, event: Event) -> None:
         """Hand on an event; what it does not say is as it was."""
@@ -167,25 +197,31 @@ class Reporter:
                 for count in ("rejected", "dead_letters", "late_unseen"):
                     event[count] = event.get(count, 0) + self.last.get(count, 0)
                 event["rows_total"] = event["rows"] + self.last.get("rows_total", 0)
-                event["warnings"] = dict(Counter(self.last.get("warnings")) + Counter(event.get("warnings")))
+                event["rules"] = _added(self.last.get("rules", ()), event.get("rules", ()))
+            if event.get("state") in (STOPPED, FAILED):
+                event["ui"] = None
             self.last = {**self.last, **event, "at": round(time.time() * 1000)}
             event = dict(self.last)
             try:
                 self._folder.write_status(event)
             except (OSError, PenstockError):
                 pass  # a full disk ends the query by itself, with a better reason
-        self._topic.put({name: event.get(name) for name in _PUBLIC})
+        for sender in self._senders:
+            sender.put(event)
         if self._listener is not None:
             self._listener(event)
 
     def close(self, timeout_s: float = EVENT_TIMEOUT_S) -> None:
         """Give what waits a moment to be sent."""
-        self._topic.close(timeout_s)
+        for sender in self._senders:
+            sender.close(timeout_s)
 
 
-class _Topic:
-    def __init__(self, spec: Spec) -> None:
-        self._spec = spec
+class _Sender:
+    """Sends events in a thread of its own; a full queue loses the oldest."""
+
+    def __init__(self, opened: AbstractContextManager[Callable[[Event], None]]) -> None:
+        self._opened = opened
         self._waiting: queue.Queue[Event | None] = queue.Queue(WAITING_MAX)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="pipeline-events", daemon=True)
@@ -208,14 +244,26 @@ class _Topic:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        with HttpClient(self._spec.server, timeout_s=EVENT_TIMEOUT_S) as client:
+        with self._opened as send:
             while (event := self._waiting.get()) is not None:
-                message = {"key": self._spec.name, "value": msgspec.json.encode(event).decode()}
                 try:
-                    client.produce(SYSTEM_TOPIC, [message])
+                    send(event)
                 except PenstockError as error:
                     if error.retriable:
                         self._closed.wait(PAUSE_S)
+
+
+@contextmanager
+def _topic_sender(spec: Spec) -> Iterator[Callable[[Event], None]]:
+    """What publishes an event to the system topic."""
+    with HttpClient(spec.server, timeout_s=EVENT_TIMEOUT_S) as client:
+
+        def send(event: Event) -> None:
+            public = {name: event.get(name) for name in _PUBLIC}
+            message = {"key": spec.name, "value": msgspec.json.encode(public).decode()}
+            client.produce(SYSTEM_TOPIC, [message])
+
+        yield send
 
 
 def last_events(server: Access | str) -> list[dict[str, Any]]:

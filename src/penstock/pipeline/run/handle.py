@@ -32,7 +32,7 @@ _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
 class Attempt(Protocol):
     """What Restarts needs of a Runner."""
 
-    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> str: ...
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -69,15 +69,14 @@ class Restarts:
         self._now: Attempt | None = None
         self._began = 0.0
 
-    def start(self) -> str:
-        """Plan and start; returns the query's id. Raises whatever is wrong."""
+    def start(self) -> None:
+        """Plan and start. Raises whatever is wrong."""
         self._began = time.monotonic()
         attempt = self._attempt()
-        query = attempt.start(self._owner(), once=self._once, change_sinks=self._change_sinks)
+        attempt.start(self._owner(), once=self._once, change_sinks=self._change_sinks)
         self._now = attempt
         if self._stopping.is_set():
             attempt.stop()
-        return query
 
     def keep(self) -> Cause | None:
         """Until the end: why it failed, or None where it was stopped or is through."""
@@ -115,10 +114,9 @@ class Restarts:
 
     def _started(self) -> Cause | None:
         try:
-            query = self.start()
+            self.start()
         except Exception as error:
             return cause_of(error)
-        self._report(events.state_event(events.RUNNING, query=query))
         return None
 
     def _paused(self, cause: Cause) -> bool:
@@ -200,14 +198,13 @@ class Pipeline:
                 change_sinks=change_sinks,
                 failures=failures,
             )
-            query = restarts.start()
+            restarts.start()
         except BaseException as error:
             self._end(cause_of(error))
             if not isinstance(error, Exception):
                 raise
             raise self._raised() from error
         self._restarts = restarts
-        report(events.state_event(events.RUNNING, query=query))
         threading.Thread(target=self._keep, args=(restarts,), name="pipeline", daemon=True).start()
         return self
 

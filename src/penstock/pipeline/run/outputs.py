@@ -67,7 +67,7 @@ def collect_outputs(spec: Spec, views: Mapping[str, View]) -> Outputs:
     counts = {"written": f.count_if(good), "dead_letters": f.count_if(~good)}
     frame = frame.observe(METRICS, *(count.alias(name) for name, count in counts.items()))
     if has_letters:
-        frame = frame.withColumn(DEAD, _letter(f.col(DEAD)))
+        frame = frame.withColumn(DEAD, letter(f.col(DEAD)))
     return Outputs(frame, columns, has_letters, readings(spec, views, ends))
 
 
@@ -128,7 +128,7 @@ def check_column(spec: Spec, name: str, key: str, column: str, there: Sequence[s
         )
 
 
-def _letter(dead: Column) -> Column:
+def letter(dead: Column) -> Column:
     """What a topic's writer takes of `checks.dead_column`. What no longer holds its message's bytes is JSON in `_raw`."""
     own = f.map_filter(dead["properties"], lambda name, _: ~f.startswith(name, f.lit(PREFIX)))
     json = f.create_map(f.lit(ROW), f.lit("json"))

@@ -1,12 +1,15 @@
-"""A worker process as its supervisor has it, and what passes between the two: lines of JSON on stdin and stdout."""
+"""A worker process as its supervisors have it, and the lines that pass between them on stdin and stdout."""
 
+import fcntl
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,7 +17,7 @@ import msgspec
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is to run: the first line on its stdin. The rest are what `load_spec` takes."""
+    """What a worker is to run: the first line on its stdin is a list of them. The rest are what `load_spec` takes."""
 
     file: str
     url: str = ""
@@ -23,11 +26,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     once: bool | None = None
     change_sinks: bool = False  # of a batch that was begun, see `writers`
     epoch: int = 0  # of the state in an object store
+    scratch: str = (
+        ""  # for the temporary files of a Spark that pipelines share; else it is the pipeline's own
+    )
 
     def overrides(self) -> dict[str, Any]:
         return {"url": self.url, "state": self.state or None, "master": self.master}
 
 
+# Orders; the job's file follows each.
 START: Final = "start"  # begin, or begin again after a failure
 STOP: Final = "stop"  # after the batch that runs now
 KILL: Final = "kill"  # now
@@ -37,8 +44,9 @@ WORKER: Final = (sys.executable, "-m", "penstock.pipeline.run.worker")
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the worker's: an event of the pipeline's, or a step of starting up that the supervisor may wait for."""
+    """A line of the worker's: an event of a pipeline's, or a step of starting up that its supervisor may wait for."""
 
+    file: str = ""  # of the job
     event: dict[str, Any] | None = None
     waiting: str = ""
     over: bool = False  # the query is over; `error` says how
@@ -54,7 +62,9 @@ GONE: Final = WorkerEvent(over=True, error="gone")
 class WorkerProcess:
     """The worker: a process group of its own, so that Ctrl-C is ours to hand on, and nothing of it is left."""
 
-    def __init__(self, command: Sequence[str], job: Job, files: Collection[int]) -> None:
+    def __init__(self, command: Sequence[str], jobs: Sequence[Job], files: Collection[int]) -> None:
+        self.users: set[str] = set()  # files of jobs whose supervisors have it
+        self.scratch = jobs[0].scratch
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -62,20 +72,25 @@ class WorkerProcess:
             start_new_session=True,
             pass_fds=files,
         )
-        self._received: queue.Queue[WorkerEvent] = queue.Queue()
+        self._received: dict[str, queue.Queue[WorkerEvent]] = {job.file: queue.Queue() for job in jobs}
+        self._writing = threading.Lock()
         self._reading = threading.Thread(target=self._read, name="worker", daemon=True)
         self._reading.start()
-        self._write(msgspec.json.encode(job))
+        self._write(msgspec.json.encode(jobs))
 
-    def send(self, word: str) -> None:
-        self._write(word.encode())
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
-    def receive(self, timeout_s: float) -> WorkerEvent | None:
+    def send(self, word: str, file: str) -> None:
+        self._write(f"{word} {file}".encode())
+
+    def receive(self, file: str, timeout_s: float) -> WorkerEvent | None:
         try:
-            return self._received.get(timeout=timeout_s)
+            return self._received[file].get(timeout=timeout_s)
         except queue.Empty:
             # What it started may hold its end of the pipe open: only the process itself says that it is gone.
-            return GONE if self._process.poll() is not None else None
+            return None if self.alive else GONE
 
     def why(self) -> str:
         """How it ended, for people."""
@@ -96,15 +111,67 @@ class WorkerProcess:
 
     def _write(self, line: bytes) -> None:
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line + b"\n")
-            self._process.stdin.flush()
-        except (OSError, ValueError):
-            pass  # it is gone, which reading shows
+        with self._writing:
+            try:
+                self._process.stdin.write(line + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                pass  # it is gone, which reading shows
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._received.put(msgspec.json.decode(line, type=WorkerEvent))
-        self._received.put(GONE)
+                said = msgspec.json.decode(line, type=WorkerEvent)
+                self._received[said.file].put(said)
+        for received in self._received.values():
+            received.put(GONE)
+
+
+class SharedWorker:
+    """The worker process of one or several supervisors. It starts when the first acquires it and all have entered or left, because
+    it inherits their locks; it ends when the last releases it."""
+
+    def __init__(self, command: Sequence[str], files: Iterable[str]) -> None:
+        self._command = command
+        self._awaited = set(files)  # of jobs whose supervisors have neither entered nor left
+        self.alone = len(self._awaited) == 1
+        self._jobs: dict[str, tuple[Job, Collection[int]]] = {}
+        self._worker: WorkerProcess | None = None
+        self._changed = threading.Condition()
+
+    def enter(self, job: Job, files: Collection[int]) -> None:
+        """A supervisor holds the lock of its pipeline, whose descriptors are `files`."""
+        with self._changed:
+            self._jobs[job.file] = job, files
+            self._awaited.discard(job.file)
+            self._changed.notify_all()
+
+    def leave(self, file: str) -> None:
+        """A supervisor has ended: unlock its folder, whose descriptor the worker may still have."""
+        with self._changed:
+            for each in self._jobs.pop(file, (None, ()))[1]:
+                fcntl.flock(each, fcntl.LOCK_UN)
+            self._awaited.discard(file)
+            self._changed.notify_all()
+
+    def acquire(self, file: str) -> WorkerProcess:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._awaited)
+            if self._worker is None or not self._worker.alive:
+                scratch = "" if self.alone else tempfile.mkdtemp(prefix="penstock-")
+                jobs = [msgspec.structs.replace(job, scratch=scratch) for job, _ in self._jobs.values()]
+                held = [each for _, files in self._jobs.values() for each in files]
+                self._worker = WorkerProcess(self._command, jobs, held)
+            self._worker.users.add(file)
+            return self._worker
+
+    def release(self, worker: WorkerProcess, file: str, timeout_s: float) -> None:
+        with self._changed:
+            worker.users.discard(file)
+            if not worker.users:
+                worker.end(timeout_s)
+                if worker.scratch:
+                    shutil.rmtree(worker.scratch, ignore_errors=True)
+                if worker is self._worker:
+                    self._worker = None

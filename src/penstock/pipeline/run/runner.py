@@ -56,8 +56,8 @@ class Runner:
         self._watermark: BatchWatermark | None = None
         self._upkeep: Upkeep | None = None
 
-    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool = False) -> str:
-        """Plan and start the query; returns its id. Raises PipelineError or what Spark raises.
+    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool = False) -> None:
+        """Plan and start the query, and report that it runs. Raises PipelineError or what Spark raises.
 
         `change_sinks`: see `writers.check_open_batch`.
         """
@@ -86,7 +86,11 @@ class Runner:
                 self._folder.forget()
             raise
         self._listener.query = str(self._query.id)
-        return self._listener.query
+        self._emit(
+            events.state_event(
+                events.RUNNING, query=self._listener.query, ui=self._spark.sparkContext.uiWebUrl
+            )
+        )
 
     def stop(self) -> None:
         """Stop after the batch that runs now."""

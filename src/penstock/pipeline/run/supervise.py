@@ -8,7 +8,8 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -21,7 +22,7 @@ from penstock.pipeline.spec.spec import Spec
 from . import events
 from .events import Reporter
 from .preflight import preflight
-from .process import END_S, GONE, KILL, START, STOP, WORKER, Job, WorkerEvent, WorkerProcess
+from .process import END_S, GONE, KILL, START, STOP, WORKER, Job, SharedWorker, WorkerEvent, WorkerProcess
 from .state import folder_of
 
 CONTROL_S: Final = 0.5  # how soon `penstock pipeline stop` is seen
@@ -100,12 +101,14 @@ class Supervisor:
         watch: Watch,
         backoff: Backoff | None = None,
         command: Sequence[str] = WORKER,
+        shared: SharedWorker | None = None,
     ) -> None:
+        """`shared`: a worker that other supervisors have as well, in place of one of its own by `command`."""
         self._spec = spec
         self._job = job
         self._watch = watch
         self._backoff = backoff or Backoff()
-        self._command = command
+        self._shared = shared or SharedWorker(command, [job.file])
         self._folder = folder_of(spec)
         self._stops = 0
         self._failures = Failures()
@@ -119,6 +122,12 @@ class Supervisor:
 
     def run(self) -> None:
         """Until the end. Raises PipelineError with the reason where it failed."""
+        try:
+            self._run()
+        finally:
+            self._shared.leave(self._job.file)
+
+    def _run(self) -> None:
         self._folder.check_owner(self._spec)
         preflight(self._spec)
         with self._folder.locked() as lock:
@@ -128,13 +137,15 @@ class Supervisor:
             report = Reporter(self._spec, self._folder, str(uuid.uuid4()), self._watch)
             report(events.state_event(events.STARTING, query=None, pid=os.getpid()))
             try:
-                self._keep_running(lock.files, report)
+                self._shared.enter(self._job, lock.files)
+                self._keep_running(report)
             except BaseException:
+                if self._worker is not None:  # which may have other pipelines, and go on
+                    self._worker.send(KILL, self._job.file)
                 report(events.state_event(events.FAILED, error="interrupted", error_class="unknown"))
                 raise
             finally:
-                if self._worker is not None:
-                    self._worker.end(END_S)
+                self._release(END_S)
                 report.close()
                 with suppress(PenstockError):  # of a store that is away: the error is said, not this one
                     self._folder.clear_control()
@@ -142,25 +153,32 @@ class Supervisor:
                 if not self._planned:
                     with suppress(PenstockError):
                         self._folder.vacate()
+                self._shared.leave(self._job.file)
         if self._error[0]:
             raise PipelineError(self._error[0])
 
-    def _keep_running(self, files: Collection[int], report: Reporter) -> None:
+    def _release(self, timeout_s: float) -> None:
+        if self._worker is not None:
+            self._shared.release(self._worker, self._job.file, timeout_s)
+            self._worker = None
+
+    def _keep_running(self, report: Reporter) -> None:
         while True:
             began = time.monotonic()
             if self._worker is None:
                 self._folder.clean_scratch()  # of a worker that was killed
-                self._worker = WorkerProcess(self._command, self._job, files)
-            self._worker.send(START)
+                self._worker = self._shared.acquire(self._job.file)
+            self._worker.send(START, self._job.file)
             outcome, said = self._listen(self._worker, report)
             if outcome != "failed":
-                self._worker.end(END_S if outcome == "done" else 0)
-                self._worker = None
+                self._release(END_S if outcome == "done" else 0)
             if outcome == "done" or self._stops:
                 report(events.state_event(events.STOPPED))
                 return
             error = {"error": said.error, "error_class": said.error_class}
-            if not said.retried or not self._planned:
+            # A worker that is lost before a query has started will not do better, unless another pipeline may be the reason.
+            again = self._planned or (outcome == "lost" and not self._shared.alone)
+            if not said.retried or not again:
                 self._error = (said.error, said.error_class)
                 report(events.state_event(events.FAILED) | error)
                 return
@@ -186,8 +204,8 @@ class Supervisor:
                 if asked > 2:
                     worker.end(0)
                 else:
-                    worker.send(STOP if asked == 1 else KILL)
-            said = worker.receive(CONTROL_S)
+                    worker.send(STOP if asked == 1 else KILL, self._job.file)
+            said = worker.receive(self._job.file, CONTROL_S)
             if said is None:
                 continue
             if said is GONE:
@@ -215,3 +233,54 @@ class Supervisor:
             time.sleep(min(CONTROL_S, max(0.0, until - time.monotonic())))
             self._look_for_orders()
         return self._stops > 0
+
+
+def check_together(specs: Sequence[Spec]) -> None:
+    """Raise PipelineError for pipelines that cannot share a Spark session. Pure."""
+    first, *others = specs
+
+    def of_spark(spec: Spec) -> dict[str, str]:
+        return {key: text for key, text in spec.spark.items() if not key.startswith("spark.sql.")}
+
+    def has_code(spec: Spec) -> bool:
+        return any(step.python or step.stateful for step in spec.steps)
+
+    for number, spec in enumerate(others, 1):
+        if any(spec.name == other.name or spec.file == other.file for other in specs[:number]):
+            raise PipelineError(f"{spec.file}: pipeline {spec.name} is named twice")
+        if spec.master != first.master:
+            raise PipelineError(
+                f"{spec.file}: master: {spec.master} is not that of {first.file}, {first.master}"
+            )
+        if of_spark(spec) != of_spark(first):
+            raise PipelineError(
+                f"{spec.file}: [spark]: settings other than spark.sql.… belong to the session and must be those of {first.file}"
+            )
+    folders = {spec.folder: spec.file for spec in specs if has_code(spec)}
+    if len(folders) > 1:
+        raise PipelineError(
+            f"{' and '.join(folders.values())} are in different folders and both name functions, and Python would mix their"
+            " modules: put the files into one folder, or run them apart"
+        )
+
+
+def run_together(
+    supervisors: Mapping[str, Supervisor], *, stop_on_failure: bool, failed: Callable[[str], None]
+) -> None:
+    """Run supervisors, by the names of their pipelines, until all have ended. `failed` gets each failure as it happens.
+
+    One that fails leaves the others alone, unless `stop_on_failure`. Raises PipelineError with the names of those that failed.
+    """
+    names: list[str] = []
+    with ThreadPoolExecutor(len(supervisors), "supervisor") as threads:
+        running = {threads.submit(supervisor.run): name for name, supervisor in supervisors.items()}
+        for done in as_completed(running):
+            if (error := done.exception()) is None:
+                continue
+            failed(error.message if isinstance(error, PenstockError) else f"{running[done]}: {error!r}")
+            if stop_on_failure and not names:
+                for supervisor in supervisors.values():
+                    supervisor.stop()
+            names.append(running[done])
+    if names:
+        raise PipelineError(f"{len(names)} of {len(supervisors)} pipelines failed: {', '.join(names)}")

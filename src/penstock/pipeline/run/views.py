@@ -24,7 +24,7 @@ from penstock.pipeline.versions import WRAPPED, check_stateful
 from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .causes import spark_sentence
-from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
+from .checks import DEAD, WHY, counted, dead_column, makes_dead_letters, passed, rejects, rules, with_reasons
 from .formats import read_format
 from .lateness import BatchWatermark
 from .sharing import ROW, branch, read_twice, shareable, shared
@@ -177,14 +177,13 @@ def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, late: Co
     found = View(name, frame)
     steps, sunk = _readers(spec, name)
     if _checks(view):
-        checked = dropped(with_reasons(frame, name, view, late), name, view)
-        checked = warned(checked, name, view.expect)
+        checked = counted(with_reasons(frame, name, view, late), name, view)
         if makes_dead_letters(view):
             _part(found, checked, view, steps, may_share=not _ordered(spec))
         else:
             found.frame = passed(checked, view)
-    else:
-        found.frame = warned(frame, name, view.expect)
+    elif any(rules(view)):
+        found.frame = counted(with_reasons(frame, name, view, late), name, view).drop(WHY)
     if found.letters is None and steps + sunk > 1 and not _ordered(spec):
         frame, found.frame = found.frame, read_twice(found.frame)
         found.shared = found.frame is not frame

@@ -1,25 +1,28 @@
 """The process that Spark lives in: `python -m penstock.pipeline.run.worker`, started by the supervisor.
 
-It runs queries as commands on stdin say, and writes to stdout what becomes of them. When stdin ends, the supervisor is
-gone: it stops after the current batch. What user code prints goes to stderr.
+It runs the queries of one or several jobs as orders on stdin say, and writes to stdout what becomes of them. When stdin ends,
+the supervisor is gone: it stops after the current batches. What user code prints goes to stderr.
 """
 
 import logging
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.model.errors import PenstockError
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
 from .backlog import is_short
 from .folder import Folder
 from .preflight import preflight
-from .process import KILL, START, STOP, Job, WorkerEvent
+from .process import KILL, STOP, Job, WorkerEvent
 from .state import folder_of
 
 if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second: while Java starts
@@ -30,61 +33,152 @@ if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second: 
 
 
 class Worker:
-    """One session, one query at a time."""
+    """One Spark session, and for each job one query at a time."""
 
     def __init__(self, orders: IO[bytes], out: IO[bytes]) -> None:
         self._orders = orders
         self._out = out
         self._writing = threading.Lock()
-        self._runner: Runner | None = None
-        self._started = threading.Event()
-        self._stopping = threading.Event()
+        self._jobs: dict[str, _Pipeline] = {}
+        self._java = threading.Lock()
         self._starting: Starting | None = None
         self._spark: Any = None
+        self.planning = (
+            threading.Lock()
+        )  # one query at a time: Python's modules and Spark's active session are shared
 
     def run(self) -> int:
-        """Until stdin ends or says stop; 0, or 1 where the last query failed."""
-        job = msgspec.json.decode(self._orders.readline(), type=Job)
+        """Until stdin ends or every job is over; 0, or 1 where the last query of one failed."""
+        for job in msgspec.json.decode(self._orders.readline(), type=list[Job]):
+            self._jobs[job.file] = _Pipeline(self, job)
         threading.Thread(target=self._listen, name="orders", daemon=True).start()
-        failed = False
-        while True:
-            self._started.wait()
-            self._started.clear()
-            if self._stopping.is_set():
-                break
-            failed = not self._once(job)
-            if not failed:
-                break
-            if self._spark is not None and not self._alive():
-                return 1  # a worker without a JVM is of no use: the supervisor starts another
+        with ThreadPoolExecutor(len(self._jobs), "pipeline") as threads:
+            good = list(threads.map(_Pipeline.run, self._jobs.values()))
         if self._spark is not None:
             self._spark.stop()
         elif self._starting is not None:
             self._starting.cancel()
-        return 1 if failed else 0
+        return 0 if all(good) else 1
 
-    def _once(self, job: Job) -> bool:
-        planned = False
+    def start_java(self, spec: Spec, folder: Folder, job: Job, *, once: bool) -> None:
+        """Let it start while this process imports the rest, and asks the server."""
+        with self._java:
+            if self._spark is not None:
+                return
+            self.say(WorkerEvent(file=job.file, waiting="Spark"))
+            if self._starting is not None:
+                return
+            from penstock.pipeline.session import Starting
+
+            if job.scratch:
+                # `spark.sql.…` is set in the session of each pipeline; all other settings are the same in all files.
+                conf = {name: text for name, text in spec.spark.items() if not name.startswith("spark.sql.")}
+                conf.setdefault("spark.scheduler.mode", "FAIR")
+                self._starting = Starting(
+                    "penstock", spec.master, scratch=Path(job.scratch), short=False, **conf
+                )
+            else:
+                short = once and is_short(spec, folder.checkpoint)
+                self._starting = Starting(
+                    spec.name, spec.master, scratch=folder.scratch, short=short, **spec.spark
+                )
+
+    def session(self) -> Any:
+        with self._java:
+            if self._spark is None:
+                starting, self._starting = self._starting, None
+                if starting is None:
+                    raise PipelineError("Spark did not start; another pipeline of this run has the reason")
+                self._spark = starting.session()
+                self._spark.sparkContext.setLogLevel("ERROR")
+            return self._spark
+
+    def check_alive(self) -> None:
+        """End this process if its JVM is gone: the supervisor starts another."""
+        if self._spark is None:
+            return
+        try:
+            gone = self._spark.sparkContext._jsc.sc().isStopped()
+        except Exception:
+            gone = True
+        if gone:
+            os._exit(1)
+
+    def say(self, said: WorkerEvent) -> None:
+        with self._writing:
+            try:
+                self._out.write(msgspec.json.encode(said) + b"\n")
+                self._out.flush()
+            except (OSError, ValueError):
+                pass  # the supervisor is gone: stdin has ended too
+
+    def _listen(self) -> None:
+        for line in self._orders:
+            word, _, file = line.decode().rstrip("\n").partition(" ")
+            self._jobs[file].order(word)
+        for pipeline in self._jobs.values():
+            pipeline.order(STOP)
+
+
+class _Pipeline:
+    """The queries of one job, one after the other."""
+
+    def __init__(self, worker: Worker, job: Job) -> None:
+        self._worker = worker
+        self._job = job
+        self._runner: Runner | None = None
+        self._started = threading.Event()
+        self._stopping = threading.Event()
+        self._checked = False
+
+    def order(self, word: str) -> None:
+        if word == STOP:
+            self._stopping.set()
+            if self._runner is not None:
+                self._runner.stop()
+        elif word == KILL and self._runner is not None:
+            self._runner.kill()
+        self._started.set()
+
+    def run(self) -> bool:
+        """Until a query is over or the order to stop comes; whether the last one did not fail."""
+        good = True
+        while True:
+            self._started.wait()
+            self._started.clear()
+            if self._stopping.is_set():
+                return good
+            good = self._once()
+            if good:
+                return True
+            self._worker.check_alive()
+
+    def _once(self) -> bool:
+        job, planned = self._job, False
         try:
             spec = load_spec(job.file, **job.overrides())
             folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
             once = spec.once if job.once is None else job.once
-            self._start_java(spec, folder, once=once)
+            self._worker.start_java(spec, folder, job, once=once)
             from .early import check_early
             from .runner import Runner
 
             preflight(spec)
-            if self._spark is None:
-                check_early(spec)
-            self._runner = Runner(spec, folder, self._session(), self._tell)
-            if self._stopping.is_set():
-                self._say(WorkerEvent(over=True))
-                return True
-            self._say(WorkerEvent(waiting="the plan"))
-            query = self._runner.start(owner, once=once, change_sinks=job.change_sinks)
+            if not self._checked:
+                with self._worker.planning:
+                    check_early(spec)
+                self._checked = True
+            spark = self._worker.session()
+            with self._worker.planning:
+                spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.name)
+                self._runner = Runner(spec, folder, spark, self._tell)
+                if self._stopping.is_set():
+                    self._worker.say(WorkerEvent(file=job.file, over=True))
+                    return True
+                self._worker.say(WorkerEvent(file=job.file, waiting="the plan"))
+                self._runner.start(owner, once=once, change_sinks=job.change_sinks)
             planned = True
-            self._tell({"state": "running", "query": query})
             if self._stopping.is_set():
                 self._runner.stop()
             cause = self._runner.wait()
@@ -95,38 +189,15 @@ class Worker:
         finally:
             self._runner = None
         if cause is None:
-            self._say(WorkerEvent(over=True, planned=True))
+            self._worker.say(WorkerEvent(file=job.file, over=True, planned=True))
         else:
             self._over(cause, planned)
         return cause is None
 
-    def _start_java(self, spec: Spec, folder: Folder, *, once: bool) -> None:
-        """Let it start while this process imports the rest, and asks the server."""
-        if self._spark is not None or self._starting is not None:
-            return
-        self._say(WorkerEvent(waiting="Spark"))
-        short = once and is_short(spec, folder.checkpoint)
-        from penstock.pipeline.session import Starting
-
-        self._starting = Starting(spec.name, spec.master, scratch=folder.scratch, short=short, **spec.spark)
-
-    def _session(self) -> Any:
-        if self._spark is None:
-            assert self._starting is not None
-            starting, self._starting = self._starting, None
-            self._spark = starting.session()
-            self._spark.sparkContext.setLogLevel("ERROR")
-        return self._spark
-
-    def _alive(self) -> bool:
-        try:
-            return not self._spark.sparkContext._jsc.sc().isStopped()
-        except Exception:
-            return False
-
     def _over(self, cause: "Cause", planned: bool) -> None:
-        self._say(
+        self._worker.say(
             WorkerEvent(
+                file=self._job.file,
                 over=True,
                 error=cause.sentence,
                 error_class=cause.kind.value,
@@ -136,32 +207,7 @@ class Worker:
         )
 
     def _tell(self, event: dict[str, Any]) -> None:
-        self._say(WorkerEvent(event=event))
-
-    def _say(self, said: WorkerEvent) -> None:
-        with self._writing:
-            try:
-                self._out.write(msgspec.json.encode(said) + b"\n")
-                self._out.flush()
-            except (OSError, ValueError):
-                pass  # the supervisor is gone: stdin has ended too
-
-    def _listen(self) -> None:
-        for line in self._orders:
-            word = line.strip().decode()
-            if word == START:
-                self._started.set()
-            elif word == STOP:
-                self._stop()
-            elif word == KILL and self._runner is not None:
-                self._runner.kill()
-        self._stop()
-
-    def _stop(self) -> None:
-        self._stopping.set()
-        self._started.set()
-        if self._runner is not None:
-            self._runner.stop()
+        self._worker.say(WorkerEvent(file=self._job.file, event=event))
 
 
 def main() -> int:

@@ -15,12 +15,12 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import SERVER, is_url
 
 from .rules import check_rules
-from .spec import TABLE_TRIGGER, Expectation, Lookup, Sink, Source, Spec, Step, Watermark
+from .spec import TABLE_TRIGGER, Expectation, Lineage, Lookup, Sink, Source, Spec, Step, Watermark
 
 STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
-_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark")
+_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark", "lineage")
 _SERVER: Final = tuple(one.key for one in SERVER)
 # Formats whose option `path` is a path, and not the name of a table.
 _FILES_FORMATS: Final = (
@@ -90,6 +90,7 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
         steps=_steps(content.get("steps", []), file),
         sinks=sinks,
         storage=_settings(content, "storage", file),
+        lineage=_struct(content.get("lineage", {}), Lineage, file, "[lineage]"),
         spark=_settings(content, "spark", file),
         state=_state(folder, state),
         folder=folder,

@@ -53,6 +53,10 @@ class _Checker:
         zone = spec.spark.get(SESSION_ZONE, UTC)
         if not is_time_zone(zone):
             raise self.fail("[spark]", f"{SESSION_ZONE}: {zone!r} is no {TIME_ZONE}")
+        if spec.lineage.url and not spec.lineage.url.startswith(("http://", "https://")):
+            raise self.fail(
+                "[lineage]", f"url: {spec.lineage.url!r} is no address like http://127.0.0.1:5000"
+            )
         self.names()
 
     def names(self) -> None:

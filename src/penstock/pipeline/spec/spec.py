@@ -133,6 +133,14 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
         return f"python {self.python}" if self.python else place_of(self.format, self.options)
 
 
+class Lineage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where OpenLineage's run events go, under which namespace of jobs, and the namespace of datasets that topics have."""
+
+    url: str = ""  # empty: the environment says
+    namespace: str = ""
+    topics: str = ""  # kafka://host:9092; empty: the address of the server's lookups
+
+
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """A pipeline. Paths are absolute; `folder` is the file's, where modules are looked for first."""
 
@@ -149,6 +157,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     spark: dict[str, str] = {}
     storage: dict[str, str] = {}  # of the object store that tables are in
+    lineage: Lineage = Lineage()
     folder: Path
     file: str  # as the user named it
 

@@ -1,7 +1,7 @@
 """The last progress event of each pipeline, read from the system topic when a scraper or the console asks."""
 
 import asyncio
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -20,7 +20,20 @@ BEHIND_MAX: Final = (
     2000  # entries looked back at the first time; a pipeline that is silent for longer is over
 )
 
+RULES_MAX: Final = 1000  # of a pipeline
+
 _STATES: Final = ("starting", "running", "idle", "restarting", "stopped", "failed")
+
+
+class Rule(msgspec.Struct):
+    """How many rows a rule of a pipeline let pass, and to how many it applied its action, since the run began."""
+
+    view: str
+    rule: str
+    kind: str
+    action: str
+    passed: int
+    failed: int
 
 
 class Event(msgspec.Struct):
@@ -40,6 +53,8 @@ class Event(msgspec.Struct):
     error: str | None = None
     error_class: str | None = None
     dead_letter_topic: str | None = None
+    ui: str | None = None
+    rules: Annotated[list[Rule], msgspec.Meta(max_length=RULES_MAX)] | None = None
 
 
 _GAUGES: Final = {
@@ -48,7 +63,7 @@ _GAUGES: Final = {
     "rows_per_second": ("penstock_pipeline_rows_per_second", "Rows a second of the last batch"),
     "lag": ("penstock_pipeline_lag", "Messages of its topics that the last batch left"),
     "batch_ms": ("penstock_pipeline_batch_ms", "Duration of the last batch, ms"),
-    "rejected": ("penstock_pipeline_rejected", "Rows that the last batch rejected"),
+    "rejected": ("penstock_pipeline_rejected", "Rows that were rejected since the run began"),
 }
 
 
@@ -117,3 +132,15 @@ class Pipelines:
                 value = getattr(event, field)
                 if value is not None:
                     families.gauge(metric, meaning, value, pipeline=name)
+            for rule in event.rules or ():
+                for outcome, count in (("pass", rule.passed), (rule.action, rule.failed)):
+                    families.counter(
+                        "penstock_pipeline_rule_rows",
+                        "Rows since the run began that passed a rule, or to which its action was applied",
+                        count,
+                        pipeline=name,
+                        view=rule.view,
+                        kind=rule.kind,
+                        rule=rule.rule,
+                        outcome=outcome,
+                    )

@@ -62,15 +62,31 @@ def test_counts_and_watermark() -> None:
         eventTime={"watermark": "2026-01-31T08:00:00.000Z"},
         observedMetrics={
             "penstock": {"written": 4, "dead_letters": 2},
-            "drop v": {"rows": 1},
-            "drop w": {"rows": 2},
-            "warn v": {"small": 5, "fine": 0},
+            "rules v": {
+                "rows": 20,
+                "decode drop readable": 1,
+                "expectation warn is small": 5,
+                "expectation dead_letter fine": 2,
+                "lateness drop at": 2,
+                "expectation fail sure": 0,
+            },
         },
         stateOperators=[{"numRowsDroppedByWatermark": 1}],
     )
     event = batch_event(found)
     assert (event["written"], event["rejected"], event["dead_letters"], event["late_unseen"]) == (4, 5, 2, 1)
-    assert event["warnings"] == {"v.small": 5}
+    judged = [
+        (rule["kind"], rule["rule"], rule["action"], rule["passed"], rule["failed"])
+        for rule in event["rules"]
+    ]
+    assert judged == [
+        ("decode", "readable", "drop", 19, 1),
+        ("expectation", "is small", "warn", 10, 5),
+        ("expectation", "fine", "dead_letter", 17, 2),
+        ("lateness", "at", "drop", 15, 2),
+        ("expectation", "sure", "fail", 15, 0),
+    ]
+    assert {rule["view"] for rule in event["rules"]} == {"v"}
     assert event["watermark"] == 1769846400000
 
 

@@ -6,6 +6,14 @@ import { html } from "../lib.js";
 import { topicLink } from "../router.js";
 import { Empty, Loaded, Table } from "../ui.js";
 
+const RULES = [
+  { title: "Rule", cell: (rule) => `${rule.view}: ${rule.rule}` },
+  { title: "Kind", cell: (rule) => rule.kind },
+  { title: "Action", cell: (rule) => rule.action },
+  { title: "Passed", number: true, cell: (rule) => count(rule.passed) },
+  { title: "Failed", number: true, cell: (rule) => count(rule.failed) },
+];
+
 const COLUMNS = [
   { title: "Pipeline", cell: (row) => row.pipeline },
   { title: "State", cell: (row) => html`<span class=${`state ${row.state}`}>${row.state}</span>` },
@@ -15,7 +23,9 @@ const COLUMNS = [
   { title: "Lag", number: true, cell: (row) => count(row.lag) },
   { title: "Batch took", number: true, cell: (row) => ms(row.batch_ms) },
   { title: "Rejected", number: true, cell: (row) => count(row.rejected) },
+  { title: "Rules", cell: (row) => (row.rules?.length ? html`<details><summary>${row.rules.length}</summary><${Table} caption=${`Rules of ${row.pipeline}`} columns=${RULES} rows=${row.rules} rowKey=${(rule) => `${rule.view} ${rule.kind} ${rule.rule}`} /></details>` : "–") },
   { title: "Dead letters", cell: (row) => (row.dead_letter_topic ? html`<a href=${topicLink(row.dead_letter_topic)}>${shortTopic(row.dead_letter_topic)}</a>` : "–") },
+  { title: "Spark UI", cell: (row) => (/^https?:\/\//.test(row.ui ?? "") ? html`<a href=${row.ui}>Open</a>` : "–") },
   { title: "Last heard", cell: (row) => ago(row.at) },
   { title: "Error", cell: (row) => (row.error ? html`<details><summary class="bad">${row.error_class ?? "error"}</summary><pre class="value">${row.error}</pre></details>` : "") },
 ];
