@@ -20,7 +20,7 @@ from . import (
     pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to it
 )
 from .connection import by_reference
-from .pipeline_group import declared, parse_time, pipeline_command, spark_session
+from .pipeline_group import declared, parse_time, pipeline_command, settings_option, spark_session
 from .pipeline_show import Display, show_check, with_times
 
 LOOK_S: Final = 0.2
@@ -131,8 +131,9 @@ def stop(spec: Spec, timeout: float) -> None:
 @pipeline_command.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
+@settings_option
 @by_reference
-def status(file: str | None, state: str | None, server: Access) -> None:
+def status(file: str | None, state: str | None, settings: tuple[str, ...], server: Access) -> None:
     """What the pipeline of FILE last said about itself; without FILE, what all of a server's pipelines said."""
     if file is None:
         from penstock.pipeline.run.events import last_events
@@ -140,7 +141,7 @@ def status(file: str | None, state: str | None, server: Access) -> None:
         columns = ("pipeline", "state", "at", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
         output.rows(columns, map(with_times, last_events(server)), "no pipeline has run")
         return
-    spec = load_spec(file, state=state)
+    spec = load_spec(file, state=state, settings=settings)
     folder = folder_of(spec)
     found = folder.status()
     if found is None:
@@ -162,6 +163,7 @@ def _run(spec: Spec, *, once: bool | None, as_json: bool, change_sinks: bool = F
         url=spec.server.url,
         state=str(spec.state),
         master=spec.master,
+        settings=click.get_current_context().params["settings"],
         once=once,
         change_sinks=change_sinks,
     )

@@ -24,6 +24,15 @@ def pipeline_command() -> None:
     """Run declared pipelines: topics to topics and tables, on Spark."""
 
 
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of FILE, like sinks.history.path=/tmp/history; the value as in TOML, or as text.",
+)
+
+
 def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     """Give a command the argument FILE and the options that are stronger than the file."""
 
@@ -36,13 +45,21 @@ def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     )
     @click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
     @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
+    @settings_option
     @output_option
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
         given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}
+        settings: Any = options.pop("settings")
         spec = load_spec(
-            given["file"], url=given["url"] or "", state=given["state"], master=given["master"] or ""
+            given["file"],
+            url=given["url"] or "",
+            state=given["state"],
+            master=given["master"] or "",
+            settings=settings,
         )
+        for warning in spec.warnings:
+            click.echo(f"warning: {warning}", err=True)
         return run(spec, *args, **options)
 
     return command

@@ -3,6 +3,7 @@
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -269,7 +270,9 @@ def _caused(state: str, cause: Cause) -> dict[str, Any]:
 def pipeline(given: Spec | Path | str, spark: SparkSession | None = None, **overrides: Any) -> Pipeline:
     """The pipeline that a file declares (or a Spec), to be run in `spark` or in a session of its own.
 
-    `overrides` are those of `load_spec`: `url`, `state`, `master`.
+    `overrides` are those of `load_spec`: `url`, `state`, `master`, `settings`.
     """
     spec = given if isinstance(given, Spec) else load_spec(given, **overrides)
+    for sentence in spec.warnings:
+        warnings.warn(sentence, stacklevel=2)
     return Pipeline(spec, spark)

@@ -20,12 +20,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     state: str = ""
     master: str = ""
+    settings: tuple[str, ...] = ()
     once: bool | None = None
     change_sinks: bool = False  # of a batch that was begun, see `writers`
     epoch: int = 0  # of the state in an object store
 
     def overrides(self) -> dict[str, Any]:
-        return {"url": self.url, "state": self.state or None, "master": self.master}
+        given = {"url": self.url, "state": self.state or None, "master": self.master}
+        return given | {"settings": self.settings}
 
 
 START: Final = "start"  # begin, or begin again after a failure

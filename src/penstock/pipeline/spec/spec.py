@@ -116,6 +116,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, str] = {}  # of the object store that tables are in
     folder: Path
     file: str  # as the user named it
+    warnings: tuple[str, ...] = ()  # about the file, for its reader
 
     def __repr__(self) -> str:
         return shown(self, "storage", "spark")
