@@ -16,7 +16,8 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import (
     output,
-    pipeline_java,  # noqa: F401 - adds prepare-java to the group
+    pipeline_authoring,  # noqa: F401 - adds preview, test and backfill to the group
+    pipeline_java,  # noqa: F401 - adds prepare-java to it
     pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to it
 )
 from .connection import by_reference
