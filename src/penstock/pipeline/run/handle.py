@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
@@ -22,6 +22,7 @@ from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
 from .folder import Owner
 from .preflight import preflight
+from .preview import MESSAGES, ROWS, preview
 from .runner import Runner
 from .state import folder_of
 from .supervise import Backoff, Failures
@@ -229,6 +230,13 @@ class Pipeline:
             if not self.await_termination(timeout_s):
                 self._restarts.kill()
                 self.await_termination()
+
+    def preview(self, step: str = "", *, rows: int = ROWS, messages: int = MESSAGES) -> DataFrame:
+        """See `preview.preview`. Nothing is started; a second call is faster, as Spark runs then."""
+        return preview(self.spec, self._session(), step, rows=rows, messages=messages)
+
+    def _session(self) -> SparkSession:
+        return self._spark or session(self.spec.name, self.spec.master, **self.spec.spark)
 
     def _attempt(self, spark: SparkSession, emit: Callable[[dict[str, Any]], None]) -> Runner:
         preflight(self.spec)  # a query would wait for the server without a word

@@ -1,0 +1,216 @@
+"""What people who write pipelines do all day: preview, test, backfill; on a real session."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.pipeline.declared import Bench
+
+from penstock.client.http import HttpClient
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.handle import pipeline
+from penstock.pipeline.run.plain import plain_rows
+from penstock.testing.pipelines import pipeline_tests, run_pipeline
+from penstock.testing.server import running
+
+SALES = """
+name = "sales"
+dead_letters = "dead"
+[sources.orders]
+topics = ["orders"]
+[tables.names]
+path = "names"
+[[steps]]
+name = "parsed"
+sql = '''
+SELECT o.product, o.price, to_timestamp(o.at) AS at, key, value, properties, topic, partition, offset
+FROM (SELECT *, from_json(CAST(value AS STRING), 'product STRING, price DOUBLE, at STRING') AS o FROM orders)
+'''
+expect = [
+  { name = "readable", predicate = "product IS NOT NULL", action = "dead_letter" },
+  { name = "has a price", predicate = "price > 0", action = "drop" },
+  { name = "not too dear", predicate = "coalesce(price, 0) < 1000", action = "fail" },
+]
+watermark = { column = "at", delay = "10 minutes", late = "dead_letter" }
+[[steps]]
+name = "first"
+deduplicate = ["product", "at"]
+inputs = ["parsed"]
+[[steps]]
+name = "per_minute"
+sql = '''
+SELECT window.start AS minute, any_value(n.name) AS name, product, count(*) AS sold, sum(price) AS revenue
+FROM first LEFT JOIN names n USING (product) GROUP BY window(at, '1 minute'), product
+'''
+[sinks.results]
+input = "per_minute"
+topic = "results"
+key = "product"
+event_time = "minute"
+[sinks.history]
+input = "per_minute"
+path = "history"
+partition_by = ["day(minute)"]
+
+[[tests]]
+name = "two sales of a minute"
+given.orders = [
+  { key = "1", value = { product = "tea", price = 3.5, at = 2026-01-31T08:00:10Z } },
+  { key = "2", value = { product = "tea", price = 3.5, at = 2026-01-31T08:00:10Z } },
+  { key = "3", value = { product = "tea", price = 0.1, at = 2026-01-31T08:00:20Z } },
+  { key = "4", value = { product = "milk", price = -1, at = 2026-01-31T08:00:20Z } },
+  { key = "5", value = "not an order", properties = { from = "here" } },
+  { key = "6", value = '{"product": "tea", "price": 1}' },
+]
+tables.names = [{ product = "tea", name = "Darjeeling" }]
+[tests.expect]
+per_minute = [{ minute = 2026-01-31T08:00:00Z, name = "Darjeeling", sold = 2, revenue = 3.6 }]
+results = [{ key = "tea", value = { revenue = 3.6 }, event_time = "2026-01-31T08:00:00Z" }]
+dead_letters = [
+  { view = "parsed", rule = "readable", value = "not an order", key = "5", properties = { from = "here" }, offset = 4 },
+  { view = "parsed", rule = "late", key = "6" },
+]
+"""
+
+DEAR = """
+[[tests]]
+name = "too dear"
+given.orders = [{ value = { product = "tea", price = 1000, at = "2026-01-31T08:00:10Z" } }]
+tables.names = []
+schemas.names = "product STRING, name STRING"
+fails = "expectation 'not too dear' of parsed does not hold"
+
+[[tests]]
+name = "wrong"
+given.orders = [{ value = { product = "tea", price = 2, at = "2026-01-31T08:00:10Z" } }]
+tables.names = [{ product = "tea", name = "Assam" }]
+expect.per_minute = [{ product = "tea", sold = 1, revenue = 3.5 }, { product = "milk", sold = 1, revenue = 1.0 }]
+"""
+
+TYPED = """
+name = "typed"
+dead_letters = "dead"
+[sources.s]
+topics = ["in"]
+decode = "flat"
+on_bad_value = "dead_letter"
+[[steps]]
+name = "days"
+sql = "SELECT id, date(at) AS day, tags[0] AS tag FROM s"
+[sinks.k]
+input = "days"
+path = "days"
+"""
+
+DEFINITION = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Bench]:
+    with running() as server:
+        yield Bench(tmp_path_factory.mktemp("authoring"), server.url, spark)
+
+
+def order(minute: int, product: str = "tea", price: float = 3.5) -> dict[str, Any]:
+    return {"product": product, "price": price, "at": f"2026-01-31T08:{minute:02}:10Z"}
+
+
+def test_the_tests_of_a_file_need_no_server(tmp_path: Path, spark: SparkSession) -> None:
+    file = tmp_path / "sales.toml"
+    file.write_text(SALES)
+    (tmp_path / "sales.tests.toml").write_text(DEAR)
+    good, dear, wrong = pipeline_tests(file, url="http://127.0.0.1:1")
+    assert list(map(str, (good, dear, wrong))) == ["two sales of a minute", "too dear", "wrong"]
+    good.check(spark)
+    dear.check(spark)
+    with pytest.raises(AssertionError) as failed:
+        wrong.check(spark)
+    assert str(failed.value).splitlines()[1:] == [
+        "per_minute:",
+        '  - {"product": "tea", "sold": 1, "revenue": 3.5}',
+        '  + {"product": "tea", "sold": 1, "revenue": 2.0}',
+        "  ? revenue: 2.0, not 3.5",
+        '  - {"product": "milk", "sold": 1, "revenue": 1.0}',
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sales.tests.toml", "sales.toml"]
+
+
+@pytest.mark.parametrize(
+    "schema", [json.dumps(DEFINITION), "order.avsc", "id BIGINT, at TIMESTAMP, tags ARRAY<STRING>"]
+)
+def test_values_are_decoded_by_the_schema_of_the_test(
+    tmp_path: Path, spark: SparkSession, schema: str
+) -> None:
+    file = tmp_path / "typed.toml"
+    file.write_text(TYPED)
+    (tmp_path / "order.avsc").write_text(json.dumps(DEFINITION))
+    given = [
+        {"value": {"id": 1, "at": "2026-01-31T23:59:59Z", "tags": ["a"]}},
+        {"value": {"id": "one", "at": "2026-01-31T23:59:59Z"}, "key": "bad"},
+        {"value": b"\xff"},
+    ]
+    found = run_pipeline(file, {"s": given}, schemas={"s": schema}, spark=spark)
+    assert found.rows("k") == [{"id": 1, "day": "2026-01-31", "tag": "a"}]
+    letters = found.rows("dead_letters")
+    assert [(row["rule"], row["key"]) for row in letters] == [("unreadable", "bad"), ("unreadable", None)]
+    assert letters[1]["value"] == {"base64": "/w=="}
+
+
+def test_what_a_test_lacks_is_said(tmp_path: Path, spark: SparkSession) -> None:
+    file = tmp_path / "typed.toml"
+    file.write_text(TYPED)
+    for given, schemas, sentence in (
+        ({"s": []}, {}, "[sources.s]: the source decodes: give its schema in the test's schemas"),
+        ({"t": []}, {}, "given: there is no 't'; there are s"),
+        (
+            {"s": [{"values": 1}]},
+            {"s": "id INT"},
+            "[sources.s]: message 1: unknown key values; there are key, value",
+        ),
+    ):
+        with pytest.raises(PipelineError) as refused:
+            run_pipeline(file, given, schemas=schemas, spark=spark)
+        assert sentence in refused.value.message
+
+
+def test_a_preview_shows_the_newest_messages_and_leaves_nothing(bench: Bench) -> None:
+    bench.create("orders", 2)
+    bench.publish("orders", [order(minute) for minute in range(50)] + ["not an order"])
+    bench.spark.createDataFrame([("tea", "Assam")], "product string, name string").write.format(
+        "penstock_lake"
+    ).mode("append").save(str(bench.folder / "names"))
+    state = bench.folder / "state"
+    running = pipeline(bench.file(SALES), bench.spark, url=bench.url, state=state)
+    found = list(plain_rows(running.preview("orders", rows=3, messages=10)))
+    newest = [m["offset"] for m in bench.messages("orders")]
+    assert len(newest) == 51
+    assert found[0]["value"] == "not an order"
+    rows = list(plain_rows(running.preview("parsed", rows=3)))
+    assert [row["product"] for row in rows] == ["tea"] * 3
+    assert running.preview("per_minute", rows=100, messages=10).count() < 11
+    assert running.preview(rows=100).columns == ["minute", "name", "product", "sold", "revenue"]
+    assert [row["key"] for row in plain_rows(running.preview("results", rows=1))] == ["tea"]
+    letters = list(plain_rows(running.preview("dead_letters")))
+    assert [(row["rule"], row["value"]) for row in letters] == [("readable", "not an order")]
+    with pytest.raises(PipelineError, match="there is no source, step or sink 'nothing'; there are orders, "):
+        running.preview("nothing")
+    assert not state.exists()
+    assert not (bench.folder / "history").exists()
+    with HttpClient(bench.url) as client:
+        path = "/admin/v2/persistent/public/default"
+        assert client.call("GET", path) == [
+            "persistent://public/default/orders-partition-0",
+            "persistent://public/default/orders-partition-1",
+        ]
+        assert client.call("GET", f"{path}/orders/subscriptions") == []
