@@ -1,13 +1,15 @@
 """What people who write pipelines do all day: preview, test, backfill; on a real session."""
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.declared import Bench
+from tests.pipeline.declared import HOUR, Bench
 
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
@@ -126,6 +128,12 @@ def order(minute: int, product: str = "tea", price: float = 3.5) -> dict[str, An
     return {"product": product, "price": price, "at": f"2026-01-31T08:{minute:02}:10Z"}
 
 
+def topics(bench: Bench) -> list[str]:
+    with HttpClient(bench.url) as client:
+        found: list[str] = client.call("GET", "/admin/v2/persistent/public/default")
+    return sorted(found)
+
+
 def test_the_tests_of_a_file_need_no_server(tmp_path: Path, spark: SparkSession) -> None:
     file = tmp_path / "sales.toml"
     file.write_text(SALES)
@@ -190,7 +198,8 @@ def test_a_preview_shows_the_newest_messages_and_leaves_nothing(bench: Bench) ->
     bench.spark.createDataFrame([("tea", "Assam")], "product string, name string").write.format(
         "penstock_lake"
     ).mode("append").save(str(bench.folder / "names"))
-    state = bench.folder / "state"
+    there = topics(bench)
+    state = bench.folder / "state of sales"
     running = pipeline(bench.file(SALES), bench.spark, url=bench.url, state=state)
     found = list(plain_rows(running.preview("orders", rows=3, messages=10)))
     newest = [m["offset"] for m in bench.messages("orders")]
@@ -207,10 +216,153 @@ def test_a_preview_shows_the_newest_messages_and_leaves_nothing(bench: Bench) ->
         running.preview("nothing")
     assert not state.exists()
     assert not (bench.folder / "history").exists()
+    assert topics(bench) == there
     with HttpClient(bench.url) as client:
-        path = "/admin/v2/persistent/public/default"
-        assert client.call("GET", path) == [
-            "persistent://public/default/orders-partition-0",
-            "persistent://public/default/orders-partition-1",
-        ]
-        assert client.call("GET", f"{path}/orders/subscriptions") == []
+        assert client.call("GET", "/admin/v2/persistent/public/default/orders/subscriptions") == []
+
+
+BASE = int(time.time()) // HOUR * HOUR - 10 * HOUR  # an hour whose messages are published within the margin
+
+HOURS = """
+name = "hours"
+dead_letters = "dead-hours"
+[sources.flights]
+topics = ["flights"]
+[[steps]]
+name = "parsed"
+sql = '''
+SELECT f.*, timestamp_seconds(f.s) AS at, date(timestamp_seconds(f.s)) AS day
+FROM (SELECT from_json(CAST(value AS STRING), 'k STRING, n INT, s BIGINT') AS f FROM flights)
+'''
+expect = [{ name = "known", predicate = "k IS NOT NULL", action = "dead_letter" }]
+watermark = { column = "at", delay = "1 hour" }
+[[steps]]
+name = "hourly"
+sql = "SELECT window.start AS at, k, sum(n) AS n FROM parsed GROUP BY window(at, '1 hour'), k"
+[sinks.flights]
+input = "parsed"
+path = "flights"
+partition_by = ["day(at)", "k"]
+[sinks.hourly]
+input = "hourly"
+path = "hourly"
+[sinks.topic]
+input = "hourly"
+topic = "hourly"
+event_time = "at"
+"""
+
+
+def at(hours: float) -> str:
+    return datetime.fromtimestamp(BASE + hours * HOUR, UTC).isoformat()
+
+
+def flight(k: str, n: int, hours: float) -> dict[str, Any]:
+    return {"k": k, "n": n, "s": BASE + int(hours * HOUR)}
+
+
+def hours_of(bench: Bench, table: str) -> list[tuple[int, str, int]]:
+    """The rows of a table of hours, the hour as their distance from BASE."""
+    rows = bench.spark.read.format("penstock_lake").load(str(bench.folder / table))
+    found = rows.selectExpr(f"(unix_seconds(at) - {BASE}) / {HOUR} AS hour", "k", "n").collect()
+    return sorted((row.hour, row.k, row.n) for row in found)
+
+
+@pytest.fixture(scope="module")
+def hours(bench: Bench) -> Bench:
+    """With a pipeline that has run."""
+    bench.create("flights", 2)
+    bench.publish("flights", [flight("AA", 1, hour / 4) for hour in range(24)] + ["nonsense"])
+    bench.publish("flights", [flight("UA", 5, 2.5)])
+    bench.run_once(HOURS)
+    return bench
+
+
+def test_a_backfill_replaces_the_rows_of_a_range(hours: Bench) -> None:
+    bench = hours
+    assert hours_of(bench, "hourly") == [(0, "AA", 4), (1, "AA", 4), (2, "AA", 4), (2, "UA", 5), (3, "AA", 4)]
+    published = len(bench.messages("hourly"))
+
+    changed = HOURS.replace("sum(n) AS n FROM", "sum(10 * n) AS n FROM").replace(
+        "f.*,", "f.k, f.n + 100 AS n, f.s,"
+    )
+    options = {"url": bench.url, "state": bench.folder / "state"}
+    edited = pipeline(bench.file(changed), bench.spark, **options)
+    expected = [(0, "AA", 4), (1, "AA", 4040), (2, "AA", 4040), (2, "UA", 1050), (3, "AA", 4)]
+    for _ in range(2):  # repeated, it leaves the same
+        report = edited.backfill(at(1), at(3), sinks=["flights", "hourly"], columns={"hourly": "at"})
+        assert report.rows == {"flights": 9, "hourly": 3}
+        assert report.dead_letters == 1
+        assert report.replaced["hourly"] == f"`at` >= '{at(1)}' AND `at` < '{at(3)}'".replace("+00:00", "Z")
+        assert hours_of(bench, "hourly") == expected
+        flights = hours_of(bench, "flights")
+        assert len(flights) == 25
+        assert [n for hour, _, n in flights if n > 100] == [101] * 4 + [101] * 2 + [101, 105, 101]
+        assert all((n > 100) == (1 <= hour < 3) for hour, _, n in flights)
+    assert len(bench.messages("dead-hours")) == 1, "dead letters are not published again"
+    assert len(bench.messages("hourly")) == published
+
+    # The stream goes on, under its own writers and numbers.
+    bench.publish("flights", [flight("AA", 1, 9)])
+    bench.run_once(HOURS)
+    after = hours_of(bench, "hourly")
+    assert [row for row in after if row[0] < 4] == expected
+    assert (4, "AA", 4) in after
+
+    report = edited.backfill(at(1), at(3), sinks=["topic"], append_topics=True)
+    assert report.rows == {"topic": 3}
+    assert len(bench.messages("hourly")) == published + 2 + 3  # of which 2 the stream's
+
+    edited = pipeline(bench.file(HOURS.replace("day(at)", "day")), bench.spark, **options)
+    midnight = BASE // 86400 * 86400 * 1000
+    with pytest.raises(PipelineError, match="a range of it begins and ends at midnight in UTC"):
+        edited.backfill(midnight, midnight + HOUR * 1000, sinks=["flights"], columns={"flights": "day"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change", "sentence"),
+    [
+        (
+            {},
+            ("", ""),
+            "[sinks.hourly]: which rows are of the range is not known: name the column of their time with --column",
+        ),
+        ({"columns": {"hourly": "at"}}, ("", ""), "[sinks.topic]: a topic keeps what it has"),
+        ({"sinks": ["hours"]}, ("", ""), "there is no sink 'hours'; there are flights, hourly, topic"),
+        (
+            {"sinks": ["flights"]},
+            ("[sinks.hourly]", 'keys = ["k"]\n[sinks.hourly]'),
+            "[sinks.flights]: keys: a row of the range may replace one outside of it, as at is not among the keys",
+        ),
+        (
+            {"sinks": ["topic"], "append_topics": True},
+            ('event_time = "at"', ""),
+            "[sinks.topic]: which rows are of the range is not known: event_time is missing",
+        ),
+        (
+            {"sinks": ["flights"]},
+            ('name = "hours"', 'name = "fresh"'),
+            "the pipeline is still to read messages of the range",
+        ),
+        (
+            {"sinks": ["flights"], "columns": {"flights": "n"}},
+            ("", ""),
+            "[sinks.flights]: column n is int, not a time",
+        ),
+        (
+            {"sinks": ["flights"], "margin": "long"},
+            ("", ""),
+            "the range: 'long' is no duration like '10 minutes'",
+        ),
+    ],
+)
+def test_a_backfill_that_could_spoil_a_table_is_refused(
+    hours: Bench, arguments: dict[str, Any], change: tuple[str, str], sentence: str
+) -> None:
+    bench, text = hours, HOURS.replace(*change)
+    refused = pipeline(bench.file(text), bench.spark, url=bench.url, state=bench.folder / "state")
+    before = hours_of(bench, "flights")
+    with pytest.raises(PipelineError) as error:
+        refused.backfill(at(1), at(3), **arguments)
+    assert sentence in error.value.message
+    assert hours_of(bench, "flights") == before

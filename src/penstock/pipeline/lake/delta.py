@@ -7,7 +7,7 @@ commits that name the same one conflict, so no writer overtakes another.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -17,11 +17,11 @@ from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
 from . import partitioning, schema
 from .snapshot import Snapshot, mark_name
 from .store import Location, sentence
-from .upsert import rows_of, upsert
+from .upsert import rows_of, rows_read_again, upsert
 from .values import Batch, File, LogState, follow, is_new
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction, Transaction
 except ImportError:
@@ -166,6 +166,11 @@ class Table:
             marks.append(Transaction(mark_name("rows-of", batch.writer), batch.number))
             marks.append(Transaction(mark_name("rows", batch.writer), batch.rows))
         properties = CommitProperties(app_transactions=marks, max_commit_retries=0)
+        if batch.replaces:
+            rows = rows_read_again(batch, self.folder.open)
+            mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "merge", "predicate": batch.replaces}
+            write_deltalake(table, rows, commit_properties=properties, **mode)
+            return True
         if batch.keys and batch.files:
             rows = rows_of(batch, self.folder.open)
             upsert(table, rows, batch.keys, properties)

@@ -43,6 +43,10 @@ class Written(WriterCommitMessage):
         self.pieces = pieces
         self.query = query
 
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
 
 class TableSink:
     """What both writers do. Made on the driver, pickled to the tasks."""
@@ -50,9 +54,16 @@ class TableSink:
     at_once: Final = False  # rows are seen when they are committed
 
     def __init__(
-        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+        self,
+        given: Mapping[str, str],
+        columns: StructType,
+        *,
+        overwrite: bool,
+        suffix: str = "",
+        replaces: str = "",
     ) -> None:
         self._suffix = suffix  # of the query's id, where a query writes to several sinks
+        self._replaces = replaces  # a predicate: the rows replace those for which it is true
         self._options = write_options(given)
         self._overwrite = overwrite
         self._columns, self._bys = planned(self._options, columns)
@@ -60,8 +71,9 @@ class TableSink:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         options = self._options
-        # Rows with keys are read again on the driver: their order counts, which parted files do not keep.
-        bys = () if options.keys else self._bys
+        # Rows that replace others are read again on the driver; the order of those with keys counts, which parted files lose.
+        again = bool(options.keys or self._replaces)
+        bys = () if again else self._bys
         writer = FileWriter(options.path, self._columns, bys, options.target_bytes)
         pieces: list[Piece] = []
         hulls = options.planned is not None  # rows come in order then, and there may be as many gaps as rows
@@ -69,7 +81,7 @@ class TableSink:
             with options.path.reached():
                 for batch in iterator:
                     if batch.num_rows:
-                        writer.write(partitioning.placed(batch, self._bys) if options.keys else batch)
+                        writer.write(partitioning.placed(batch, self._bys) if again else batch)
                         if options.archive:
                             pieces = merge([*pieces, *pieces_of(batch, hulls=hulls)], hulls=hulls)
                 files = writer.finish()
@@ -97,7 +109,9 @@ class TableSink:
         writer = options.writer or next((m.query for m in written if m.query), "")
         number = options.batch if options.batch is not None else batchId
         table = table_at(options.path)
-        now = table.snapshot() if options.archive or not (files or self._overwrite) else None
+        now = (
+            table.snapshot() if options.archive or not (files or self._overwrite or self._replaces) else None
+        )
         logs = _logs(options, found)
         pieces = whole(found, lambda key: _is_dense(key, logs, now), options.planned)
         batch = Batch(
@@ -107,24 +121,25 @@ class TableSink:
             writer=writer if number is not None else "",
             number=number or 0,
             overwrite=self._overwrite,
+            replaces=self._replaces,
             keys=options.keys,
             pieces=tuple(pieces),
             logs=logs,
             planned=options.planned is not None,
         )
         # Where a partition ends in offsets of no message, its end moves on without rows.
-        if now is not None and not (files or pieces or self._overwrite):
+        if now is not None and not (files or pieces or self._overwrite or self._replaces):
             is_new(options.path, batch, now.last(batch.writer))
             return
         try:
             done = table.commit(batch)
         except Exception as error:
-            # Files of rows with keys are no part of the table, whatever became of the commit.
-            if options.keys or isinstance(error, BatchConflict):
+            # Files that are read again are no part of the table, whatever became of the commit.
+            if batch.rewritten or isinstance(error, BatchConflict):
                 with suppress(OSError):
                     remove(options.path, files)
             raise
-        if not done or options.keys:
+        if not done or batch.rewritten:
             self._remove(table, files)
         if done and options.compact:
             self._compact()

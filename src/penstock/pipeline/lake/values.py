@@ -87,7 +87,7 @@ class LogState(NamedTuple):
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What one commit brings. `writer` and `number` name it; without a writer it is not remembered. With `keys`, its rows
-    replace those that agree in these columns.
+    replace those that agree in these columns; with `replaces`, a predicate in SQL, those for which it is true.
 
     `pieces` are what an archive's batch holds, one for each partition, and `logs` the logs they are of: they
     must go on where the table ends. `planned`: they are the ranges that were read, whatever rows these have.
@@ -99,6 +99,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     writer: str = ""
     number: int = 0
     overwrite: bool = False
+    replaces: str = ""
     keys: tuple[str, ...] = ()
     pieces: tuple[OffsetRange, ...] = ()
     logs: Mapping[Key, LogState] = {}
@@ -108,6 +109,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     def rows(self) -> int:
         """The rows of its files."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the commit reads its files again, and writes others."""
+        return bool(self.keys or self.replaces)
 
 
 def pieces_of(batch: pa.RecordBatch, *, hulls: bool = False) -> list[Piece]:

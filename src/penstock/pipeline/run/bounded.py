@@ -13,7 +13,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.calls import Calls
 from penstock.pipeline.http.logs import Log
 from penstock.pipeline.source.offsets import write
-from penstock.pipeline.source.options import Options, parse_options
+from penstock.pipeline.source.options import parse_options
 from penstock.pipeline.source.query import ask, check_there
 from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Spec
@@ -43,7 +43,7 @@ def newest(spec: Spec, spark: SparkSession, count: int) -> dict[str, DataFrame]:
     for name in spec.sources:
         with named(spec, f"[sources.{name}]"):
             options = batch_options(spec, name)
-            logs = _logs(parse_options(options, stream=False))
+            logs = logs_of(spec, name)
             starts = [(log, max(log.earliest, log.latest - count)) for log in logs]
             reader = spark.read.format("penstock").options(**options).option("failOnDataLoss", "false")
             reader = reader.option("startingOffsets", _listed(starts))
@@ -68,7 +68,7 @@ def check_kept(spec: Spec, since_ms: int) -> None:
     """Raises PipelineError if messages published at or after a time may have been removed by retention."""
     for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
-            for log in _logs(parse_options(batch_options(spec, name), stream=False), since_ms):
+            for log in logs_of(spec, name, since_ms):
                 if source.fail_on_data_loss and 0 < log.earliest == log.at[since_ms]:
                     raise PipelineError(
                         f"{log.topic}, partition {log.partition}: the first message that is kept, at offset"
@@ -77,7 +77,9 @@ def check_kept(spec: Spec, since_ms: int) -> None:
                     )
 
 
-def _logs(options: Options, *times: int) -> list[Log]:
+def logs_of(spec: Spec, name: str, *times: int) -> list[Log]:
+    """The logs of a source, with the offsets of `times` in ms since the epoch. Raises PipelineError."""
+    options = parse_options(batch_options(spec, name), stream=False)
     with Calls(options.server) as client:
         return check_there(options, ask(client, options, times=times))
 

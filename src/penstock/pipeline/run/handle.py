@@ -4,8 +4,9 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,6 +19,7 @@ from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
 from . import events
+from .backfill import Report, check_backfill, plan_backfill, run_backfill
 from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
 from .folder import Owner
@@ -235,8 +237,26 @@ class Pipeline:
         """See `preview.preview`. Nothing is started; a second call is faster, as Spark runs then."""
         return preview(self.spec, self._session(), step, rows=rows, messages=messages)
 
+    def backfill(
+        self,
+        start: str | int | datetime,
+        end: str | int | datetime,
+        *,
+        sinks: Iterable[str] = (),
+        columns: Mapping[str, str] = {},
+        margin: str = "",
+        append_topics: bool = False,
+    ) -> Report:
+        """Compute a range of time again: see `backfill`. Raises PipelineError."""
+        spec, plan = plan_backfill(
+            self.spec, start, end, sinks=sinks, columns=columns, margin=margin, append_topics=append_topics
+        )
+        preflight(spec)
+        check_backfill(spec, plan)
+        return run_backfill(spec, self._session(), plan)
+
     def _session(self) -> SparkSession:
-        return self._spark or session(self.spec.name, self.spec.master, **self.spec.spark)
+        return self._spark or session(self.spec.name, self.spec.master, scratch=None, **self.spec.spark)
 
     def _attempt(self, spark: SparkSession, emit: Callable[[dict[str, Any]], None]) -> Runner:
         preflight(self.spec)  # a query would wait for the server without a word
