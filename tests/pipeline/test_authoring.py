@@ -163,7 +163,7 @@ def test_values_are_decoded_by_the_schema_of_the_test(
     file = tmp_path / "typed.toml"
     file.write_text(TYPED)
     (tmp_path / "order.avsc").write_text(json.dumps(DEFINITION))
-    given = [
+    given: list[dict[str, Any]] = [
         {"value": {"id": 1, "at": "2026-01-31T23:59:59Z", "tags": ["a"]}},
         {"value": {"id": "one", "at": "2026-01-31T23:59:59Z"}, "key": "bad"},
         {"value": b"\xff"},
@@ -178,7 +178,7 @@ def test_values_are_decoded_by_the_schema_of_the_test(
 def test_what_a_test_lacks_is_said(tmp_path: Path, spark: SparkSession) -> None:
     file = tmp_path / "typed.toml"
     file.write_text(TYPED)
-    for given, schemas, sentence in (
+    wrong: list[tuple[dict[str, Any], dict[str, str], str]] = [
         ({"s": []}, {}, "[sources.s]: the source decodes: give its schema in the test's schemas"),
         ({"t": []}, {}, "given: there is no 't'; there are s"),
         (
@@ -186,7 +186,8 @@ def test_what_a_test_lacks_is_said(tmp_path: Path, spark: SparkSession) -> None:
             {"s": "id INT"},
             "[sources.s]: message 1: unknown key values; there are key, value",
         ),
-    ):
+    ]
+    for given, schemas, sentence in wrong:
         with pytest.raises(PipelineError) as refused:
             run_pipeline(file, given, schemas=schemas, spark=spark)
         assert sentence in refused.value.message

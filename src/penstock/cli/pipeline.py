@@ -21,7 +21,7 @@ from . import (
     pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to it
 )
 from .connection import by_reference
-from .pipeline_group import declared, parse_time, pipeline_command, settings_option, spark_session
+from .pipeline_group import declared, parse_time, pipeline_command, settings_option, spark_session, sure
 from .pipeline_show import Display, show_check, with_times
 
 LOOK_S: Final = 0.2
@@ -85,7 +85,7 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 
     preflight(spec)
     tables = ", ".join(sink.path for sink in spec.sinks.values() if sink.path)
-    _sure(yes, f"forget the checkpoint of {spec.name}" + (f" and empty {tables}" if tables else ""))
+    sure(yes, f"forget the checkpoint of {spec.name}" + (f" and empty {tables}" if tables else ""))
     for sentence in forget(spec):
         click.echo(sentence, err=True)
     _run(spec, once=True, as_json=as_json)
@@ -103,7 +103,7 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
 
     start = parse_time("--to", to)
     assert start is not None
-    _sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
+    sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
     again(spec, start)
     if start > time.time() * 1000:
         click.echo(
@@ -173,12 +173,3 @@ def _run(spec: Spec, *, once: bool | None, as_json: bool, change_sinks: bool = F
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: supervisor.stop())
         supervisor.run()
-
-
-def _sure(yes: bool, what: str) -> None:
-    """Ask on a terminal; elsewhere --yes is needed."""
-    if yes:
-        return
-    if not output.for_people():
-        raise click.ClickException(f"this would {what}: say --yes")
-    click.confirm(f"This will {what}. Go on?", abort=True)

@@ -1,5 +1,11 @@
 """`penstock pipeline preview`, `test` and `backfill`: for people who write pipelines."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
 import click
 
 from penstock.pipeline.errors import PipelineError
@@ -8,7 +14,9 @@ from penstock.pipeline.run.cases import load_cases
 from penstock.pipeline.spec.spec import Spec
 
 from . import output
-from .pipeline_group import declared, pipeline_command, spark_session
+from .pipeline_group import declared, named_values, parse_time, pipeline_command, spark_session, sure
+
+LOOK_S: Final = 0.5
 
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
 
@@ -33,17 +41,19 @@ def preview(spec: Spec, step: str, rows: int, messages: int, as_json: bool) -> N
     from penstock.pipeline.run.preflight import preflight
 
     preflight(spec)
+    from penstock.pipeline.run.failures import one_sentence
     from penstock.pipeline.run.plain import plain_rows
     from penstock.pipeline.run.preview import preview as previewed
 
     with spark_session(spec.name, spec.master, spec.spark) as spark:
         frame = previewed(spec, spark, step, rows=rows, messages=messages)
-        found = plain_rows(frame)
-        if as_json:
-            for row in found:
-                output.line(row)
-        else:
-            output.rows(frame.columns, found, "no rows")
+        with one_sentence(spec):
+            columns, found = frame.columns, list(plain_rows(frame))
+    if as_json:
+        for row in found:
+            output.line(row)
+    else:
+        output.rows(columns, found, "no rows")
 
 
 @pipeline_command.command("test")
@@ -87,3 +97,105 @@ def run_tests(spec: Spec, names: tuple[str, ...], as_json: bool) -> None:
     output.say(f"{failed} of {len(chosen)} tests failed" if failed else f"{len(chosen)} tests passed")
     if failed:
         raise click.exceptions.Exit(1)
+
+
+@pipeline_command.command()
+@declared
+@click.option(
+    "--from", "start", required=True, metavar="TIME", help="2026-01-31T08:00:00Z, or ms since the epoch."
+)
+@click.option("--to", "end", required=True, metavar="TIME", help="The end, itself not included.")
+@click.option("--sink", "sinks", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.option("--column", "columns", multiple=True, metavar="SINK=COLUMN", help="The time of a sink's rows.")
+@click.option(
+    "--margin",
+    default="",
+    metavar="DURATION",
+    help="Read messages published so long before and after, too [a day, and the longest delay of a watermark].",
+)
+@click.option("--append-topics", is_flag=True, help="Publish to topics again.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_json
+def backfill(
+    spec: Spec,
+    start: str,
+    end: str,
+    sinks: tuple[str, ...],
+    columns: tuple[str, ...],
+    margin: str,
+    append_topics: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Compute a range of time again: in tables its rows are replaced, each in one commit."""
+    since, until = parse_time("--from", start), parse_time("--to", end)
+    assert since is not None
+    assert until is not None
+    need_extras(tables=True)
+    from penstock.pipeline.run.backfill import check_backfill, plan_backfill, run_backfill
+    from penstock.pipeline.run.preflight import preflight
+
+    times = named_values("--column", columns)
+    spec, plan = plan_backfill(
+        spec, since, until, sinks=sinks, columns=times, margin=margin, append_topics=append_topics
+    )
+    preflight(spec)
+    check_backfill(spec, plan)
+    told = [
+        f"{'replace rows of the table ' + sink.path if sink.path else 'publish again to ' + (sink.topic or name)} with"
+        f" {plan.columns[name]}"
+        for name, sink in spec.sinks.items()
+    ]
+    sure(yes, f"{', '.join(told)} from {_time(plan.start)} to {_time(plan.end)}")
+    with spark_session(spec.name, spec.master, spec.spark) as spark, _progress(spark):
+        report = run_backfill(spec, spark, plan)
+    done: dict[str, Any] = {
+        "pipeline": spec.name,
+        "from": _time(plan.start),
+        "to": _time(plan.end),
+        "rows": report.rows,
+    }
+    done |= {"replaced": report.replaced, "dead_letters": report.dead_letters}
+    if as_json:
+        output.line(done)
+        return
+    rows = ", ".join(f"{count:,} rows to {name}" for name, count in report.rows.items())
+    letters = f"; {report.dead_letters:,} rows are dead letters, not published again" * bool(
+        report.dead_letters
+    )
+    output.done(f"backfilled {rows}{letters}", **done)
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+@contextmanager
+def _progress(spark: Any) -> Iterator[None]:
+    """On a terminal, a bar of the tasks that Spark has done."""
+    if not output.for_people():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    tracker, ended = spark.sparkContext.statusTracker(), threading.Event()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("tasks", total=None)
+
+        def look() -> None:
+            while not ended.wait(LOOK_S):
+                jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None)]
+                stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+                total = sum(stage.numTasks for stage in stages if stage)
+                done = sum(stage.numCompletedTasks for stage in stages if stage)
+                bar.update(task, total=total or None, completed=done)
+
+        looking = threading.Thread(target=look, name="progress", daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            looking.join()

@@ -1,6 +1,6 @@
 """The group `penstock pipeline`, and what its commands share: the file, its session of Spark, times."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -100,3 +100,20 @@ def parse_time(option: str, text: str | None) -> int | None:
         return time_ms(text)
     except ValueError as error:
         raise PipelineError(f"{option}: {error}") from None
+
+
+def sure(yes: bool, what: str) -> None:
+    """Ask on a terminal; elsewhere --yes is needed."""
+    if yes:
+        return
+    if not output.for_people():
+        raise click.ClickException(f"this would {what}: say --yes")
+    click.confirm(f"This will {what}. Go on?", abort=True)
+
+
+def named_values(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Values of an option by name, `NAME=VALUE` each. Raises PipelineError."""
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [name for name, separator, _ in pairs if not (name and separator)]:
+        raise PipelineError(f"{option}: {wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}

@@ -20,7 +20,7 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import output
 from .connection import by_reference
-from .pipeline_group import declared, parse_time, pipeline_command, spark_session
+from .pipeline_group import declared, named_values, parse_time, pipeline_command, spark_session
 
 
 @pipeline_command.command()
@@ -105,7 +105,7 @@ def archive(
     spec = ArchiveSpec(
         server=server,
         table=table,
-        storage=_options("--storage", storage),
+        storage=named_values("--storage", storage),
         topics=topics,
         kind=kind,
         decode=decode,
@@ -163,7 +163,7 @@ def replay(
     spec = ReplaySpec(
         server=server,
         table=table,
-        storage=_options("--storage", storage),
+        storage=named_values("--storage", storage),
         topic=topic,
         id=name,
         source=source,
@@ -181,14 +181,6 @@ def replay(
         rows=report.rows,
         batches=report.batches,
     )
-
-
-def _options(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Options by name."""
-    pairs = [text.partition("=") for text in texts]
-    if wrong := [name for name, separator, _ in pairs if not (name and separator)]:
-        raise PipelineError(f"{option}: {wrong[0]!r} is no NAME=VALUE")
-    return {name: value for name, _, value in pairs}
 
 
 def _offsets(option: str, texts: Sequence[str]) -> dict[int, int]:

@@ -31,7 +31,7 @@ from penstock.pipeline.zones import UTC as UTC_NAME
 from .backlog import last_marks
 from .bounded import between, check_kept, logs_of
 from .checks import DEAD
-from .failures import at_sink, sink_place
+from .failures import at_sink, one_sentence, sink_place
 from .outputs import collect_outputs
 from .state import folder_of
 from .views import build_views, named, session_for
@@ -167,7 +167,8 @@ def run_backfill(spec: Spec, spark: SparkSession, plan: Backfill) -> Report:
                 writer = TopicWriter(topic_options(spec, sink), rows, overwrite=False)
         sinks[name] = writer, (column,)
     write = row_writer(sinks, {name: sink_place(spec, name) for name in sinks})
-    found = map_in_arrow(frame.select(*columns), write, RESULT).collect()
+    with one_sentence(spec):
+        found = map_in_arrow(frame.select(*columns), write, RESULT).collect()
     writers = {name: writer for name, (writer, _) in sinks.items()}
     nothing = {name: writers[name].nothing("", 0) for name in replaced}
     commit(writers, found, 0, nothing, lambda name: at_sink(sink_place(spec, name)))

@@ -4,15 +4,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec
 
 from .cases import Case, Difference, Outcome, Row, difference
-from .causes import cause_of
-from .failures import told
+from .failures import one_sentence
 from .given import Rows, given_source, given_table
 from .plain import plain, plain_rows
 from .preview import rows_of, small_session
@@ -55,10 +53,8 @@ class Trial:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a source, step or sink, or the dead letters. Raises PipelineError."""
-        try:
+        with one_sentence(self._spec):
             return list(plain_rows(rows_of(self._spec, self._views, name)))
-        except PySparkException as error:
-            raise PipelineError(told(self._spec, cause_of(error)).sentence) from None
 
 
 def run_case(spec: Spec, case: Case, spark: SparkSession) -> Outcome:
