@@ -1,6 +1,7 @@
 """What people who write pipelines do all day: preview, test, backfill; on a real session."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -152,6 +153,24 @@ def test_the_tests_of_a_file_need_no_server(tmp_path: Path, spark: SparkSession)
         '  - {"product": "milk", "sold": 1, "revenue": 1.0}',
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sales.tests.toml", "sales.toml"]
+
+
+def test_the_tests_of_the_docs(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    declared, tests = re.findall(
+        r"```toml\n(name = \"sales\".*?|\[\[tests\]\].*?)```", (docs / "pipelines.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "sales.toml").write_text(declared)
+    (tmp_path / "sales.tests.toml").write_text(tests)
+    (code,) = re.findall(
+        r"```python\n((?:(?!```).)*run_pipeline.*?)```", (docs / "testing.md").read_text(), re.DOTALL
+    )
+    monkeypatch.chdir(tmp_path)
+    module: dict[str, Any] = {}
+    exec(code, module)
+    (test,) = pipeline_tests("sales.toml")
+    module["test_what_the_file_declares"](test)
+    module["test_a_sale_is_counted"]()
 
 
 @pytest.mark.parametrize(
