@@ -169,7 +169,8 @@ class Table:
         if batch.replaces:
             rows = rows_read_again(batch, self.folder.open)
             mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "merge", "predicate": batch.replaces}
-            write_deltalake(table, rows, commit_properties=properties, **mode)
+            # Tried again by Delta itself: commits that only add rows, as those of a stream, stand beside this one.
+            write_deltalake(table, rows, commit_properties=CommitProperties(app_transactions=marks), **mode)
             return True
         if batch.keys and batch.files:
             rows = rows_of(batch, self.folder.open)

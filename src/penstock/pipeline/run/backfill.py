@@ -153,14 +153,14 @@ def run_backfill(spec: Spec, spark: SparkSession, plan: Backfill) -> Report:
         column = outputs.columns[name]
         rows: Any = frame.schema[column].dataType
         with named(spec, f"[sinks.{name}]"):
-            bounds = _bounds(spec, rows, plan, plan.columns[name])
+            limits = bounds(spec, rows, plan, plan.columns[name])
         time = f.col(f"{column}.`{plan.columns[name]}`")
-        low, high = (f.lit(text).cast(rows[plan.columns[name]].dataType) for text in bounds)
+        low, high = (f.lit(text).cast(rows[plan.columns[name]].dataType) for text in limits)
         columns.append(f.when((time >= low) & (time < high), f.col(column)).alias(column))
         with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
             if sink.path:
                 quoted = plan.columns[name].replace("`", "``")
-                replaced[name] = f"`{quoted}` >= '{bounds[0]}' AND `{quoted}` < '{bounds[1]}'"
+                replaced[name] = f"`{quoted}` >= '{limits[0]}' AND `{quoted}` < '{limits[1]}'"
                 options = table_options(spec, sink)
                 writer: Any = BatchWriter(options, rows, overwrite=False, replaces=replaced[name])
             else:
@@ -194,7 +194,7 @@ def _time_of(sink: Sink) -> str:
     )
 
 
-def _bounds(spec: Spec, rows: StructType, plan: Backfill, column: str) -> tuple[str, str]:
+def bounds(spec: Spec, rows: StructType, plan: Backfill, column: str) -> tuple[str, str]:
     """The range as texts of a column's type. Raises PipelineError."""
     if column not in rows.names:
         raise PipelineError(f"there is no column {column!r}; there are {', '.join(rows.names)}")
@@ -205,15 +205,13 @@ def _bounds(spec: Spec, rows: StructType, plan: Backfill, column: str) -> tuple[
         return str(plan.start), str(plan.end)
     if kind not in ("timestamp_ntz", "date"):
         raise PipelineError(f"column {column} is {kind}, not a time")
-    zone = spec.spark.get(SESSION_ZONE, UTC_NAME)
-    local = [
-        datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).replace(tzinfo=None)
-        for ms in (plan.start, plan.end)
-    ]
+    name = spec.spark.get(SESSION_ZONE, UTC_NAME)
+    zone = datetime.strptime(name, "%z").tzinfo if name[0] in "+-" else ZoneInfo(name)
+    local = [datetime.fromtimestamp(ms / 1000, zone).replace(tzinfo=None) for ms in (plan.start, plan.end)]
     if kind == "timestamp_ntz":
         return local[0].isoformat(), local[1].isoformat()
     if any(time != time.replace(hour=0, minute=0, second=0, microsecond=0) for time in local):
-        raise PipelineError(f"column {column} is a date: a range of it begins and ends at midnight in {zone}")
+        raise PipelineError(f"column {column} is a date: a range of it begins and ends at midnight in {name}")
     return local[0].date().isoformat(), local[1].date().isoformat()
 
 

@@ -70,7 +70,7 @@ def given_source(spec: Spec, spark: SparkSession, name: str, messages: Rows, sch
             | {"value": _payload(message.get("value"), writer), "topic": str(TopicName.parse(row["topic"]))}
         )
     raw = pa.RecordBatch.from_arrays(
-        [_column([row.get(each) for row in rows], _ALL[each]) for each in columns.names(include)],
+        [_column(each, rows, _ALL[each]) for each in columns.names(include)],
         schema=columns.arrow_schema(include),
     )
     kinds = columns.spark_schema(options.include)
@@ -83,10 +83,12 @@ def given_source(spec: Spec, spark: SparkSession, name: str, messages: Rows, sch
 
 def given_table(spark: SparkSession, rows: Rows, schema: str = "") -> DataFrame:
     """A table that has these rows; without columns in `schema`, their types are those of the values."""
+    if not schema and not rows:
+        raise PipelineError("the test gives no rows of it: name its columns in the test's schemas")
     if not schema:
         return spark.createDataFrame(pa.Table.from_pylist([dict(row) for row in rows]))
     kind: Any = parse_ddl(schema)
-    found = {name: _column([row.get(name) for row in rows], kind[name].dataType) for name in kind.names}
+    found = {name: _column(name, rows, kind[name].dataType) for name in kind.names}
     return spark.createDataFrame(pa.table(found), kind)
 
 
@@ -145,12 +147,16 @@ def _json(value: Any) -> Any:
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime | date | time) else value
 
 
-def _column(values: list[Any], kind: DataType) -> pa.Array:
-    """Values of one column; times as TOML, ISO 8601 or ms, bytes as text."""
-    if isinstance(kind, TimestampType):
-        values = [None if value is None else time_ms(value) * 1000 for value in values]
-    elif kind.typeName() == "binary":
-        values = [_payload(value, None) for value in values]
-    elif kind.typeName() == "map":
-        values = [None if value is None else list(value.items()) for value in values]
-    return pa.array(values, arrow_type(kind))
+def _column(name: str, rows: Rows, kind: DataType) -> pa.Array:
+    """Values of one column: times as TOML, ISO 8601 or ms, bytes as text. Raises PipelineError."""
+    values = [row.get(name) for row in rows]
+    try:
+        if isinstance(kind, TimestampType):
+            values = [None if value is None else time_ms(value) * 1000 for value in values]
+        elif kind.typeName() == "binary":
+            values = [_payload(value, None) for value in values]
+        elif kind.typeName() == "map":
+            values = [None if value is None else list(value.items()) for value in values]
+        return pa.array(values, arrow_type(kind))
+    except (pa.ArrowException, AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise PipelineError(f"{name}: {kind.simpleString()} is expected: {error}") from None
