@@ -68,7 +68,7 @@ def plan_backfill(
     margin: str = "",
     append_topics: bool = False,
 ) -> tuple[Spec, Backfill]:
-    """The spec with the `sinks` that are written (by default all), and what to do.
+    """The spec with the `sinks` that are written (by default all), and the plan.
 
     `columns`: the time of a sink, by default the one that its table is partitioned by the days or months of. Raises
     PipelineError for a range whose rows cannot be known, and for topics unless `append_topics`.
@@ -82,7 +82,7 @@ def plan_backfill(
         with named(spec, f"[sinks.{name}]"):
             if not sink.path and not append_topics:
                 raise PipelineError(
-                    "a topic keeps what it has, so that the rows of the range would be there twice: choose other sinks with"
+                    "a topic keeps its messages, so the rows of the range would be there twice: choose other sinks with"
                     " --sink, or say --append-topics"
                 )
             times[name] = columns.get(name) or _time_of(sink)

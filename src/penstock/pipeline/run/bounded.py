@@ -32,7 +32,7 @@ _OF_STREAMS: Final = (
 
 
 def batch_options(spec: Spec, name: str) -> dict[str, str]:
-    """The options of `format("penstock")` for a read of a source that ends, without where it begins and ends."""
+    """The options of `format("penstock")` for a bounded read of a source, without its bounds."""
     options = source_options(spec, name, spec.sources[name])
     return {key: text for key, text in options.items() if key not in _OF_STREAMS}
 

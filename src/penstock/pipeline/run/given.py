@@ -43,8 +43,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def given_source(spec: Spec, spark: SparkSession, name: str, messages: Rows, schema: str = "") -> DataFrame:
-    """A source that has these messages: of each `value`, and other columns of the source where they matter. Raises
-    PipelineError."""
+    """A source with these messages: each has a `value`, and may have other columns of a source. Raises PipelineError."""
     options = parse_options(batch_options(spec, name), stream=False)
     topic = str(TopicName.parse((*spec.sources[name].topics, name)[0]))
     plan = None if options.typed is None else _plan(spec, options.typed, topic, schema)

@@ -18,7 +18,7 @@ from .views import build_views, named
 
 
 class Trial:
-    """A pipeline's steps over given messages; `rows` are what they make of them."""
+    """A pipeline's steps over given messages; `rows` are the results."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ def run_case(spec: Spec, case: Case, spark: SparkSession) -> Outcome:
     error, differences = "", []
     try:
         trial = Trial(spec, spark, case.given, tables=case.tables, schemas=case.schemas)
-        # What it makes at all, where the test only says that it fails.
+        # A test that only fails needs rows to be computed, too.
         wanted = [*case.expect] or [*spec.sinks]
         found = {name: trial.rows(name) for name in wanted}
         differences = list(_differences(case.expect, found))

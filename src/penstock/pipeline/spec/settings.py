@@ -90,7 +90,7 @@ def _texts(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def _parsed(text: str) -> tuple[str, Any]:
-    """`KEY=VALUE`, the value as TOML or, where it is none, as text."""
+    """`KEY=VALUE`, the value as TOML or, if it is not TOML, as text."""
     key, separator, value = text.partition("=")
     if not separator:
         raise PipelineError(f"setting {text!r} is not KEY=VALUE, like sinks.history.path=/tmp/history")
@@ -114,7 +114,7 @@ def _path(key: str) -> list[str]:
 
 
 def _inside(place: Any, name: str, where: str) -> Any:
-    """The table or list `name` of a table, made where it is missing; the table of that name in a list."""
+    """The table or list `name` of a table, created if it is missing; the table of that name in a list."""
     if isinstance(place, list):
         named = {each.get("name"): each for each in place if isinstance(each, dict)}
         if name not in named:

@@ -70,7 +70,7 @@ def test_the_time_of_each_sink_is_known_or_named() -> None:
             ("", ""),
             "[sinks.plain]: which rows are of the range is not known: name the column of their time with --column",
         ),
-        ({"columns": {"plain": "at"}}, ("", ""), "[sinks.topic]: a topic keeps what it has"),
+        ({"columns": {"plain": "at"}}, ("", ""), "[sinks.topic]: a topic keeps its messages"),
         ({"sinks": ["hours"]}, ("", ""), "there is no sink 'hours'; there are days, plain, topic"),
         ({"columns": {"hours": "at"}}, ("", ""), "there is no sink 'hours'; there are days, plain, topic"),
         (
