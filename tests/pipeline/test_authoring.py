@@ -4,14 +4,18 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from tests.pipeline.declared import HOUR, Bench
 
+from penstock.cli import pipeline_authoring
+from penstock.cli.pipeline import pipeline_command
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.handle import pipeline
@@ -129,6 +133,26 @@ def order(minute: int, product: str = "tea", price: float = 3.5) -> dict[str, An
     return {"product": product, "price": price, "at": f"2026-01-31T08:{minute:02}:10Z"}
 
 
+def command(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, verb: str, *words: str
+) -> tuple[int, list[dict[str, Any]]]:
+    """`penstock pipeline …` over the tests' own session: its exit code, and its lines of JSON."""
+    monkeypatch.setattr(pipeline_authoring, "spark_session", lambda *_: nullcontext(bench.spark))
+    given = [
+        verb,
+        str(bench.folder / "p.toml"),
+        "--url",
+        bench.url,
+        "--state",
+        str(bench.folder / "state"),
+        *words,
+    ]
+    done = CliRunner().invoke(pipeline_command, given)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def topics(bench: Bench) -> list[str]:
     with HttpClient(bench.url) as client:
         found: list[str] = client.call("GET", "/admin/v2/persistent/public/default")
@@ -153,6 +177,19 @@ def test_the_tests_of_a_file_need_no_server(tmp_path: Path, spark: SparkSession)
         '  - {"product": "milk", "sold": 1, "revenue": 1.0}',
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sales.tests.toml", "sales.toml"]
+
+
+def test_the_command_says_which_tests_failed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.file(SALES + DEAR)
+    code, (good, dear) = command(
+        bench, monkeypatch, "test", "two sales of a minute", "too dear", "--url", "http://127.0.0.1:1"
+    )
+    assert (code, good["test"], good["passed"], dear["passed"]) == (0, "two sales of a minute", True, True)
+    code, (wrong,) = command(
+        bench, monkeypatch, "test", "wrong", "--set", "steps.parsed.expect.readable.action=drop"
+    )
+    assert (code, wrong["passed"], wrong["error"]) == (1, False, "")
+    assert wrong["differences"][0]["unexpected"] == [{"product": "tea", "sold": 1, "revenue": 2.0}]
 
 
 def test_the_tests_of_the_docs(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +249,9 @@ def test_what_a_test_lacks_is_said(tmp_path: Path, spark: SparkSession) -> None:
         assert sentence in refused.value.message
 
 
-def test_a_preview_shows_the_newest_messages_and_leaves_nothing(bench: Bench) -> None:
+def test_a_preview_shows_the_newest_messages_and_leaves_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.create("orders", 2)
     bench.publish("orders", [order(minute) for minute in range(50)] + ["not an order"])
     bench.spark.createDataFrame([("tea", "Assam")], "product string, name string").write.format(
@@ -234,6 +273,9 @@ def test_a_preview_shows_the_newest_messages_and_leaves_nothing(bench: Bench) ->
     assert [(row["rule"], row["value"]) for row in letters] == [("readable", "not an order")]
     with pytest.raises(PipelineError, match="there is no source, step or sink 'nothing'; there are orders, "):
         running.preview("nothing")
+    words = ("results", "--rows", "1", "--messages", "5", "--set", "sinks.results.key=minute")
+    code, (row,) = command(bench, monkeypatch, "preview", *words)
+    assert (code, row["key"][:10], row["value"]["product"]) == (0, "2026-01-31", "tea")
     assert not state.exists()
     assert not (bench.folder / "history").exists()
     assert topics(bench) == there
@@ -298,7 +340,7 @@ def hours(bench: Bench) -> Bench:
     return bench
 
 
-def test_a_backfill_replaces_the_rows_of_a_range(hours: Bench) -> None:
+def test_a_backfill_replaces_the_rows_of_a_range(hours: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = hours
     assert hours_of(bench, "hourly") == [(0, "AA", 4), (1, "AA", 4), (2, "AA", 4), (2, "UA", 5), (3, "AA", 4)]
     published = len(bench.messages("hourly"))
@@ -329,8 +371,9 @@ def test_a_backfill_replaces_the_rows_of_a_range(hours: Bench) -> None:
     assert [row for row in after if row[0] < 4] == expected
     assert (4, "AA", 4) in after
 
-    report = edited.backfill(at(1), at(3), sinks=["topic"], append_topics=True)
-    assert report.rows == {"topic": 3}
+    words = ("--from", at(1), "--to", at(3), "--sink", "topic", "--append-topics", "--yes")
+    code, (said,) = command(bench, monkeypatch, "backfill", *words)
+    assert (code, said["rows"], said["replaced"]) == (0, {"topic": 3}, {})
     assert len(bench.messages("hourly")) == published + 2 + 3  # of which 2 the stream's
 
 

@@ -142,11 +142,11 @@ def backfill(
     preflight(spec)
     check_backfill(spec, plan)
     told = [
-        f"{'replace rows of the table ' + sink.path if sink.path else 'publish again to ' + (sink.topic or name)} with"
-        f" {plan.columns[name]}"
+        f"{'replace rows of the table' if sink.path else 'publish again to'} {sink.path or sink.topic or name}"
+        f" ({plan.columns[name]} from {_time(plan.start)} to {_time(plan.end)})"
         for name, sink in spec.sinks.items()
     ]
-    sure(yes, f"{', '.join(told)} from {_time(plan.start)} to {_time(plan.end)}")
+    sure(yes, " and ".join(told))
     with spark_session(spec.name, spec.master, spec.spark) as spark, _progress(spark):
         report = run_backfill(spec, spark, plan)
     done: dict[str, Any] = {
