@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import HOUR, Bench
 
 from penstock.cli import pipeline_authoring
-from penstock.cli.pipeline import pipeline_command
+from penstock.cli.pipeline_group import pipeline_command
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.handle import pipeline
