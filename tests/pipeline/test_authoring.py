@@ -383,7 +383,7 @@ def test_a_backfill_replaces_the_rows_of_a_range(hours: Bench, monkeypatch: pyte
         (
             "at",
             "fresh",
-            "[sources.flights]: persistent://public/default/flights, partition 0: the pipeline is still to read",
+            "the pipeline is still to read messages of the range, or of the margin of 90,000 s behind it",
         ),
         ("n", "hours", "[sinks.flights]: column n is int, not a time"),
         (
