@@ -86,7 +86,14 @@ def refused(folder: Path, done: subprocess.CompletedProcess[str]) -> str:
 def test_what_cannot_run_is_said_before_spark_starts(server: Address, tmp_path: Path) -> None:
     missing = "copy.toml: [sources.s]: topic persistent://public/default/in does not exist"
     cases = [
-        *((server.url, (verb,), missing) for verb in ("check", "run", "refresh")),
+        *((server.url, (verb,), missing) for verb in ("check", "run", "refresh", "preview")),
+        (server.url, ("test",), "copy.toml has no [[tests]], and no file of tests beside it"),
+        (
+            server.url,
+            ("backfill", "--from", "2026-01-31", "--to", "2026-02-01"),
+            "a topic keeps its messages",
+        ),
+        (server.url, ("run", "--set", "steps.nothing.sql=SELECT 1"), "there is no 'nothing'; there are read"),
         ("http://127.0.0.1:1", ("run",), "http://127.0.0.1:1 cannot be reached"),
         (server.url, ("status",), "has not run yet"),
         (server.url, ("stop",), "is not running"),

@@ -317,3 +317,4 @@ def test_the_notebook_of_the_docs(
     assert said[0] in ("starting", "running", "idle")
     assert said[1] in ("0", "1")  # how much the first run took before it was stopped
     assert "|" in said[3]
+    assert sum("|    tea|" in line for line in said) == 1  # the preview's

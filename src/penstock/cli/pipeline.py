@@ -16,12 +16,21 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import (
     output,
-    pipeline_java,  # noqa: F401 - adds prepare-java to the group
+    pipeline_authoring,  # noqa: F401 - adds preview, test and backfill to the group
+    pipeline_java,  # noqa: F401 - adds prepare-java to it
     pipeline_tables,  # noqa: F401 - adds new and maintain to it
     pipeline_tools,  # noqa: F401 - adds redrive to it
 )
 from .connection import by_reference
-from .pipeline_group import declared, parse_time, pipeline_command, spark_session, spec_of
+from .pipeline_group import (
+    declared,
+    parse_time,
+    pipeline_command,
+    settings_option,
+    spark_session,
+    spec_of,
+    sure,
+)
 from .pipeline_show import Display, show_check, show_status, with_times
 
 LOOK_S: Final = 0.2
@@ -100,7 +109,7 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 
     preflight(spec)
     tables = ", ".join(sink.path for sink in spec.sinks.values() if sink.path)
-    _sure(yes, f"forget the checkpoint of {spec.name}" + (f" and empty {tables}" if tables else ""))
+    sure(yes, f"forget the checkpoint of {spec.name}" + (f" and empty {tables}" if tables else ""))
     for sentence in forget(spec):
         click.echo(sentence, err=True)
     _run(spec, once=True, as_json=as_json)
@@ -118,7 +127,7 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
 
     start = parse_time("--to", to)
     assert start is not None
-    _sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
+    sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
     again(spec, start)
     if start > time.time() * 1000:
         click.echo(
@@ -147,8 +156,9 @@ def stop(spec: Spec, timeout: float) -> None:
 @pipeline_command.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
+@settings_option
 @by_reference
-def status(file: str | None, state: str | None, server: Access) -> None:
+def status(file: str | None, state: str | None, settings: tuple[str, ...], server: Access) -> None:
     """What the pipeline of FILE last said about itself; without FILE, what all of a server's pipelines said."""
     if file is None:
         from penstock.pipeline.run.events import last_events
@@ -156,7 +166,7 @@ def status(file: str | None, state: str | None, server: Access) -> None:
         columns = ("pipeline", "state", "at", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
         output.rows(columns, map(with_times, last_events(server)), "no pipeline has run")
         return
-    spec = load_spec(file, state=state)
+    spec = load_spec(file, state=state, settings=settings)
     folder = folder_of(spec)
     found = folder.status()
     if found is None:
@@ -189,6 +199,7 @@ def _run(
                 url=spec.server.url,
                 state=str(spec.state),
                 master=spec.master,
+                settings=click.get_current_context().params["settings"],
                 once=once,
                 change_sinks=change_sinks,
             )
@@ -204,12 +215,3 @@ def _run(
             supervisors[specs[0].name].run()
         else:
             run_together(supervisors, stop_on_failure=stop_on_failure, failed=output.say)
-
-
-def _sure(yes: bool, what: str) -> None:
-    """Ask on a terminal; elsewhere --yes is needed."""
-    if yes:
-        return
-    if not output.for_people():
-        raise click.ClickException(f"this would {what}: say --yes")
-    click.confirm(f"This will {what}. Go on?", abort=True)

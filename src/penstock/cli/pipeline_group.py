@@ -1,6 +1,6 @@
 """The group `penstock pipeline`, and what its commands share: the file, its session of Spark, times."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -24,6 +24,15 @@ def pipeline_command() -> None:
     """Run declared pipelines: topics to topics and tables, on Spark."""
 
 
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of FILE, like sinks.history.path=/tmp/history; the value as in TOML, or as text.",
+)
+
+
 def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     """Give a command the argument FILE and the options that are stronger than the file."""
 
@@ -36,19 +45,30 @@ def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     )
     @click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
     @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
+    @settings_option
     @output_option
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
         given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}
+        del options["settings"]
         return run(spec_of(given["file"]), *args, **options)
 
     return command
 
 
 def spec_of(file: str) -> Spec:
-    """What a file declares, under the options of the command that runs (`declared`)."""
+    """What a file declares, under the options of the command that runs (`declared`). Warnings of it are shown."""
     given = click.get_current_context().params
-    return load_spec(file, url=given["url"] or "", state=given["state"], master=given["master"] or "")
+    spec = load_spec(
+        file,
+        url=given["url"] or "",
+        state=given["state"],
+        master=given["master"] or "",
+        settings=given["settings"],
+    )
+    for warning in spec.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return spec
 
 
 @contextmanager
@@ -86,3 +106,20 @@ def parse_time(option: str, text: str | None) -> int | None:
         return time_ms(text)
     except ValueError as error:
         raise PipelineError(f"{option}: {error}") from None
+
+
+def sure(yes: bool, what: str) -> None:
+    """Ask on a terminal; elsewhere --yes is needed."""
+    if yes:
+        return
+    if not output.for_people():
+        raise click.ClickException(f"this would {what}: say --yes")
+    click.confirm(f"This will {what}. Go on?", abort=True)
+
+
+def named_values(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Values of an option by name, `NAME=VALUE` each. Raises PipelineError."""
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [name for name, separator, _ in pairs if not (name and separator)]:
+        raise PipelineError(f"{option}: {wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}

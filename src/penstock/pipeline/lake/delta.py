@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -21,11 +21,11 @@ from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
 from . import partitioning, schema
 from .snapshot import METADATA, NONE, Snapshot, log_name, mark_name
 from .store import Location, sentence
-from .upsert import rows_of, upsert
+from .upsert import rows_of, rows_read_again, upsert
 from .values import Batch, File, Last, LogState, Position, check_whole, follow, is_new
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, Transaction
 except ImportError:
@@ -168,7 +168,7 @@ class Table:
         )
         if not is_new(self.folder, batch, now.last(batch.writer)):
             return False
-        if not (batch.files or batch.overwrite or made):
+        if not (batch.files or batch.overwrite or batch.replaces or made):
             return True
         marks, properties = _marks(batch, now)
         grown = schema.grow(now.schema, batch.schema)
@@ -176,6 +176,11 @@ class Table:
             # A step of its own, which done twice does nothing: the rows come in the next.
             _grow(table, now.schema, grown)
         commit = CommitProperties(properties, max_commit_retries=0, app_transactions=marks)
+        if batch.replaces:
+            rows = rows_read_again(batch, self.folder.open)
+            mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "merge", "predicate": batch.replaces}
+            write_deltalake(table, rows, commit_properties=commit, **mode)
+            return True
         if batch.keys and batch.files:
             upsert(table, rows_of(batch, self.folder.open), batch, commit)
             return True

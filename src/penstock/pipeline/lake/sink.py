@@ -40,6 +40,10 @@ class Written(WriterCommitMessage):
         self.pieces = pieces
         self.query = query
 
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
 
 class TableSink:
     """What both writers do. Made on the driver, pickled to the tasks."""
@@ -47,9 +51,16 @@ class TableSink:
     at_once: Final = False  # rows are seen when they are committed
 
     def __init__(
-        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+        self,
+        given: Mapping[str, str],
+        columns: StructType,
+        *,
+        overwrite: bool,
+        suffix: str = "",
+        replaces: str = "",
     ) -> None:
         self._suffix = suffix  # of the query's id, where a query writes to several sinks
+        self._replaces = replaces  # a predicate: the rows replace those for which it is true
         self._options = write_options(given)
         self._overwrite = overwrite
         self._columns, self._bys = planned(self._options, columns)
@@ -58,8 +69,9 @@ class TableSink:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         options = self._options
-        # Rows with keys are read again on the driver: their order counts, which partitioned files do not keep.
-        bys = () if options.keys else self._bys
+        # Rows that replace others are read again on the driver; the order of those with keys counts, which partitioned files do not keep.
+        again = bool(options.keys or self._replaces)
+        bys = () if again else self._bys
         columns = self._columns
         if options.deletes:
             columns = columns.append(pa.field(options.deletes, pa.bool_()))
@@ -69,7 +81,7 @@ class TableSink:
             with options.path.reached():
                 for batch in iterator:
                     if batch.num_rows:
-                        writer.write(partitioning.placed(batch, self._bys) if options.keys else batch)
+                        writer.write(partitioning.placed(batch, self._bys) if again else batch)
                         if options.archive:
                             pieces = merge([*pieces, *pieces_of(batch)])
                 files = writer.finish()
@@ -108,6 +120,7 @@ class TableSink:
             writer=writer if number is not None else "",
             number=number or 0,
             overwrite=self._overwrite,
+            replaces=self._replaces,
             keys=options.keys,
             deletes=options.deletes,
             pieces=pieces,
@@ -117,14 +130,14 @@ class TableSink:
         try:
             done = table.commit(batch)
         except Exception as error:
-            # Files of rows with keys are no part of the table, whatever became of the commit.
-            if options.keys or isinstance(error, BatchConflict):
+            # Files that are read again are no part of the table, whatever became of the commit.
+            if batch.rewritten or isinstance(error, BatchConflict):
                 with suppress(OSError):
                     remove(options.path, files)
             raise
         if self._table is not None:
             self._table.look_ahead()
-        if options.keys:
+        if batch.rewritten:
             remove(options.path, files)
         elif not done and files:
             self._remove(table, files)

@@ -1,4 +1,4 @@
-"""Rows that replace those of a table that agree with them in the key columns, or delete them: Delta's MERGE.
+"""Rows that replace those of a table: that agree with them in the key columns, which they may delete (Delta's MERGE), or that a predicate names.
 
 The tasks write the rows into files as for any batch; here they are read again, on the driver, and the files are no part
 of the table.
@@ -32,6 +32,19 @@ def last_by(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     numbered = rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by(list(keys)).aggregate([(_ROW, "max")])[f"{_ROW}_max"]
     return rows.take(last.take(pc.sort_indices(last)))
+
+
+def rows_read_again(batch: Batch, opened: Callable[[str], Any]) -> pa.RecordBatchReader:
+    """The rows of a batch's files, one file after the other; of those with one key the last, if it has keys and is not deleted."""
+    if batch.keys and batch.files:
+        rows = rows_of(batch, opened)
+        if batch.deletes:
+            gone = pc.fill_null(rows[batch.deletes], False)
+            rows = rows.filter(pc.invert(gone)).select(batch.schema.names)
+        return rows.to_reader()
+    tables = (_rows(file, batch, opened) for file in batch.files)
+    found = (piece for table in tables for piece in table.cast(batch.schema).to_batches())
+    return pa.RecordBatchReader.from_batches(batch.schema, found)
 
 
 def upsert(table: Any, rows: pa.Table, batch: Batch, properties: Any) -> None:

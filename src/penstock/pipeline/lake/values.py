@@ -78,7 +78,8 @@ class LogState(NamedTuple):
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What one commit brings. `writer` and `number` name it; without a writer it is not remembered. With `keys`, its rows
-    replace those that agree in these columns, or delete them if the column `deletes` is true.
+    replace those that agree in these columns, or delete them if the column `deletes` is true; with `replaces`, a predicate in
+    SQL, they replace those for which it is true.
 
     `pieces` are the offsets of an archive's batch, and `logs` the logs that they are of: they must go on where the table ends.
     """
@@ -89,6 +90,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     writer: str = ""
     number: int = 0
     overwrite: bool = False
+    replaces: str = ""
     keys: tuple[str, ...] = ()
     deletes: str = ""
     pieces: tuple[Piece, ...] = ()
@@ -98,6 +100,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     def rows(self) -> int:
         """The rows of its files."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the commit reads its files again, and writes others."""
+        return bool(self.keys or self.replaces)
 
 
 def pieces_of(batch: pa.RecordBatch) -> list[Piece]:

@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.pipeline.errors import SinkFailed
+from pyspark.errors import PySparkException
+
+from penstock.pipeline.errors import PipelineError, SinkFailed
 from penstock.pipeline.spec.spec import Source, Spec, Step, source_topics
 
 from .causes import Cause, ErrorClass, cause_of
@@ -149,6 +151,17 @@ def at_checkpoint(cause: Cause, home: object, written: int) -> Cause:
     has = f"every sink has the batches up to {written}" if written >= 0 else "no sink has a batch"
     sentence = f"the checkpoint in {home} cannot be used: {found[1]}; {has}: the next run goes on there"
     return cause._replace(sentence=sentence)
+
+
+@contextmanager
+def one_sentence(spec: Spec) -> Iterator[None]:
+    """Let what Spark raises be a PipelineError that names the pipeline, and the place."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
+            raise
+        raise PipelineError(told(spec, cause_of(error)).sentence) from None
 
 
 def told(spec: Spec, cause: Cause) -> Cause:

@@ -3,12 +3,14 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
@@ -17,10 +19,12 @@ from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
 from . import events
+from .backfill import Report, check_backfill, plan_backfill, run_backfill
 from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
 from .folder import Owner
 from .preflight import preflight
+from .preview import MESSAGES, ROWS, preview
 from .runner import Runner
 from .state import folder_of
 from .supervise import Backoff, Failures
@@ -226,6 +230,31 @@ class Pipeline:
                 self._restarts.kill()
                 self.await_termination()
 
+    def preview(self, step: str = "", *, rows: int = ROWS, messages: int = MESSAGES) -> DataFrame:
+        """See `preview.preview`. Nothing is started; a second call is faster, as Spark runs then."""
+        return preview(self.spec, self._session(), step, rows=rows, messages=messages)
+
+    def backfill(
+        self,
+        start: str | int | datetime,
+        end: str | int | datetime,
+        *,
+        sinks: Iterable[str] = (),
+        columns: Mapping[str, str] = {},
+        margin: str = "",
+        append_topics: bool = False,
+    ) -> Report:
+        """Compute a range of time again: see `backfill`. Raises PipelineError."""
+        spec, plan = plan_backfill(
+            self.spec, start, end, sinks=sinks, columns=columns, margin=margin, append_topics=append_topics
+        )
+        preflight(spec)
+        check_backfill(spec, plan)
+        return run_backfill(spec, self._session(), plan)
+
+    def _session(self) -> SparkSession:
+        return self._spark or session(self.spec.name, self.spec.master, scratch=None, **self.spec.spark)
+
     def _attempt(self, spark: SparkSession, emit: Callable[[dict[str, Any]], None]) -> Runner:
         preflight(self.spec)  # a query would wait for the server without a word
         return Runner(self.spec, self._folder, spark, emit)
@@ -266,7 +295,9 @@ def _caused(state: str, cause: Cause) -> dict[str, Any]:
 def pipeline(given: Spec | Path | str, spark: SparkSession | None = None, **overrides: Any) -> Pipeline:
     """The pipeline that a file declares (or a Spec), to be run in `spark` or in a session of its own.
 
-    `overrides` are those of `load_spec`: `url`, `state`, `master`.
+    `overrides` are those of `load_spec`: `url`, `state`, `master`, `settings`.
     """
     spec = given if isinstance(given, Spec) else load_spec(given, **overrides)
+    for sentence in spec.warnings:
+        warnings.warn(sentence, stacklevel=2)
     return Pipeline(spec, spark)

@@ -23,6 +23,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     state: str = ""
     master: str = ""
+    settings: tuple[str, ...] = ()
     once: bool | None = None
     change_sinks: bool = False  # of a batch that was begun, see `writers`
     epoch: int = 0  # of the state in an object store
@@ -31,7 +32,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     def overrides(self) -> dict[str, Any]:
-        return {"url": self.url, "state": self.state or None, "master": self.master}
+        given = {"url": self.url, "state": self.state or None, "master": self.master}
+        return given | {"settings": self.settings}
 
 
 # Orders; the job's file follows each.

@@ -58,28 +58,44 @@ class View(msgspec.Struct):
     shared: bool = False  # whether several branches read it, and it is computed once for all of them
 
 
-def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> dict[str, View]:
-    """All sources and steps, analysed. Raises PipelineError, which names the place."""
+def build_views(
+    spec: Spec,
+    spark: SparkSession,
+    watermark: BatchWatermark | None,
+    given: Mapping[str, DataFrame] = {},
+) -> dict[str, View]:
+    """All sources and steps, analysed. Raises PipelineError, which names the place.
+
+    `given` are rows in place of those of sources and tables. Without a `watermark` all sources are given, and steps run as a
+    batch: only rows without an event time are late.
+    """
     for name, table in spec.tables.items():
         with named(spec, f"[tables.{name}]"):
-            reader = spark.read.format("penstock_lake").options(**lookup_options(spec, table))
-            rows = read_format(spec, spark, table) if table.format else reader.load()
+            rows = given.get(name)
+            if rows is None and table.format:
+                rows = read_format(spec, spark, table)
+            elif rows is None:
+                rows = spark.read.format("penstock_lake").options(**lookup_options(spec, table)).load()
             rows.createOrReplaceTempView(name)
     streams: dict[str, DataFrame] = {}
     for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
+            if name in given:
+                streams[name] = given[name]
+                continue
             if source.format:
                 streams[name] = read_format(spec, spark, source)
                 continue
             reader_options = source_options(spec, name, source)
             streams[name] = spark.readStream.format("penstock").options(**reader_options).load()
-    windows = _windows(spec, spark, streams)
+    windows = {} if watermark is None else _windows(spec, spark, streams)
     views: dict[str, View] = {}
     for name, view, frame in _frames(spec, spark, streams):
         with named(spec, _place(name, view)):
             late = None
             if view.watermark is not None:
-                late = watermark.late(f.col(view.watermark.column), windows[name])
+                time = f.col(view.watermark.column)
+                late = time.isNull() if watermark is None else watermark.late(time, windows[name])
             views[name] = _view(spec, name, view, frame, late)
     return views
 
@@ -232,7 +248,12 @@ def _made(spec: Spec, spark: SparkSession, step: Step) -> DataFrame:
     frame = inputs[0]
     if step.deduplicate:
         check_columns(frame.schema, "deduplicate", step.deduplicate)
-        return frame.dropDuplicatesWithinWatermark(list(step.deduplicate))
+        columns = list(step.deduplicate)
+        return (
+            frame.dropDuplicatesWithinWatermark(columns)
+            if frame.isStreaming
+            else frame.dropDuplicates(columns)
+        )
     check_stateful()
     check_columns(frame.schema, "keys", step.keys)
     processor = load_callable(spec.folder, step.stateful, "stateful")

@@ -100,6 +100,10 @@ class Written(WriterCommitMessage):
         self.messages = dict(messages)
 
     @property
+    def rows(self) -> int:
+        return sum(self.messages.values())
+
+    @property
     def key(self) -> StageKey | None:
         if self.stage is None:
             return None

@@ -1,6 +1,7 @@
 """Reads a pipeline's file. Every refusal is one sentence that names the file, the table and the key."""
 
 import difflib
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import SERVER, is_url
 
 from .rules import check_rules
+from .settings import Settings, apply_settings, literal_secrets, with_variables
 from .spec import TABLE_TRIGGER, Expectation, Lineage, Lookup, Sink, Source, Spec, Step, Watermark
 
 STATE: Final = "penstock-pipelines"
@@ -40,15 +42,28 @@ _FILES: Final = ("token_file", "ca_file", "cert_file", "key_file")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def load_spec(file: Path | str, *, url: str = "", state: Path | str | None = None, master: str = "") -> Spec:
-    """Read the file and check it; what is given beside it wins. Raises PipelineError."""
-    path = Path(file)
+def read_toml(file: Path | str) -> dict[str, Any]:
+    """The content of a TOML file. Raises PipelineError."""
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(Path(file).read_text("utf-8"))
     except OSError as error:
         raise PipelineError(f"{file} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PipelineError(f"{file} is no TOML: {error}") from None
+
+
+def load_spec(
+    file: Path | str,
+    *,
+    url: str = "",
+    state: Path | str | None = None,
+    master: str = "",
+    settings: Settings = (),
+) -> Spec:
+    """Read the file and check it; what is given beside it wins. `settings`: see `apply_settings`. Raises PipelineError."""
+    content = read_toml(file)
+    content.pop("tests", None)  # read by `cases.load_cases`
+    warnings = literal_secrets(content, str(file))
     if url:
         server = content.get("server")
         content["server"] = {**(server if isinstance(server, dict) else {}), "url": url}
@@ -56,7 +71,10 @@ def load_spec(file: Path | str, *, url: str = "", state: Path | str | None = Non
         content["state"] = _given_state(state)
     if master:
         content["master"] = master
-    return parse_spec(content, str(file), path.absolute().parent)
+    apply_settings(content, settings, str(file))
+    content = with_variables(content, os.environ, f"{file}: ")
+    spec = parse_spec(content, str(file), Path(file).absolute().parent)
+    return msgspec.structs.replace(spec, warnings=tuple(warnings))
 
 
 def _given_state(state: Path | str) -> str:

@@ -160,6 +160,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     lineage: Lineage = Lineage()
     folder: Path
     file: str  # as the user named it
+    warnings: tuple[str, ...] = ()  # about the file, for its reader
 
     def __repr__(self) -> str:
         return shown(self, "storage", "spark")

@@ -6,9 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.lake.schema import arrow_of
 from penstock.pipeline.lake.sink import BatchWriter
 
 COLUMNS = StructType(
@@ -92,6 +94,47 @@ def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:
     put(table, [(1, "a", 1, 1)], "")
     with pytest.raises(PipelineError, match="column id is null"):
         put(table, [(None, "a", 1, 1)], "")
+    assert staged(table) == []
+
+
+def replace(
+    folder: Path, rows: list[dict[str, object]], columns: StructType, by: str, keys: str = ""
+) -> None:
+    """Put rows in the place of those of 2026-01-02 and 2026-01-03."""
+    predicate = "`at` >= '2026-01-02T00:00:00Z' AND `at` < '2026-01-04T00:00:00Z'"
+    options = {"path": str(folder), "partitionBy": by, "keys": keys}
+    sink = BatchWriter(options, columns, overwrite=False, replaces=predicate)
+    batch = pa.RecordBatch.from_pylist(rows, arrow_of(columns))
+    sink.commit([sink.write(iter([batch]))] if rows else [sink.nothing("", 0)], 0)
+
+
+@pytest.mark.parametrize("by", ["", "place", "day(at)", "place,month(at)"])
+def test_rows_replace_those_of_a_range(tmp_path: Path, by: str) -> None:
+    table = tmp_path / "table"
+    put(table, [(number, "a", number, 1) for number in (1, 2, 3, 4)], by)
+
+    def found() -> list[tuple[int, int | None, str | None]]:
+        rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+        return sorted((row["id"], row["n"], row.get("more")) for row in rows)
+
+    grown = StructType(
+        [*COLUMNS.fields[:3], StructField("more", StringType())]
+    )  # one more column, and one less
+    rows: list[dict[str, object]] = [
+        {"id": 7, "place": "b", "at": datetime(2026, 1, 2, 12, tzinfo=UTC), "more": "x"}
+    ]
+    for _ in range(2):
+        replace(table, rows, grown, by)
+        assert found() == [(1, 1, None), (4, 1, None), (7, None, "x")]
+    rows = [{"id": 8, "place": "b", "at": datetime(2026, 1, 3, tzinfo=UTC), "n": n} for n in (1, 2)]
+    replace(table, rows, COLUMNS, by, keys="id")
+    assert found() == [(1, 1, None), (4, 1, None), (8, 2, None)]
+    before = DeltaTable(str(table)).version()
+    with pytest.raises(DeltaError, match="1 rows failed validation check"):
+        replace(table, [{"id": 9, "place": "b", "at": datetime(2026, 1, 4, tzinfo=UTC)}], COLUMNS, by)
+    assert DeltaTable(str(table)).version() == before
+    replace(table, [], COLUMNS, by)
+    assert found() == [(1, 1, None), (4, 1, None)]
     assert staged(table) == []
 
 

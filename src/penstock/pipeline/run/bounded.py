@@ -1,0 +1,92 @@
+"""The sources of a pipeline as bounded reads: the newest messages, or those of a range of time.
+
+A bounded read has no subscription and no checkpoint, and its steps run as a batch.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.calls import Calls
+from penstock.pipeline.http.logs import Log
+from penstock.pipeline.source.offsets import write
+from penstock.pipeline.source.options import parse_options
+from penstock.pipeline.source.query import ask, check_there
+from penstock.pipeline.spec.options import source_options
+from penstock.pipeline.spec.spec import Spec
+
+from .views import named
+
+_OF_STREAMS: Final = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "subscription",
+)
+
+
+def batch_options(spec: Spec, name: str) -> dict[str, str]:
+    """The options of `format("penstock")` for a bounded read of a source, without its bounds."""
+    options = source_options(spec, name, spec.sources[name])
+    return {key: text for key, text in options.items() if key not in _OF_STREAMS}
+
+
+def newest(spec: Spec, spark: SparkSession, count: int) -> dict[str, DataFrame]:
+    """By source, at most `count` messages, the newest first."""
+    frames = {}
+    for name in spec.sources:
+        with named(spec, f"[sources.{name}]"):
+            options = batch_options(spec, name)
+            logs = logs_of(spec, name)
+            starts = [(log, max(log.earliest, log.latest - count)) for log in logs]
+            reader = spark.read.format("penstock").options(**options).option("failOnDataLoss", "false")
+            reader = reader.option("startingOffsets", _listed(starts))
+            reader = reader.option("endingOffsets", _listed([(log, log.latest) for log in logs]))
+            frame = reader.load()
+            frames[name] = frame.orderBy(f.desc("timestamp"), f.desc("offset")).limit(count)
+    return frames
+
+
+def between(spec: Spec, spark: SparkSession, start_ms: int, end_ms: int) -> dict[str, DataFrame]:
+    """By source, the messages published from a time on and before another."""
+    frames = {}
+    for name in spec.sources:
+        with named(spec, f"[sources.{name}]"):
+            reader = spark.read.format("penstock").options(**batch_options(spec, name))
+            reader = reader.option("startingTimestamp", str(start_ms)).option("endingTimestamp", str(end_ms))
+            frames[name] = reader.load()
+    return frames
+
+
+def check_kept(spec: Spec, since_ms: int) -> None:
+    """Raises PipelineError if messages published at or after a time may have been removed by retention."""
+    for name, source in spec.sources.items():
+        with named(spec, f"[sources.{name}]"):
+            for log in logs_of(spec, name, since_ms):
+                if source.fail_on_data_loss and 0 < log.earliest == log.at[since_ms]:
+                    raise PipelineError(
+                        f"{log.topic}, partition {log.partition}: the first message that is kept, at offset"
+                        f" {log.earliest}, is already in the range: earlier ones of the range may have been removed; begin later,"
+                        " or say fail_on_data_loss = false"
+                    )
+
+
+def logs_of(spec: Spec, name: str, *times: int) -> list[Log]:
+    """The logs of a source, with the offsets of `times` in ms since the epoch. Raises PipelineError."""
+    options = parse_options(batch_options(spec, name), stream=False)
+    with Calls(options.server) as client:
+        return check_there(options, ask(client, options, times=times))
+
+
+def _listed(offsets: Iterable[tuple[Log, int]]) -> str:
+    """Offsets as an option has them; `latest` for a source that has no topic yet."""
+    found: dict[str, dict[int, int]] = {}
+    for log, offset in offsets:
+        found.setdefault(log.topic, {})[log.partition] = offset
+    return write(found) if found else "latest"
