@@ -16,7 +16,6 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import (
     output,
-    pipeline_java,  # noqa: F401 - adds prepare-java to the group
     pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to it
 )
 from .connection import by_reference

@@ -22,9 +22,7 @@ from .preflight import preflight
 from .process import KILL, START, STOP, Job, WorkerEvent
 from .state import folder_of
 
-if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second: while Java starts
-    from penstock.pipeline.session import Starting
-
+if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second
     from .causes import Cause
     from .runner import Runner
 
@@ -39,7 +37,6 @@ class Worker:
         self._runner: Runner | None = None
         self._started = threading.Event()
         self._stopping = threading.Event()
-        self._starting: Starting | None = None
         self._spark: Any = None
 
     def run(self) -> int:
@@ -59,8 +56,6 @@ class Worker:
                 return 1  # a worker without a JVM is of no use: the supervisor starts another
         if self._spark is not None:
             self._spark.stop()
-        elif self._starting is not None:
-            self._starting.cancel()
         return 1 if failed else 0
 
     def _once(self, job: Job) -> bool:
@@ -70,14 +65,13 @@ class Worker:
             folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
             once = spec.once if job.once is None else job.once
-            self._start_java(spec, folder, once=once)
             from .early import check_early
             from .runner import Runner
 
             preflight(spec)
             if self._spark is None:
                 check_early(spec)
-            self._runner = Runner(spec, folder, self._session(), self._tell)
+            self._runner = Runner(spec, folder, self._session(spec, folder, once=once), self._tell)
             if self._stopping.is_set():
                 self._say(WorkerEvent(over=True))
                 return True
@@ -100,21 +94,13 @@ class Worker:
             self._over(cause, planned)
         return cause is None
 
-    def _start_java(self, spec: Spec, folder: Folder, *, once: bool) -> None:
-        """Let it start while this process imports the rest, and asks the server."""
-        if self._spark is not None or self._starting is not None:
-            return
-        self._say(WorkerEvent(waiting="Spark"))
-        short = once and is_short(spec, folder.checkpoint)
-        from penstock.pipeline.session import Starting
-
-        self._starting = Starting(spec.name, spec.master, scratch=folder.scratch, short=short, **spec.spark)
-
-    def _session(self) -> Any:
+    def _session(self, spec: Spec, folder: Folder, *, once: bool) -> Any:
         if self._spark is None:
-            assert self._starting is not None
-            starting, self._starting = self._starting, None
-            self._spark = starting.session()
+            from penstock.pipeline.session import session, short_run
+
+            self._say(WorkerEvent(waiting="Spark"))
+            conf = short_run(spec.spark) if once and is_short(spec, folder.checkpoint) else spec.spark
+            self._spark = session(spec.name, spec.master, scratch=folder.scratch, **conf)
             self._spark.sparkContext.setLogLevel("ERROR")
         return self._spark
 
