@@ -6,8 +6,7 @@
 - `penstock pipeline run --once` with a new state folder, over 2,000 messages, to a topic and a table
 - `penstock pipeline check` of a file with a mistake that is found without Spark
 
-The first two are run without and with what `penstock pipeline prepare-java` wrote, in turns, the latter only where it is
-there. Prints each run to stderr and then a table: median, least and most of the rounds. On a busy machine look at the CPU seconds alone.
+Prints each run to stderr and then a table: median, least and most of the rounds. On a busy machine look at the CPU seconds alone.
 """
 
 import os
@@ -17,15 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from penstock.client.http import HttpClient
 from penstock.demo.flights import publish_flights
 from penstock.model.names import TopicName
-from penstock.pipeline.class_data import class_data
-from penstock.pipeline.java import chosen_java
 from penstock.testing.server import launch
 
 from .pipeline_idle import costs
@@ -65,28 +61,21 @@ def main() -> None:
         run_demo(sys.argv[2], Path(sys.argv[3]))
         return
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    prepared = class_data(chosen_java()).file is not None
     with (
         tempfile.TemporaryDirectory() as name,
         launch(Path(name, "data"), "--set", "log.level=warning") as server,
     ):
         publish(server.url)
-        without = {"XDG_CACHE_HOME": str(Path(name, "empty"))}
-        ways: dict[str, Mapping[str, str]] = {"no": without, **({"yes": {}} if prepared else {})}
-        found: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+        found: dict[str, list[tuple[float, float, str]]] = {}
         for _ in range(rounds):
             for what in (DEMO, *FILES):
-                for way, environment in ways.items():
-                    if way == "no" or not what.startswith("check"):
-                        one = measured(server.url, what, environment)
-                        print(f"{what}, prepared {way}: {one}", file=sys.stderr, flush=True)
-                        found.setdefault((what, way), []).append(one)
-    print(f"{'':28} prepared {'wall':>21} {'CPU':>21}  said")
-    for (what, way), each in found.items():
+                one = measured(server.url, what)
+                print(f"{what}: {one}", file=sys.stderr, flush=True)
+                found.setdefault(what, []).append(one)
+    print(f"{'':28} {'wall':>21} {'CPU':>21}  said")
+    for what, each in found.items():
         wall, cpu = (spread([one[index] for one in each]) for index in (0, 1))  # type: ignore[misc]
-        print(f"{what:28} {way:8} {wall:>21} {cpu:>21}  {each[-1][2]}")
-    if not prepared:
-        print("run `penstock pipeline prepare-java` to have both ways compared")
+        print(f"{what:28} {wall:>21} {cpu:>21}  {each[-1][2]}")
 
 
 def spread(numbers: list[float]) -> str:
@@ -106,7 +95,7 @@ def publish(url: str) -> None:
     publish_flights(url, flights, lambda _: None)
 
 
-def measured(url: str, what: str, environment: Mapping[str, str]) -> tuple[float, float, str]:
+def measured(url: str, what: str) -> tuple[float, float, str]:
     """Wall and CPU seconds of a command, from its start to its end, and the last that it said."""
     with tempfile.TemporaryDirectory() as folder:
         if what == DEMO:
@@ -122,7 +111,6 @@ def measured(url: str, what: str, environment: Mapping[str, str]) -> tuple[float
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=os.environ | environment,
             start_new_session=True,
         ) as process:
             spent: dict[int, float] = {}  # CPU seconds, when it was last seen

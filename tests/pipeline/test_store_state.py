@@ -252,11 +252,11 @@ import penstock.pipeline.session as module
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.run.worker import main
 
-def starting(name, master, *, scratch, short, **conf):
+def session(name, master, *, scratch, **conf):
     module._within({}, scratch, conf)
     raise PipelineError(f"a session in {scratch}")
 
-module.Starting = starting
+module.session = session
 sys.exit(main())
 """
 

@@ -17,7 +17,6 @@ from penstock.pipeline.spec.spec import Spec
 from . import (
     output,
     pipeline_authoring,  # noqa: F401 - adds preview, test and backfill to the group
-    pipeline_java,  # noqa: F401 - adds prepare-java to it
     pipeline_tables,  # noqa: F401 - adds new and maintain to it
     pipeline_tools,  # noqa: F401 - adds redrive to it
 )

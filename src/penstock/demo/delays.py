@@ -10,8 +10,6 @@ import click
 from rich.console import Console
 
 from penstock.model.names import TopicName
-from penstock.pipeline.class_data import class_data
-from penstock.pipeline.java import chosen_java
 from penstock.testing.server import Address
 
 from .flights import COUNT, publish_trouble
@@ -53,8 +51,6 @@ def spark(
                 f"   {COUNT:,} messages read and grouped in {seconds:.1f} s, after {ready - started:.1f} s for Spark to"
                 " start",
             )
-            if class_data(chosen_java()).file is None:
-                say(console, "   (`penstock pipeline prepare-java`, once, makes that quicker)")
             late, broken = publish_trouble(server.url, topic)
             second = pipeline.run(show_progress)
             rows = pipeline.query()
@@ -77,13 +73,11 @@ class Delays:
         self._spark: Any = None
 
     def __enter__(self) -> Self:
-        from penstock.pipeline.session import Starting
+        from penstock.pipeline.session import session, short_run
 
         self.file.write_text(self._declared, encoding="utf-8")
-        starting = Starting("penstock-demo", short=True)  # as `pipeline run --once` finds out by itself
-        import penstock.pipeline.run.handle  # noqa: F401 - takes half a second, in which Java starts
-
-        self._spark = starting.session()
+        short = short_run({})  # as `pipeline run --once` finds out by itself
+        self._spark = session("penstock-demo", scratch=None, **short)
         self._spark.sparkContext.setLogLevel("ERROR")
         return self
 

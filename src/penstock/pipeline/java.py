@@ -6,13 +6,11 @@ only MLlib has a use for it, and a JVM refuses to start without a module that it
 is started through a shim: a folder whose `bin/java` drops that one argument.
 """
 
-import atexit
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import PipelineError
+from .shims import shim
 
 VERSION_MIN: Final = 17
 
@@ -32,29 +31,19 @@ _REMEDIES: Final = (
 
 @dataclass(frozen=True)
 class Java:
-    """A Java by its own word: the version of Java, its home, and the build of this one."""
+    """The version and the home that a Java reports."""
 
     version: int
     home: Path
-    build: str = ""
 
 
 def find_java() -> Path:
     """The folder to set JAVA_HOME to. Raises PipelineError when there is no usable Java."""
-    return _found()[0]
-
-
-def chosen_java() -> Java:
-    """The Java that runs there. Raises PipelineError when there is no usable one."""
-    return _found()[1]
-
-
-def _found() -> tuple[Path, Java]:
     return _find(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
 
 
 @cache
-def _find(java_home: str, path: str) -> tuple[Path, Java]:
+def _find(java_home: str, path: str) -> Path:
     tried: list[str] = []
     candidates = [("JAVA_HOME", Path(java_home) / "bin" / "java")] if java_home else []
     if on_path := shutil.which("java", path=path):
@@ -69,7 +58,7 @@ def _find(java_home: str, path: str) -> tuple[Path, Java]:
         elif probed.version < VERSION_MIN:
             tried.append(f"that of {origin} is version {probed.version}")
         else:
-            return (probed.home if whole else shim(java)), probed
+            return probed.home if whole else without_vector(java)
     found = f" ({'; '.join(tried)})" if tried else ""
     raise PipelineError(f"Spark needs Java {VERSION_MIN} or later, and none is found{found}: {_REMEDIES}")
 
@@ -86,28 +75,22 @@ def probe(java: Path, *arguments: str) -> Java | None:
     number = re.match(r"(?:1\.)?(\d+)", says.get("java.specification.version", ""))
     if number is None or "java.home" not in says:
         return None
-    build = " ".join(says.get(key, "") for key in ("java.vendor", "java.runtime.version"))
-    return Java(int(number[1]), Path(says["java.home"]), build)
+    return Java(int(number[1]), Path(says["java.home"]))
 
 
-@cache
-def shim(java: Path) -> Path:
+def without_vector(java: Path) -> Path:
     """A Java home that runs `java` without the module it lacks; it goes when this process ends."""
-    home = Path(tempfile.mkdtemp(prefix="penstock-java-"))  # mkdtemp lets no other user in
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    script = home / "bin" / "java"
-    script.parent.mkdir()
-    script.write_text(
-        "#!/bin/sh\n"
-        "# Written by penstock: Java without a module that this Java does not have.\n"
+    script = shim(
+        "bin/java",
         'for argument; do shift; case "$argument" in\n'
         f'    {_VECTOR}) ;;\n    *) set -- "$@" "$argument" ;;\nesac; done\n'
-        f'exec {shlex.quote(str(java))} "$@"\n'
+        f'exec {shlex.quote(str(java))} "$@"\n',
     )
-    script.chmod(0o700)
-    if not probe(script, _VECTOR):
-        raise PipelineError(f"{java} cannot be started through {script}: is {home.parent} mounted noexec?")
-    return home
+    if script is None or not probe(script, _VECTOR):
+        raise PipelineError(
+            f"{java} cannot be started through a script: set TMPDIR to a folder that is not mounted noexec"
+        )
+    return script.parents[1]
 
 
 def _wheel() -> Path | None:

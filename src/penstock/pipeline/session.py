@@ -3,23 +3,21 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .class_data import class_data
-from .errors import PipelineError
-from .gateway import Gateway, has_java, was_submitted
-from .java import chosen_java, find_java
-from .python import fork_script
+from .java import find_java
+from .python import spark_python
 from .versions import CHECKPOINTING, WRAPPED
 from .versions import be_active as be_active  # for users, too
 
@@ -29,7 +27,6 @@ HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 # checkpoint keeps the number that it began with.
 CLUSTER_SHUFFLE: Final = "16"
 
-_DAEMON: Final = "spark.python.use.daemon"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _MEMORY: Final = "spark.driver.memory"
 
@@ -66,6 +63,13 @@ _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTION
 # Else the heap is collected each time that this has doubled, from 21 MB on.
 _CLASSES: Final = ("-XX:MetaspaceSize=256m",)
 
+# Spark asks for the module and Java says that it is experimental; Spark's Java options are those of its
+# oldest Java, and newer ones find fault with them. Java has no switch for either.
+_NOISE: Final = (
+    b"WARNING: Using incubator modules: jdk.incubator.vector",
+    b"WARNING: package sun.security.action not in java.base",
+)
+
 _CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -81,79 +85,61 @@ _CONF: Final = {
 def session(
     name: str = "penstock", master: str = "local[*]", *, scratch: Path | None = None, **conf: str
 ) -> SparkSession:
-    """Start a session, or return the one there is. `conf` is Spark's own and wins: `**{"spark.…": "…"}`.
+    """Start a session, or return the active one. `conf` is Spark's own and wins: `**{"spark.…": "…"}`.
 
-    What Spark writes beside its results (spilled and cached data, copies of state, artifacts, its warehouse) goes to
-    the system's folder for temporary files, or to `scratch`, where it is easily removed after a kill.
+    Spark's temporary files (spilled and cached data, copies of state, artifacts, its warehouse) go to the system's folder
+    for temporary files, or to `scratch`, which is easily removed after a kill.
 
     Within `spark-submit` its master and Java are taken. Else Spark's processes get JAVA_HOME and, on this machine,
-    PYSPARK_PYTHON in their environment; this process's own is as before. Raises PipelineError where there is no Java.
+    PYSPARK_PYTHON in their environment; this process's own is as before. Raises PipelineError if there is no Java.
     """
-    return Starting(name, master, scratch=scratch, short=False, **conf).session()
-
-
-class Starting:
-    """A session that starts: Java does already, and `session` waits for it. Arguments as those of the function `session`."""
-
-    def __init__(
-        self,
-        name: str = "penstock",
-        master: str = "local[*]",
-        *,
-        scratch: Path | None = None,
-        short: bool = False,
-        **conf: str,
-    ) -> None:
-        """`short`: for a run that is over soon, see `run.backlog`. Raises PipelineError where there is no Java."""
-        self._environment: dict[str, str] = {}
-        self._kept: list[str] = []
-        self._gateway: Gateway | None = None
-        submitted, launching = was_submitted(), not has_java()
-        if SparkSession.getActiveSession() is None and not submitted:
-            self._environment["JAVA_HOME"] = str(find_java())
-        if submitted:
-            master = _submitted_master(master)
-        if master.startswith("local"):
-            # Else Spark takes the first python3 on PATH, which need not have Penstock or Arrow.
-            python = _python(conf, None if submitted else scratch)
-            self._environment |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-        settings = settings_for(master, conf, short=short)
+    environment: dict[str, str] = {}
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    launching = SparkContext._gateway is None and not submitted
+    if submitted:
+        master = _submitted_master(master)
+    elif SparkSession.getActiveSession() is None:
+        environment["JAVA_HOME"] = str(find_java())
+    if master.startswith("local"):
+        # Else Spark takes the first python3 on PATH, which need not have Penstock or Arrow.
+        environment |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), spark_python())
+    settings = settings_for(master, conf)
+    if launching and scratch is not None:
+        settings = _within(settings, scratch, conf)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _environment(environment):
         if launching:
-            if _JAVA_OPTIONS not in conf:
-                self._kept = class_data(chosen_java()).using()
-                settings = with_java_options(settings, self._kept)
-            if scratch is not None:
-                settings = _within(settings, scratch, conf)
-        self._builder = SparkSession.builder.appName(name).master(master)
-        for key, value in settings.items():
-            self._builder = self._builder.config(key, value)
-        if launching:
-            with _environment(self._environment):
-                self._gateway = Gateway(settings)
+            _start_java(settings)
+        made = builder.getOrCreate()
+    _write_from_any_thread()
+    return made
 
-    def session(self) -> SparkSession:
-        """The session, when it is there. Raises PipelineError where Java does not start with the classes it has kept."""
-        gateway, self._gateway = self._gateway, None
-        with _environment(self._environment):
-            if gateway is not None:
-                try:
-                    gateway.connect()
-                except PySparkRuntimeError as error:
-                    if not self._kept:
-                        raise
-                    raise PipelineError(
-                        f"Java did not start with {self._kept[0]}: if that file is damaged, this removes it:"
-                        " penstock pipeline prepare-java --remove"
-                    ) from error
-            made = self._builder.getOrCreate()
-        _write_from_any_thread()
-        return made
 
-    def cancel(self) -> None:
-        """End the Java that nobody waits for any more."""
-        if self._gateway is not None:
-            self._gateway.kill()
-            self._gateway = None
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM as PySpark does, without the noise that it prints."""
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    reading, writing = os.pipe()
+    threading.Thread(
+        target=_relay, args=(os.fdopen(reading, "rb"),), name="spark-stderr", daemon=True
+    ).start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)  # the JVM has its own; ours would keep the relay waiting after its end
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _relay(lines: IO[bytes]) -> None:
+    """Pass on what the JVM writes to stderr, line by line, without the noise."""
+    with lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
 
 
 def _write_from_any_thread() -> None:
@@ -190,11 +176,6 @@ def _environment(changed: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _python(conf: Mapping[str, Any], scratch: Path | None) -> str:
-    """What Spark is to run as Python; a script, unless Spark's processes are not to be forked."""
-    return sys.executable if str(conf.get(_DAEMON, "true")).lower() == "false" else fork_script(scratch)
-
-
 def java_options(conf: Mapping[str, Any], *, short: bool = False) -> str:
     """Options of the driver's JVM beside those that `conf` sets; `short`: for a run that is over soon."""
     words = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", *_CLASSES]
@@ -202,6 +183,11 @@ def java_options(conf: Mapping[str, Any], *, short: bool = False) -> str:
     if _MEMORY not in conf and (os.cpu_count() or 1) <= _FEW_PROCESSORS and not _names_collector(conf):
         words += _COLLECT
     return " ".join(words)
+
+
+def short_run(conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's configuration with a JVM for a run that ends soon (`run.backlog`); `conf` wins."""
+    return {_JAVA_OPTIONS: java_options(conf, short=True), **conf}
 
 
 def _names_collector(conf: Mapping[str, Any]) -> bool:
@@ -214,9 +200,9 @@ def _names_collector(conf: Mapping[str, Any]) -> bool:
     return any(_COLLECTOR.search(text) for text in texts)
 
 
-def settings_for(master: str, conf: Mapping[str, Any], *, short: bool = False) -> dict[str, str]:
+def settings_for(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
     """Spark's configuration for a master; what `conf` says wins."""
-    settings = {**_CONF, _JAVA_OPTIONS: java_options(conf, short=short)}
+    settings = {**_CONF, _JAVA_OPTIONS: java_options(conf)}
     if master.startswith("local"):
         # One port of Spark's on an outer address is one too many; and a host name need not resolve.
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
@@ -239,15 +225,8 @@ def _within(settings: Mapping[str, str], scratch: Path, conf: Mapping[str, Any])
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(scratch)
     warehouse = str(conf.get("spark.sql.warehouse.dir", scratch / "warehouse"))
-    return with_java_options(settings, [f"-Djava.io.tmpdir={scratch}"]) | {
-        "spark.sql.warehouse.dir": warehouse
-    }
-
-
-def with_java_options(settings: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
-    """The settings with further options of the driver's JVM."""
-    words = [settings.get(_JAVA_OPTIONS, ""), *(f'"{option}"' for option in options)]
-    return {**settings, _JAVA_OPTIONS: " ".join(words).strip()}
+    options = f'{settings.get(_JAVA_OPTIONS, "")} "-Djava.io.tmpdir={scratch}"'.strip()
+    return {**settings, _JAVA_OPTIONS: options, "spark.sql.warehouse.dir": warehouse}
 
 
 def threads(master: str) -> int:

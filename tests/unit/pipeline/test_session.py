@@ -1,17 +1,15 @@
 import os
-import tempfile
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import PySparkRuntimeError
-from tests.support.waiting import until
 
 from penstock.pipeline import session as module
-from penstock.pipeline.class_data import class_data
-from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.java import Java
-from penstock.pipeline.session import Starting, java_options, settings_for, threads
+from penstock.pipeline.python import spark_python
+from penstock.pipeline.session import java_options, settings_for, short_run, threads
 
 
 @pytest.mark.parametrize(
@@ -61,6 +59,9 @@ def test_a_short_run_is_compiled_quickly(two_processors: Path) -> None:
     assert "-XX:TieredStopAtLevel=1" in java_options({}, short=True)
     assert "-XX:TieredStopAtLevel=1" not in java_options({})
     assert "Tier4" not in java_options({}, short=True)
+    key = "spark.driver.extraJavaOptions"
+    assert "-XX:TieredStopAtLevel=1" in settings_for("local[2]", short_run({}))[key]
+    assert short_run({key: "-Da=b"}) == {key: "-Da=b"}
 
 
 def test_few_processors_and_sparks_own_heap_take_the_serial_collector(
@@ -93,36 +94,30 @@ def spark_home(folder: Path, says: str) -> Path:
     return folder / "spark"
 
 
-def test_a_java_that_does_not_start_with_kept_classes_says_how_to_remove_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(spark_home(tmp_path, "exit 1")))
-    settings: Any = {"spark.python.use.daemon": "false"}
-    java = Java(17, tmp_path, "17.0.1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+# PySpark leaves its pipe to the JVM that did not start to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_java_that_does_not_start_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(spark_home(tmp_path, "echo $JAVA_HOME > java; exit 1")))
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "find_java", lambda: tmp_path)
-    monkeypatch.setattr(module, "chosen_java", lambda: java)
+    before = dict(os.environ)
     with pytest.raises(PySparkRuntimeError):
-        module.session(**settings)
-    file = class_data(java).file_of(7)
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"damaged")
-    with pytest.raises(PipelineError, match=rf"{file}.* penstock pipeline prepare-java --remove"):
-        module.session(**settings)
+        module.session()
+    assert dict(os.environ) == before
+    assert (tmp_path / "java").read_text() == f"{tmp_path}\n"
 
 
-def test_a_session_that_nobody_waits_for_leaves_no_java(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(spark_home(tmp_path, f"echo $$ > {tmp_path}/pid; read order")))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(module, "find_java", lambda: tmp_path)
-    monkeypatch.setattr(module, "chosen_java", lambda: Java(17, tmp_path, "17.0.1"))
-    settings: Any = {"spark.python.use.daemon": "false"}
-    starting = Starting(**settings)
-    assert "JAVA_HOME" not in os.environ or os.environ["JAVA_HOME"] != str(tmp_path)
-    until(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text().endswith("\n"))
-    starting.cancel()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pid", "spark"]
+def test_sparks_python_has_no_archives_of_pyspark_on_its_path() -> None:
+    archives = Path(pyspark.__file__).parent / "python" / "lib"
+    kept = ["/some where", str(archives.parent)]
+    path = os.pathsep.join([f"{archives}/pyspark.zip", kept[0], f"{archives}/py4j-src.zip", kept[1]])
+    said = subprocess.run(
+        [spark_python(), "-c", "import os; print(os.environ['PYTHONPATH'])"],
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == os.pathsep.join(kept)
+
+
+def test_the_interpreter_itself_runs_if_no_script_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert spark_python.__wrapped__() == sys.executable

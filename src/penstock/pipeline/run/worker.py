@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from penstock.model.errors import PenstockError
-from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
@@ -25,9 +24,7 @@ from .preflight import preflight
 from .process import KILL, STOP, Job, WorkerEvent
 from .state import folder_of
 
-if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second: while Java starts
-    from penstock.pipeline.session import Starting
-
+if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second
     from .causes import Cause
     from .runner import Runner
 
@@ -41,7 +38,6 @@ class Worker:
         self._writing = threading.Lock()
         self._jobs: dict[str, _Pipeline] = {}
         self._java = threading.Lock()
-        self._starting: Starting | None = None
         self._spark: Any = None
         self.planning = (
             threading.Lock()
@@ -56,40 +52,26 @@ class Worker:
             good = list(threads.map(_Pipeline.run, self._jobs.values()))
         if self._spark is not None:
             self._spark.stop()
-        elif self._starting is not None:
-            self._starting.cancel()
         return 0 if all(good) else 1
 
-    def start_java(self, spec: Spec, folder: Folder, job: Job, *, once: bool) -> None:
-        """Let it start while this process imports the rest, and asks the server."""
-        with self._java:
-            if self._spark is not None:
-                return
-            self.say(WorkerEvent(file=job.file, waiting="Spark"))
-            if self._starting is not None:
-                return
-            from penstock.pipeline.session import Starting
-
-            if job.scratch:
-                # `spark.sql.…` is set in the session of each pipeline; all other settings are the same in all files.
-                conf = {name: text for name, text in spec.spark.items() if not name.startswith("spark.sql.")}
-                conf.setdefault("spark.scheduler.mode", "FAIR")
-                self._starting = Starting(
-                    "penstock", spec.master, scratch=Path(job.scratch), short=False, **conf
-                )
-            else:
-                short = once and is_short(spec, folder.checkpoint)
-                self._starting = Starting(
-                    spec.name, spec.master, scratch=folder.scratch, short=short, **spec.spark
-                )
-
-    def session(self) -> Any:
+    def session(self, spec: Spec, folder: Folder, job: Job, *, once: bool) -> Any:
+        """The session of all jobs, which the first one starts."""
         with self._java:
             if self._spark is None:
-                starting, self._starting = self._starting, None
-                if starting is None:
-                    raise PipelineError("Spark did not start; another pipeline of this run has the reason")
-                self._spark = starting.session()
+                from penstock.pipeline.session import session, short_run
+
+                self.say(WorkerEvent(file=job.file, waiting="Spark"))
+                if job.scratch:
+                    # `spark.sql.…` is set in the session of each pipeline; all other settings are the same in all files.
+                    conf = {
+                        name: text for name, text in spec.spark.items() if not name.startswith("spark.sql.")
+                    }
+                    conf.setdefault("spark.scheduler.mode", "FAIR")
+                    self._spark = session("penstock", spec.master, scratch=Path(job.scratch), **conf)
+                else:
+                    short = once and is_short(spec, folder.checkpoint)
+                    conf = short_run(spec.spark) if short else spec.spark
+                    self._spark = session(spec.name, spec.master, scratch=folder.scratch, **conf)
                 self._spark.sparkContext.setLogLevel("ERROR")
             return self._spark
 
@@ -160,7 +142,6 @@ class _Pipeline:
             folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
             once = spec.once if job.once is None else job.once
-            self._worker.start_java(spec, folder, job, once=once)
             from .early import check_early
             from .runner import Runner
 
@@ -169,7 +150,7 @@ class _Pipeline:
                 with self._worker.planning:
                     check_early(spec)
                 self._checked = True
-            spark = self._worker.session()
+            spark = self._worker.session(spec, folder, job, once=once)
             with self._worker.planning:
                 spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.name)
                 self._runner = Runner(spec, folder, spark, self._tell)
