@@ -1,5 +1,6 @@
 """The start of a broker before Kafka, without a cluster."""
 
+import inspect
 from unittest.mock import AsyncMock
 
 import pytest
@@ -9,6 +10,7 @@ from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
 from penstock.engines.kafka.driver.shared_log import Row
 from penstock.model.names import NamespaceName
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import LoopClock
 
 CHANGED: list[Row] = [("namespace\0acme/sales", b"{}"), ("tenant\0acme", b'{"admin_roles":["boss"]}')]
@@ -40,5 +42,14 @@ async def test_a_document_that_changes_during_the_start_is_learned(
     try:
         assert broker.namespaces.exists(NamespaceName("acme", "sales"))
         assert broker.namespaces.tenants["acme"] == TenantInfo(admin_roles=("boss",))
+    finally:
+        await broker.close()
+
+
+async def test_a_pattern_needs_nothing_but_its_namespace() -> None:
+    broker = KafkaBroker(ClusterSettings(url="kafka://127.0.0.1:1"), BrokerSettings(), LoopClock())
+    try:
+        signature = inspect.signature(broker.subscribe_pattern)
+        signature.bind("p", "s", ConsumerOptions(), namespace=NamespaceName("acme", "sales"))
     finally:
         await broker.close()

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import KafkaError
 from tests.support.kafka_clients import FakeClients
 
 from penstock.engines.kafka.driver import reader as module
 from penstock.engines.kafka.driver.clients import CredentialsInUse
-from penstock.engines.kafka.driver.reader import Found, Readers
+from penstock.engines.kafka.driver.reader import Found, OutOfRange, Readers, log_end
 from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -159,3 +160,22 @@ async def test_readers_with_old_credentials_leave() -> None:
         Fake.open.set()
     assert [one.closed for one in Fake.made] == [True, True]
     readers.close()
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION])
+def test_a_log_without_the_next_offset_is_out_of_range(code: int) -> None:
+    """As readers and Spark's tasks see it: retention or an unclean election took the records away."""
+    with pytest.raises(OutOfRange):
+        log_end(message_of(code), "t, partition 0")
+
+
+def test_the_end_of_a_log_and_other_errors() -> None:
+    assert log_end(message_of(KafkaError._PARTITION_EOF, 7), "t, partition 0") == 7
+    assert log_end(message_of(KafkaError._TRANSPORT), "t, partition 0") is None
+    with pytest.raises(PenstockError, match="t, partition 0"):
+        log_end(message_of(KafkaError.TOPIC_AUTHORIZATION_FAILED), "t, partition 0")
+
+
+def message_of(code: int, offset: int = -1) -> Any:
+    """A message that has nothing but an error."""
+    return SimpleNamespace(error=lambda: KafkaError(code), offset=lambda: offset)
