@@ -300,10 +300,7 @@ async def test_a_store_at_its_bound_goes_on_with_all_but_appends(tmp_path: Path)
     assert len(await read_all(store, ledger)) == stored
     assert len((await store.load_cursors(ledger))[0].chunks) == 100
 
-    await store.close()
-    store = SqliteStore(tmp_path, size_max_bytes=2 << 20)
-    await store.start()
-    await store.open(TOPICS[0])
+    await store.limit_size(2 << 20)
     assert (await store.append(ledger, [NewEntry(b"room", 1, 1)])).entry_id == stored
     more = await fill_up(store, ledger)
     assert more > 20

@@ -24,7 +24,19 @@ from .gil_yield import GilYield
 from .readers import Readers, Search
 from .schema import first_id
 from .tables import MEASURE_BYTES, RESERVE_BYTES
-from .work import Append, Change, Extent, Open, SaveCursors, SaveMeta, Stage, Stop, Transaction, Work
+from .work import (
+    Append,
+    Change,
+    Extent,
+    LimitSize,
+    Open,
+    SaveCursors,
+    SaveMeta,
+    Stage,
+    Stop,
+    Transaction,
+    Work,
+)
 from .writer import Writer
 
 FILE_NAME: Final = "penstock.db"
@@ -211,6 +223,10 @@ class SqliteStore:
     forget_writers = _changes(stages.forget_writers)
 
     # -- the storage as a whole
+
+    def limit_size(self, size_max_bytes: int | None) -> asyncio.Future[None]:
+        """Change the bound on the main file; one below its present size keeps it from growing."""
+        return self._submit(LimitSize(size_max_bytes))
 
     async def backup(self, target: Path) -> None:
         """Copy the storage as of now to the file `target`, while work goes on.

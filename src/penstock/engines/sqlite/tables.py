@@ -22,6 +22,7 @@ from .work import (
     Change,
     Extent,
     ExtentChanges,
+    LimitSize,
     Open,
     SaveCursors,
     SaveMeta,
@@ -80,8 +81,7 @@ class Tables:
         else:
             with self._transaction():
                 for work in works:
-                    assert isinstance(work, Change)
-                    self._change(work, transaction)
+                    self._single(work, transaction)
         self._next_ledger = transaction.next_ledger
         apply(transaction.changed, self._extents)
         self._changed |= transaction.changed
@@ -254,9 +254,16 @@ class Tables:
                 open_logs(opens, transaction)
                 transaction.execute(statements)
 
-    def _change(self, work: Change, transaction: Transaction) -> None:
-        try:
-            outcome = work.call(transaction, *work.args, **work.kwargs)
-        except PenstockError as refusal:
-            outcome = refusal
-        transaction.outcomes.append((work, outcome))
+    def _single(self, work: Work, transaction: Transaction) -> None:
+        match work:
+            case Change():
+                try:
+                    outcome = work.call(transaction, *work.args, **work.kwargs)
+                except PenstockError as refusal:
+                    outcome = refusal
+                transaction.outcomes.append((work, outcome))
+            case LimitSize():
+                self._limit(work.size_max_bytes)
+                self._size_max_bytes = work.size_max_bytes
+            case _:
+                raise TypeError(f"{type(work).__name__} has no statement")

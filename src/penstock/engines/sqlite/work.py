@@ -156,6 +156,10 @@ class Change(Work, eq=False):
         return self.call
 
 
+class LimitSize(Work, eq=False):
+    size_max_bytes: int | None
+
+
 class Stop(Work, eq=False):
     """The last work: close the file."""
 
