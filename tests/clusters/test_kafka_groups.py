@@ -167,6 +167,7 @@ def test_kafkas_tools_see_where_a_subscription_stands(kafka_cluster: KafkaCluste
                 "bootstrap.servers": kafka_cluster.bootstrap,
                 "group.id": other,
                 "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
                 "log_level": 0,
             }
         )

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 MARKER: Final = "penstock:"  # begins the names of these groups, after engine.group_prefix
 SHOW_S: Final = 5.0  # between two commits of one group, as consumers of Kafka commit by default
 PAUSE_S: Final = 0.1  # between two commits of this process, at least
-PAUSE_MAX_S: Final = 5.0
+PAUSE_MAX_S: Final = 1.0
 PAUSES: Final = (
     9  # times as long as the commit before took: it has its own client, which costs more on busy machines
 )
