@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.topics import TopicServer
+from tests.support import s3a
 from tests.support.object_store import ObjectStore, serving
 
 from penstock.pipeline.session import session
@@ -22,7 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    started = session("tests", "local[2,4]", **{"spark.sql.warehouse.dir": str(warehouse)})
+    conf = {"spark.sql.warehouse.dir": str(warehouse)}
+    if s3a.HOME.exists():
+        conf["spark.driver.extraClassPath"] = s3a.CLASS_PATH
+    started = session("tests", "local[2,4]", **conf)
     yield started
     started.stop()
 

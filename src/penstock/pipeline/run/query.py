@@ -5,9 +5,7 @@ then one commit for each sink (`writing`). A sink that has the batch already cha
 interrupted between two sinks is simply run again.
 """
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -61,7 +59,7 @@ def start_query(
     else:
         frame = map_in_arrow(frame, write, RESULT)
     stream = frame.writeStream.foreachBatch(writer).outputMode(spec.output)
-    stream = stream.option("checkpointLocation", str(folder.checkpoint)).queryName(spec.name)
+    stream = stream.option("checkpointLocation", folder.checkpoint_url).queryName(spec.name)
     stream = stream.trigger(availableNow=True) if once else stream.trigger(processingTime=spec.trigger)
     query: StreamingQuery = stream.start()
     return query
@@ -113,11 +111,6 @@ def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None
         raise PipelineError(f"{spec.file}: {spark_sentence(error)}") from None
 
 
-def query_id(checkpoint: Path) -> str:
-    """The id that a query has as long as its checkpoint lives."""
-    return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
-
-
 class BatchWriter:
     """Has a batch computed and written, and commits it in every sink that got rows of it.
 
@@ -132,8 +125,8 @@ class BatchWriter:
         self._writers = writers
         self._watermark = watermark
         self._folder = folder
-        self._unseen = begun(folder.checkpoint)
-        self._interrupted = interrupted(folder.checkpoint)
+        self._unseen = begun(folder)
+        self._interrupted = interrupted(folder)
         # Writes rows that are seen at once, when all of them are computed: an expectation that fails must do so before.
         self.before: Any = None
 
@@ -149,7 +142,8 @@ class BatchWriter:
         self._watermark.check(number)
         nothing: dict[str, WriterCommitMessage] = {}
         if self._unseen:
-            query = query_id(self._folder.checkpoint)
+            if not (query := self._folder.query()):
+                raise PipelineError(f"{self._folder.checkpoint_url}/metadata cannot be read")
             nothing = {name: writer.nothing(query, number) for name, writer in self._writers.items()}
         commit(self._writers, self._written(batch), number, nothing, sinks.writing)
 
@@ -205,7 +199,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     owner = folder.check_owner(spec)
     preflight(spec)
     session = session_for(spec, spark)
-    views = build_views(spec, session, BatchWatermark(session, folder.checkpoint))
+    views = build_views(spec, session, BatchWatermark(session, folder))
     outputs = collect_outputs(spec, views)
     sinks: dict[str, dict[str, str]] = {}
     for name, sink in spec.sinks.items():

@@ -99,7 +99,7 @@ class Worker:
             from penstock.pipeline.session import session, short_run
 
             self._say(WorkerEvent(waiting="Spark"))
-            conf = short_run(spec.spark) if once and is_short(spec, folder.checkpoint) else spec.spark
+            conf = short_run(spec.spark) if once and is_short(spec, folder) else spec.spark
             self._spark = session(spec.name, spec.master, scratch=folder.scratch, **conf)
             self._spark.sparkContext.setLogLevel("ERROR")
         return self._spark
