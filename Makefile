@@ -51,10 +51,10 @@ $(CLIENTS): tests/clients/build/%/.built: tests/clients/build.sh $(STAMPS)/toolc
 	@tests/clients/build.sh $*
 	@touch $@
 
-# The real brokers that tests stand before.
-BROKERS := $(foreach broker,pulsar kafka,tests/clusters/build/$(broker)/.built)
+# The real brokers that tests stand before, and Spark's connector of S3.
+BROKERS := $(foreach broker,pulsar kafka s3a,tests/clusters/build/$(broker)/.built)
 $(BROKERS): tests/clusters/build/%/.built: scripts/%.sh scripts/brokers.sh $(STAMPS)/toolchains
-	@echo "Fetching the $* broker (minutes, the first time) …"
+	@echo "Fetching $* (minutes, the first time) …"
 	@scripts/$*.sh fetch
 	@touch $@
 

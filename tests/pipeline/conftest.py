@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.topics import TopicServer
+from tests.support import s3a
 from tests.support.object_store import ObjectStore, serving
 
 from penstock.pipeline.session import session
@@ -27,6 +28,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     conf = {"spark.sql.warehouse.dir": str(warehouse)}
     if connector := ",".join(map(str, CONNECTOR.glob("*.jar"))):
         conf["spark.jars"] = connector
+    if s3a.HOME.exists():
+        conf["spark.driver.extraClassPath"] = s3a.CLASS_PATH
     started = session("tests", "local[2,4]", **conf)
     yield started
     started.stop()

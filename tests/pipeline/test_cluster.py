@@ -1,10 +1,13 @@
 """The same pipelines on a standalone cluster of two workers: the same result, also with copies and without a worker."""
 
+import contextlib
 import csv
 import importlib.util
 import io
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -24,12 +27,16 @@ from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
 from tests.pipeline.cluster import Cluster, cluster
 from tests.pipeline.drivers import Driver
+from tests.support import s3a
 from tests.support.fault_proxy import FaultProxy
+from tests.support.object_store import ObjectStore
+from tests.support.s3a import need_s3a
+from tests.support.waiting import until
 
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.run.handle import pipeline
-from penstock.testing.server import running
+from penstock.testing.server import Address, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.slow]
 
@@ -250,3 +257,98 @@ def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_pat
         compared = copying.check(server.url, tmp_path)
         print(f"2 copies, 1 worker killed, {compared} rows compared")
         assert compared > 3 * publisher.count
+
+
+WINDOWS = """
+name = "windows"
+trigger = "200 milliseconds"
+[sources.s]
+topics = ["in"]
+[[steps]]
+name = "read"
+sql = "SELECT CAST(key AS STRING) AS k, to_timestamp(CAST(value AS STRING)) AS at FROM s"
+watermark = { column = "at", delay = "0 seconds" }
+[[steps]]
+name = "counted"
+sql = "SELECT window.start AS at, k, count(*) AS n FROM read GROUP BY window(at, '1 minute'), k"
+[sinks.out]
+input = "counted"
+topic = "out"
+key = "k"
+"""
+
+
+def machine(folder: Path, url: str, *words: str) -> subprocess.Popen[str]:
+    """`penstock pipeline run` on a machine whose disk is a folder."""
+    folder.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock", "pipeline", "run", str(folder.parent / "windows.toml"), "--url", url, *words],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(folder)},
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def lose(process: subprocess.Popen[str], folder: Path) -> None:
+    """Kill all that a machine runs, at once, and empty its disk."""
+    for pid in (*descendants(process.pid), process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    shutil.rmtree(folder)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, file.read_text().split()):
+            yield child
+            yield from descendants(child)
+
+
+@pytest.mark.timeout(900)
+def test_windows_outlive_the_machine_of_the_driver(
+    store: ObjectStore, workers: Cluster, tmp_path: Path
+) -> None:
+    """State in an object store alone: two workers write it, and another machine goes on from it."""
+    need_s3a()
+    places = ("driver", "executor")
+    spark = {f"spark.{place}.extraClassPath": s3a.CLASS_PATH for place in places}
+    spark |= {"spark.sql.shuffle.partitions": "2", "spark.executor.memory": "512m"}
+    tables = {"spark": spark, "storage": store.options}
+    lines = [
+        f"[{name}]\n" + "\n".join(f"{json.dumps(key)} = {json.dumps(text)}" for key, text in table.items())
+        for name, table in tables.items()
+    ]
+    (tmp_path / "windows.toml").write_text(WINDOWS + "\n".join(lines))
+    words = ("--state", store.folder(), "--master", workers.url)
+
+    def counts(server: Address) -> list[tuple[str, int, int]]:
+        values = [message["value"] for message in census.raw(server.url, "out")]
+        return sorted((one["k"], int(one["at"][14:16]), one["n"]) for one in values)
+
+    def publish(server: Address, **at: str) -> None:
+        with HttpClient(server.url) as client:
+            topic = TopicName.parse("in")
+            messages = [
+                {"key": key, "value": f"2026-01-31 08:{one}"}
+                for key, all_ in at.items()
+                for one in all_.split()
+            ]
+            client.produce(topic, messages)
+
+    with running() as server:
+        with HttpClient(server.url) as client:
+            for topic in ("in", "out"):
+                client.create_topic(TopicName.parse(topic), 2)
+        publish(server, a="00:01 00:02 00:03 01:30", b="00:10 01:10")
+        first = machine(tmp_path / "first", server.url, *words)
+        try:
+            until(lambda: len(counts(server)) == 2 or first.poll() is not None, RUN_S)
+        finally:
+            lose(first, tmp_path / "first")
+        assert counts(server) == [("a", 0, 3), ("b", 0, 1)]
+        publish(server, b="01:20 01:40", c="02:00")
+        second = machine(tmp_path / "second", server.url, *words, "--once")
+        said, _ = second.communicate(timeout=RUN_S)
+        assert second.returncode == 0, said[-4000:]
+        assert counts(server)[-2:] == [("b", 0, 1), ("b", 1, 3)], said[-2000:]
+        assert ("a", 1, 1) in counts(server), "counted before the machine was lost"

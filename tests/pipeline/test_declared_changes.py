@@ -18,7 +18,6 @@ from penstock.pipeline.http.schemas import register
 from penstock.pipeline.run.causes import NEW_CHECKPOINT
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.handle import Pipeline
-from penstock.pipeline.run.sinks import query_id
 from penstock.pipeline.run.supervise import Backoff
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import Launched, running
@@ -98,7 +97,7 @@ def test_a_new_column_joins_a_running_pipeline(bench: Bench) -> None:
     pipeline = start(bench, text, ear)
     try:
         ear.rows(1)
-        query = query_id(Folder(pipeline.spec.home).checkpoint)
+        query = Folder(pipeline.spec.home).query()
         with HttpClient(bench.url) as client:
             assert register(client, "orders", avro(V1)) == 1
         put(bench, "orders", order(2, 1, to="here"), version=1)
@@ -109,7 +108,7 @@ def test_a_new_column_joins_a_running_pipeline(bench: Bench) -> None:
         ear.rows(3)
     finally:
         pipeline.stop(WAIT_S)
-    assert query_id(Folder(pipeline.spec.home).checkpoint) == query
+    assert Folder(pipeline.spec.home).query() == query
     assert sum(event["state"] == "restarting" for event in ear.events) == 1
     rows = Counter((row["id"], row["to"], row["offset"]) for row in bench.table("table"))
     assert rows == Counter([(1, None, 0), (2, "here", 1), (3, "?", 2)])

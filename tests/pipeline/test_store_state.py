@@ -1,7 +1,6 @@
 """The state of a declared pipeline in an object store: one run at a time, which goes on from any machine."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import Bench
 from tests.pipeline.test_declared import COUNTS, STATEFUL, flight
 from tests.support.object_store import ObjectStore
+from tests.support.s3a import need_s3a
 from tests.support.waiting import until
 
 from penstock.client.http import HttpClient
@@ -24,12 +24,13 @@ from penstock.pipeline.lake.epochs import State as Remembered
 from penstock.pipeline.lake.options import table_at
 from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.lake.values import Batch
+from penstock.pipeline.run import remote
 from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.run.holder import dead, this_process
 from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.redrive import State, write_down, written
 from penstock.pipeline.run.remote import Lease, StoreFolder
-from penstock.pipeline.run.reset import forget
+from penstock.pipeline.run.reset import forget, reset
 from penstock.pipeline.run.state import folder_of
 from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.parse import load_spec
@@ -58,13 +59,14 @@ def again(folder: StoreFolder) -> StoreFolder:
 def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: ObjectStore) -> None:
     place = Location.of(store.folder(), store.options)
     first, second = Epochs(place), Epochs(place)
-    assert first.look() == second.look() == Remembered(0, 0)
-    assert first.claim(Remembered(0, 0)) == 1
+    assert first.look() == second.look() == Remembered()
+    assert first.claim(Remembered()) == 1
     with pytest.raises(Overtaken):
-        second.claim(Remembered(0, 0))
-    first.confirm(1, 7)
+        second.claim(Remembered())
+    assert first.next_generation(1) == 1
+    first.confirm_batch(1, 7, "v1\n{}\n{}")
     seen = second.look()
-    assert seen == Remembered(1, 7)
+    assert seen == Remembered(1, 1, 7, "v1\n{}\n{}")
     first.confirm(1)
     with pytest.raises(Overtaken):
         second.claim(seen)  # the other has gone on since
@@ -73,7 +75,9 @@ def test_one_of_two_claims_holds_and_an_old_epoch_is_never_confirmed(store: Obje
         with pytest.raises(Overtaken):
             first.confirm(1)
     second.confirm(2)
-    assert Epochs(place).look() == Remembered(2, 7)
+    assert Epochs(place).look() == seen._replace(epoch=2)
+    assert second.next_generation(2) == 2
+    assert Epochs(place).look() == Remembered(2, 2)
 
 
 def test_a_lease_that_is_written_is_held(
@@ -157,31 +161,14 @@ def test_the_end_of_a_run_leaves_a_later_ones_files(folder: StoreFolder) -> None
     late = again(folder)
     for run in (folder, late):
         run.taken(run.epochs.claim(run.epochs.look()))
-        run.begin(local=True)
         run.scratch.mkdir(parents=True)
-        (run.checkpoint / "offsets").mkdir(parents=True)
     folder.clean_scratch()
-    assert not folder.checkpoint.exists()
-    assert (late.checkpoint / "offsets").is_dir()
-    assert late.scratch.is_dir()
+    assert not folder.scratch.exists()
+    assert late.scratch.exists()
     folder.scratch.mkdir(parents=True)
     late.clean_scratch()
     assert not folder.scratch.exists()
     assert not late.scratch.exists()
-
-
-def test_a_checkpoint_that_is_gone_here_is_not_gone(folder: StoreFolder) -> None:
-    with folder.locked():
-        folder.begin(local=True)
-        folder.checkpoint.mkdir(parents=True)
-        (folder.checkpoint / "metadata").write_text("id")
-        folder.begin_batch(0)
-        shutil.rmtree(folder.checkpoint)  # as systemd-tmpfiles does
-        folder.save()
-        with pytest.raises(StoreError, match="are gone"):
-            folder.begin_batch(1)
-        folder.begin(local=True)
-        assert (folder.checkpoint / "metadata").read_text() == "id"
 
 
 def test_a_redrive_that_was_overtaken_keeps_the_later_ones_list(folder: StoreFolder) -> None:
@@ -198,10 +185,7 @@ def test_a_checkpoint_of_other_topics_is_refused(folder: StoreFolder, tmp_path: 
     file.write_text(PLAIN)
     with folder.locked():
         folder.own(load_spec(file, state=tmp_path))
-        folder.begin(local=True)
-        folder.checkpoint.mkdir(parents=True)
-        (folder.checkpoint / "metadata").write_text('{"id": "a"}')
-        folder.begin_batch(0)
+        folder.replace("checkpoint/metadata", b'{"id": "a"}')
     file.write_text(PLAIN.replace('["in"]', '["other"]'))
     with pytest.raises(PipelineError, match=r"but .* now reads"):
         again(folder).check_owner(load_spec(file, state=tmp_path))
@@ -227,22 +211,53 @@ def test_a_batch_of_a_forgotten_checkpoint_comes_into_no_emptied_table(tmp_path:
     forget(spec)
 
 
-def test_state_of_steps_on_a_cluster_is_refused(folder: StoreFolder) -> None:
+def test_a_batch_runs_with_the_offsets_that_were_confirmed_for_it(
+    folder: StoreFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = ['{"a":1}', '{"b":2}']
+    monkeypatch.setattr(remote, "running_offsets", lambda spark, url: running)
+    mine, late = (f'v1\n{{"batchWatermarkMs":{ms}}}\n{{"b":2}}\n-\n{{"a":1}}'.encode() for ms in (0, 9))
     with folder.locked():
-        folder.begin(local=False)
+        folder.replace("checkpoint/offsets/0", mine)
         folder.begin_batch(0)
-        (folder.checkpoint / "state").mkdir(parents=True)
-        with pytest.raises(PipelineError, match="which a cluster's workers cannot write to a store"):
-            folder.begin_batch(1)
-        folder.begin(local=True)
-        (folder.checkpoint / "state").mkdir(parents=True)
+        folder.begin_batch(0)
+        assert again(folder).epochs.look() == Remembered(folder.epoch, 0, 0, mine.decode())
+        folder.replace("checkpoint/offsets/0", late)
+        with pytest.raises(StoreError, match="another run has written offsets/0"):
+            folder.begin_batch(0)
+        folder.replace("checkpoint/offsets/1", mine)
         folder.begin_batch(1)
+        running.append('{"c":3}')
+        folder.replace("checkpoint/offsets/2", mine)
+        with pytest.raises(StoreError, match="another run has written offsets/2"):
+            folder.begin_batch(2)
+    assert again(folder).epochs.look().batch == 1
+
+
+def test_the_copies_of_an_older_version_are_refused_until_a_reset(
+    store: ObjectStore, folder: StoreFolder, tmp_path: Path
+) -> None:
+    options = "\n".join(f'{name} = "{text}"' for name, text in store.options.items())
+    file = tmp_path / "p.toml"
+    file.write_text(f"{PLAIN}[storage]\n{options}\n")
+    spec = load_spec(file, state=str(folder.home).removesuffix("/p"))
+    with folder.locked():
+        folder.version = 2
+        folder.own(spec)
+        assert again(folder).check_owner(spec) is not None, "nothing was copied yet"
+        folder.replace("checkpoint/metadata.1", b"{}")
+    with pytest.raises(PipelineError, match=r"an older Penstock made.* docs/upgrades\.md"):
+        again(folder).check_owner(spec)
+    reset(spec, 1)
+    owner = again(folder).check_owner(spec)
+    assert owner is not None
+    assert owner.start == 1
 
 
 def test_a_folder_that_others_may_use_is_refused(folder: StoreFolder, tmp_path: Path) -> None:
     (tmp_path / f"penstock-{os.getuid()}").mkdir(mode=0o755)
-    with pytest.raises(PipelineError, match="is not this user's alone"):
-        folder.begin(local=True)
+    with pytest.raises(PipelineError, match="is not this user's alone"), folder.locked():
+        pass
 
 
 # A worker up to its session, which writes into the scratch folder before there is a checkpoint.
@@ -278,7 +293,8 @@ def test_the_folder_on_this_machine_is_private_before_a_session_starts(
                 Supervisor(spec, job, lambda event: None, command=(sys.executable, "-c", WORKER)).run()
     finally:
         os.umask(before)
-    StoreFolder(str(spec.home), store.options).begin(local=True)
+    with StoreFolder(str(spec.home), store.options).locked():
+        pass
 
 
 @pytest.mark.parametrize("url", ["hdfs://host/state", "s3://bucket?x=1", "s3://me:secret@bucket/s"])
@@ -297,6 +313,7 @@ def of(bench: Bench, store: ObjectStore, state: str) -> Spec:
 def test_a_pipeline_goes_on_elsewhere_and_one_that_was_overtaken_ends(
     spark: SparkSession, store: ObjectStore, tmp_path: Path
 ) -> None:
+    need_s3a()
     state = store.folder()
     with running() as server:
         bench = Bench(tmp_path, server.url, spark)
@@ -307,13 +324,17 @@ def test_a_pipeline_goes_on_elsewhere_and_one_that_was_overtaken_ends(
         bench.publish("in", [flight("a", 1, 0), flight("b", 2, 0)])
         assert Pipeline(spec, spark).start(once=True).await_termination(500)
         here = StoreFolder(str(spec.home), store.options)
-        shutil.rmtree(here.checkpoint.parents[1])  # another machine has nothing of it
+        assert not here.scratch.parents[1].exists(), "another machine has all that this one has"
+        # What the first run had on its way comes late.
+        confirmed = here.content("checkpoint/offsets/0")
+        here.replace("checkpoint/offsets/0", b"v1\n{}\n{}")
         bench.publish("in", [flight("a", 3, 0)])
         pipeline = Pipeline(spec, spark).start()
         until(lambda: len(bench.messages("out")) == 3, 500)
         totals = [(m["value"]["k"], m["value"]["total"]) for m in bench.messages("out")]
         assert sorted(totals[:2]) == [("a", 1), ("b", 2)]
         assert totals[2] == ("a", 4), "the state is what it was"
+        assert here.content("checkpoint/offsets/0") == confirmed
 
         until(here.in_use, 500)
         late = StoreFolder(str(spec.home), store.options)
@@ -330,7 +351,6 @@ def test_a_pipeline_goes_on_elsewhere_and_one_that_was_overtaken_ends(
         forget(spec)
         assert Pipeline(spec, spark).start(once=True).await_termination(500)
         assert sorted(message["value"]["total"] for message in bench.messages("out")[4:]) == [2, 9]
-        there = store.paths(str(spec.home))
-        assert not [path for path in there if path.startswith("0/")], (
-            "of a forgotten checkpoint nothing stays"
-        )
+        there = [path for path in store.paths(str(spec.home)) if path.startswith("0/")]
+        # Hadoop's markers of folders are left: empty objects, which have no content under the folder's name.
+        assert not [path for path in there if here.content(path) is not None]

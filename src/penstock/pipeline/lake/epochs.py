@@ -4,9 +4,11 @@ Each process that takes over claims the next epoch; a process confirms its own b
 done. A claim and a confirmation are commits to a Delta table without rows, each on the condition that nobody committed
 since: of two at once one fails, and once a claim is made no earlier epoch is ever confirmed again. No clock is involved.
 
-The table remembers, beside the epoch, a generation: a number that its owner sets.
+The table remembers, with the epoch, a generation, which is a number that its owner sets, and the last batch that was
+confirmed, with the offsets that it reads.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
@@ -25,6 +27,8 @@ ATTEMPTS_MAX: Final = 5  # of a confirmation
 
 _EPOCH: Final = "epoch"  # part of every commit: two commits that name the same transaction conflict
 _GENERATION: Final = "generation"
+_BATCH: Final = "batch"
+_OFFSETS: Final = "offsets"
 
 # A commit that is older is of no use: who read the table before it is refused, whether its log is there or not.
 _SETTINGS: Final = {"delta.logRetentionDuration": "interval 1 hours", "delta.checkpointInterval": "20"}
@@ -35,10 +39,12 @@ class Overtaken(PipelineError):
 
 
 class State(NamedTuple):
-    """What the table remembers; zeros where there is none."""
+    """What the table remembers. `batch` is -1, and `offsets` empty, before the first batch of a generation."""
 
-    epoch: int
-    generation: int
+    epoch: int = 0
+    generation: int = 0
+    batch: int = -1
+    offsets: str = ""
 
 
 class Epochs:
@@ -47,7 +53,12 @@ class Epochs:
     def __init__(self, folder: Location) -> None:
         self._folder = folder
         self._table: DeltaTable | None = None
-        self._state = State(0, 0)  # of `_table`
+        self._state = State()  # of `_table`
+
+    @property
+    def last(self) -> State:
+        """What the table remembered when it was last read or written here."""
+        return self._state
 
     def look(self) -> State:
         """What the table remembers now. Creates nothing."""
@@ -60,30 +71,41 @@ class Epochs:
         with self._folder.reached("the state"):
             if self._table is None:
                 self._create()
-            if self._state != seen or not self._commits(seen.epoch + 1, None):
+            if self._state != seen or not self._commits(seen._replace(epoch=seen.epoch + 1)):
                 raise Overtaken("another process was faster")
             return seen.epoch + 1
 
-    def confirm(self, epoch: int, generation: int | None = None) -> None:
-        """Make sure that no later epoch was claimed, and set the generation. Raises Overtaken."""
+    def confirm(self, epoch: int) -> None:
+        """Make sure that no later epoch was claimed. Raises Overtaken."""
+        self._confirm(epoch, lambda now: now)
+
+    def confirm_batch(self, epoch: int, batch: int, offsets: str) -> None:
+        """The same, before a batch is written, which is remembered with its offsets."""
+        self._confirm(epoch, lambda now: now._replace(batch=batch, offsets=offsets))
+
+    def next_generation(self, epoch: int) -> int:
+        """The same, and begin another generation: its number."""
+        self._confirm(epoch, lambda now: State(epoch, now.generation + 1))
+        return self._state.generation
+
+    def _confirm(self, epoch: int, change: Callable[[State], State]) -> None:
         with self._folder.reached("the state"):
             if self._table is None:
                 self._open()
             for _ in range(ATTEMPTS_MAX):
                 if self._table is None or self._state.epoch != epoch:
                     break
-                if self._commits(epoch, generation):
+                if self._commits(change(self._state)):
                     return
             raise Overtaken("another process has taken over")
 
-    def _commits(self, epoch: int, generation: int | None) -> bool:
+    def _commits(self, state: State) -> bool:
         """One commit behind what was read; False where there is another. Then the table is read again: the other may be
         this very commit, whose answer was lost."""
         assert self._table is not None
-        marks = [Transaction(_EPOCH, epoch)]
-        if generation is not None:
-            marks.append(Transaction(_GENERATION, generation))
-        properties = CommitProperties(app_transactions=marks, max_commit_retries=0)
+        marks = [Transaction(_EPOCH, state.epoch), Transaction(_GENERATION, state.generation)]
+        last = {_BATCH: str(state.batch), _OFFSETS: state.offsets}
+        properties = CommitProperties(custom_metadata=last, app_transactions=marks, max_commit_retries=0)
         before = self._table.version()
         try:
             self._table.create_write_transaction(
@@ -94,8 +116,7 @@ class Epochs:
             return False
         self._table.update_incremental()
         if self._table.version() == before + 1:  # else somebody was at once behind us
-            kept = self._state.generation if generation is None else generation
-            self._state = State(epoch, kept)
+            self._state = state
         else:
             self._read()
         return True
@@ -118,7 +139,9 @@ class Epochs:
 
     def _read(self) -> None:
         """What the table remembers: a question that reads its log."""
-        self._state = State(0, 0)
+        self._state = State()
         if self._table is not None:
             epoch, generation = (self._table.transaction_version(name) for name in (_EPOCH, _GENERATION))
-            self._state = State(epoch or 0, generation or 0)
+            last = self._table.history(1)[0]
+            batch, offsets = int(last.get(_BATCH, -1)), str(last.get(_OFFSETS, ""))
+            self._state = State(epoch or 0, generation or 0, batch, offsets)

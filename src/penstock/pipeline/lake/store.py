@@ -116,9 +116,9 @@ class Location(msgspec.Struct, frozen=True):
         """Whether it is a file itself, and no folder of files."""
         return not self.remote and Path(self.url).is_file()
 
-    def files(self) -> list[str]:
-        """The paths of all files."""
-        found = self._system().get_file_info(FileSelector("", recursive=True, allow_not_found=True))
+    def files(self, below: str = "") -> list[str]:
+        """The paths of all files, or of those below a folder."""
+        found = self._system().get_file_info(FileSelector(below, recursive=True, allow_not_found=True))
         return [info.path for info in found if info.type == FileType.File]
 
     def read(self, path: str) -> bytes:

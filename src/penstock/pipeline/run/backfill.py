@@ -117,7 +117,7 @@ def check_backfill(spec: Spec, plan: Backfill) -> None:
     if all(sink.keys or not sink.path for sink in spec.sinks.values()) or isinstance(spec.home, str):
         return
     folder = folder_of(spec)
-    owner, reached = folder.owner(), last_marks(folder.checkpoint).spots
+    owner, reached = folder.owner(), last_marks(folder).spots
     until = plan.end + plan.margin
     for name, source in spec.sources.items():
         begin = source.start if owner is None or owner.start is None else owner.start

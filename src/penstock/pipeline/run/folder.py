@@ -7,7 +7,7 @@
                control        orders to the run: stop
                scratch/       what Spark needs while it runs: spilled and cached data, copies of state
 
-Where the state lies in an object store, `remote` does the same with objects.
+For state in an object store, `remote` does the same with objects.
 """
 
 import fcntl
@@ -65,7 +65,9 @@ class Held(Protocol):
 
 
 class Folder:
-    """What is read and written there. `checkpoint` and `scratch` are on this machine in any case."""
+    """What is read and written there. `scratch` is on this machine in any case."""
+
+    version = VERSION  # that is written
 
     def __init__(self, home: Path) -> None:
         self.home: Path | str = home
@@ -90,9 +92,9 @@ class Folder:
         if found is None:
             return None
         version = found.get("version", 1)
-        if not isinstance(version, int) or version > VERSION:
+        if not isinstance(version, int) or version > self.version:
             raise PipelineError(
-                f"the checkpoint in {self.home} has version {version}, written by a newer Penstock; this one knows {VERSION}: run"
+                f"the checkpoint in {self.home} has version {version}, written by a newer Penstock; this one knows {self.version}: run"
                 " the newer one, or give the pipeline another state folder"
             )
         try:
@@ -133,15 +135,35 @@ class Folder:
             sources=source_topics(spec),
             start=start,
             sinks=dict(sinks),
-            version=VERSION,
+            version=self.version,
         )
         self.replace("owner.json", msgspec.json.encode(owner))
+
+    @property
+    def checkpoint_url(self) -> str:
+        """The checkpoint, as Spark takes it."""
+        return str(self.checkpoint)
 
     def query(self) -> str:
         """The id of the checkpoint's query; empty where there is none."""
         with suppress(PipelineError):
             return str((self.read("checkpoint/metadata", dict[str, Any]) or {}).get("id", ""))
         return ""
+
+    def last_committed(self) -> int:
+        """The number of the last batch that is over; -1 before the first. The batch behind it is the next to run."""
+        return max(self.numbers("checkpoint/commits"), default=-1)
+
+    def offsets(self, batch: int) -> list[str]:
+        """What Spark wrote as a batch began: JSON of the batch, then of each source. Raises FileNotFoundError."""
+        content = self.content(f"checkpoint/offsets/{batch}")
+        if content is None:
+            raise FileNotFoundError(f"{self.home}/checkpoint/offsets/{batch}")
+        return content.decode().splitlines()[1:]  # behind a version
+
+    def numbers(self, name: str) -> list[int]:
+        """The files in a folder whose names are numbers."""
+        return [int(path.name) for path in (self._here / name).glob("[0-9]*") if path.name.isdigit()]
 
     def forget(self) -> None:
         """Remove the checkpoint: the next run begins from the start."""
@@ -168,14 +190,11 @@ class Folder:
         shutil.rmtree(self.scratch, ignore_errors=True)
         return self.scratch
 
-    def begin(self, *, local: bool) -> None:
-        """A query is about to be planned: have its checkpoint in `checkpoint`. `local`: Spark has no other machines."""
+    def begin(self, spark: Any) -> None:
+        """A query is about to be planned in a session. Raises PipelineError if Spark cannot reach its checkpoint."""
 
     def begin_batch(self, number: int) -> None:
         """A batch is about to be computed and written. Raises PipelineError where that is not ours to do any more."""
-
-    def save(self) -> None:
-        """Keep what Spark has written into `checkpoint` since. Raises nothing: `begin_batch` does it again."""
 
     def status(self) -> dict[str, Any] | None:
         """What the pipeline last said about itself."""
@@ -201,7 +220,7 @@ class Folder:
     def read(self, name: str, type_: type[T]) -> T | None:
         """A file of JSON, None where there is none. Raises PipelineError for one that is none of ours."""
         try:
-            content = self._content(name)
+            content = self.content(name)
             return None if content is None else msgspec.json.decode(content, type=type_)
         except (OSError, msgspec.DecodeError) as error:
             raise PipelineError(f"{self.home}/{name} cannot be read: {error}") from None
@@ -229,7 +248,8 @@ class Folder:
     def confirm(self) -> None:
         """Raise PipelineError where the lock is another's by now."""
 
-    def _content(self, name: str) -> bytes | None:
+    def content(self, name: str) -> bytes | None:
+        """A file's bytes, None where there is none."""
         try:
             return (self._here / name).read_bytes()
         except FileNotFoundError:

@@ -11,7 +11,6 @@ between two batches: no job, no Python, and workers need not reach the checkpoin
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Column, SparkSession
@@ -19,6 +18,7 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.errors import PipelineError
 
+from .folder import Folder
 from .windows import Window
 
 _VIEW: Final = "_penstock_watermark"
@@ -28,15 +28,15 @@ _VALUE: Final = "(SELECT us FROM _penstock_watermark)"
 class BatchWatermark:
     """The watermark that the rows of a batch are compared with."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, spark: SparkSession, folder: Folder) -> None:
+        self._folder = folder
         table = spark.sql("SELECT us FROM VALUES (CAST(0 AS BIGINT)) AS t(us)")
         table.createOrReplaceTempView(_VIEW)
         plan: Any = table._jdf.queryExecution().analyzed()
         # InlineTable makes a LocalRelation: its row is shared by all plans that are made of this one.
         self._row = plan.collectLeaves().apply(0).data().apply(0)
         self._next = 0
-        self._set(last_committed(checkpoint))
+        self._set(folder.last_committed())
 
     def late(self, event_time: Column, windows: Iterable[Window]) -> Column:
         """True for rows that a stateful operator of the batch would drop, and for those without an event time."""
@@ -59,7 +59,7 @@ class BatchWatermark:
         return self._next - 1
 
     def _set(self, batch: int) -> None:
-        self._row.setLong(0, watermark_ms(self._checkpoint, batch) * 1000)
+        self._row.setLong(0, watermark_ms(self._folder, batch) * 1000)
         self._next = batch + 1
 
 
@@ -75,29 +75,17 @@ def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
     return ends[0] if len(ends) == 1 else f.least(*ends)
 
 
-def last_committed(checkpoint: Path) -> int:
-    """The number of the last batch that is over; -1 before the first. The batch behind it is the next to run."""
-    return max(_numbers(checkpoint / "commits"), default=-1)
-
-
-def begun(checkpoint: Path) -> bool:
+def begun(folder: Folder) -> bool:
     """Whether some batch may have been written, even where none is over."""
-    return bool(_numbers(checkpoint / "offsets"))
+    return bool(folder.numbers("checkpoint/offsets"))
 
 
-def interrupted(checkpoint: Path) -> int | None:
+def interrupted(folder: Folder) -> int | None:
     """The number of the batch that was begun and is not over; None where there is none."""
-    last = max(_numbers(checkpoint / "offsets"), default=-1)
-    return last if last > last_committed(checkpoint) else None
+    last = max(folder.numbers("checkpoint/offsets"), default=-1)
+    return last if last > folder.last_committed() else None
 
 
-def watermark_ms(checkpoint: Path, batch: int) -> int:
+def watermark_ms(folder: Folder, batch: int) -> int:
     """The watermark that a batch ran with; 0 before the first."""
-    if batch < 0:
-        return 0
-    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
-    return int(json.loads(lines[1])["batchWatermarkMs"])
-
-
-def _numbers(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit()]
+    return 0 if batch < 0 else int(json.loads(folder.offsets(batch)[0])["batchWatermarkMs"])

@@ -47,7 +47,7 @@ def start_query(
     writer = BatchWriter(spec, sinks, watermark, folder, upkeep)
     frame = outputs.frame if sinks.at_once else map_in_arrow(outputs.frame, writer.write, RESULT)
     stream = frame.writeStream.foreachBatch(writer).outputMode(spec.output)
-    stream = stream.option("checkpointLocation", str(folder.checkpoint)).queryName(spec.name)
+    stream = stream.option("checkpointLocation", folder.checkpoint_url).queryName(spec.name)
     stream = stream.trigger(availableNow=True) if once else stream.trigger(processingTime=spec.trigger)
     query: StreamingQuery = stream.start()
     return query
@@ -97,7 +97,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     owner = folder.check_owner(spec)
     preflight(spec)
     session = session_for(spec, spark)
-    views = build_views(spec, session, BatchWatermark(session, folder.checkpoint))
+    views = build_views(spec, session, BatchWatermark(session, folder))
     outputs = collect_outputs(spec, views)
     sinks: dict[str, dict[str, str]] = {}
     for name, sink in spec.sinks.items():

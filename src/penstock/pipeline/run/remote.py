@@ -2,38 +2,41 @@
 
 <state>/<name>/lease          who runs the pipeline; written every few seconds as long as it runs
                epochs/        which run may go on (`lake.epochs`), and which generation counts
-               <generation>/  owner.json and checkpoint/; a new one where the checkpoint was forgotten
+               <generation>/  owner.json, and Spark's checkpoint/; a new one where the checkpoint was forgotten
                status.json, control, redriven.<epoch>.json
 
+Spark writes the checkpoint itself, through Hadoop's client of the store.
+
 The lease tells people that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
-paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed: a run that
-was overtaken ends there, and has written nothing that the later run does not know of (`checkpoint`).
+paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed, with its
+offsets. A run that was overtaken ends there. What it had on its way may still replace the later run's file of offsets: the
+next run restores the file from the confirmation, and a batch never runs with other offsets than those confirmed for it.
 
 On one machine a lock is held besides, by the run's worker too: it may outlive the process that the lease names.
 
 <TMPDIR>/penstock-<user>/<state>.lock
-                         <state>/<epoch>/  checkpoint/ and scratch/ of one run; no run touches those of a later one
+                         <state>/<epoch>/scratch/ of one run; no run touches that of a later one
 """
 
 import shutil
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake.epochs import Epochs, Overtaken
-from penstock.pipeline.lake.store import Location
+from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.spec.spec import Spec
 
-from .checkpoint import CheckpointCopy, counting
-from .folder import Folder, Held, Lock, SinkWriter, lock_held
+from .folder import Folder, Held, Lock, Owner, SinkWriter, lock_held
+from .hadoop import connect, hadoop_url, running_offsets
 from .holder import Holder, dead, this_process
 from .local import here, make_private
 
@@ -44,6 +47,8 @@ LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
 
 class StoreFolder(Folder):
     """A folder in an object store. `epoch`: that of the run whose process this is a part of; 0 for none."""
+
+    version = 3  # until 2, checkpoints were copies
 
     def __init__(self, home: str, options: Mapping[str, str], epoch: int = 0) -> None:
         super().__init__(here(home))
@@ -57,15 +62,13 @@ class StoreFolder(Folder):
         self.epochs = Epochs(Location.of(f"{home}/epochs", options))
         self.stopping = False  # an order to stop was seen
         self._generation: int | None
-        self._copy: CheckpointCopy | None = None
-        self._local = True
+        self._spark: Any = None
         self.taken(epoch)
 
     def taken(self, epoch: int) -> None:
         """The lease is held, under a new epoch: what was read before may be old."""
         self.epoch = epoch
         self._generation = None
-        self.checkpoint = self._here / str(epoch) / "checkpoint"
         self.scratch = self._here / str(epoch) / "scratch"
 
     def locked(self) -> Held:
@@ -95,6 +98,15 @@ class StoreFolder(Folder):
         """Who says that the pipeline runs."""
         return self.read("lease", Holder)
 
+    def check_owner(self, spec: Spec) -> Owner | None:
+        owner = super().check_owner(spec)
+        if owner is not None and owner.version < self.version and self.has("checkpoint"):
+            raise PipelineError(
+                f"the checkpoint in {self.home} is a copy that an older Penstock made, which this one does not read: see"
+                " docs/upgrades.md"
+            )
+        return owner
+
     def own(
         self, spec: Spec, start: int | None = None, sinks: Mapping[str, SinkWriter] = MappingProxyType({})
     ) -> None:
@@ -104,9 +116,9 @@ class StoreFolder(Folder):
     def forget(self) -> None:
         gone = self._numbered()
         # What a run that was overtaken still writes is in another generation then.
-        self._generation = gone + 1
-        self.epochs.confirm(self.epoch, self._generation)
-        self._clear(f"{gone}/")
+        with self._ours():
+            self._generation = self.epochs.next_generation(self.epoch)
+        self._clear(f"{gone}")
 
     def vacate(self) -> None:
         if self.has("owner.json"):
@@ -120,33 +132,36 @@ class StoreFolder(Folder):
                 shutil.rmtree(run, ignore_errors=True)
         return self.scratch
 
-    def begin(self, *, local: bool) -> None:
-        """Copy the checkpoint to this machine."""
-        self._local = local
-        copy = CheckpointCopy(self.checkpoint, self.store, f"{self._numbered()}/checkpoint", self.epoch)
-        make_private(self.lock.parent)
+    @property
+    def checkpoint_url(self) -> str:
+        return hadoop_url(f"{self.home}/{self._numbered()}/checkpoint")
+
+    def numbers(self, name: str) -> list[int]:
         with self.store.reached("the state"):
-            copy.restore()
-        self._copy = copy
+            names = [path.rpartition("/")[2] for path in self.store.files(self._path(name))]
+        return [int(name) for name in names if name.isdigit()]
+
+    def begin(self, spark: Any) -> None:
+        self._spark = spark
+        connect(spark, self.checkpoint_url, self.store)
+        last = self.epochs.look()
+        name = f"checkpoint/offsets/{last.batch}"
+        if last.batch >= 0 and self.content(name) != last.offsets.encode():
+            self.replace(name, last.offsets.encode())
 
     def begin_batch(self, number: int) -> None:
-        """Copy what the batch begins from to the store; then see whether no later run has begun."""
-        assert self._copy is not None
-        if not self._local and (self.checkpoint / "state").exists():
-            raise PipelineError(
-                f"steps keep state, which a cluster's workers cannot write to a store: name a folder that all share as"
-                f" state in place of {self.home}"
+        """Confirm the epoch, with the offsets that Spark reads."""
+        text = (self.content(f"checkpoint/offsets/{number}") or b"").decode()
+        last = self.epochs.last
+        there = sorted(line for line in text.splitlines()[2:] if line != "-")
+        running = running_offsets(self._spark, self.checkpoint_url)
+        if running != there or (last.batch == number and last.offsets != text):
+            raise StoreError(
+                ErrorKind.UNAVAILABLE,
+                f"another run has written offsets/{number} of the checkpoint in {self.home}",
             )
-        with self.store.reached("the state"):
-            self._copy.save()
-        self.confirm()
-        with self.store.reached("the state"):
-            self._copy.tidy()
-
-    def save(self) -> None:
-        if self._copy is not None:
-            with suppress(OSError, PenstockError):
-                self._copy.save()
+        with self._ours():
+            self.epochs.confirm_batch(self.epoch, number, text)
 
     def asked_to_stop(self) -> bool:
         return self.stopping
@@ -172,14 +187,19 @@ class StoreFolder(Folder):
             self.store.remove(self._path(name))
 
     def confirm(self) -> None:
-        try:
+        with self._ours():
             self.epochs.confirm(self.epoch)
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        try:
+            yield
         except Overtaken:
             raise PipelineError(
                 f"another run of this pipeline has taken over the state in {self.home}, and this one ends"
             ) from None
 
-    def _content(self, name: str) -> bytes | None:
+    def content(self, name: str) -> bytes | None:
         with self.store.reached("the state"):
             try:
                 return self.store.read(self._path(name))
@@ -191,13 +211,8 @@ class StoreFolder(Folder):
 
     def _path(self, name: str) -> str:
         """Where a file is: what belongs to the checkpoint is below its generation."""
-        if name == "owner.json":
+        if name.partition("/")[0] in ("owner.json", "checkpoint"):
             return f"{self._numbered()}/{name}"
-        if name.startswith("checkpoint/"):
-            path = f"{self._numbered()}/{name}"
-            return counting(copy for copy in self.store.files() if copy.startswith(f"{path}.")).get(
-                path, path
-            )
         return name
 
     def _numbered(self) -> int:
@@ -205,11 +220,11 @@ class StoreFolder(Folder):
             self._generation = self.epochs.look().generation
         return self._generation
 
-    def _clear(self, prefix: str) -> None:
+    def _clear(self, folder: str) -> None:
+        """Remove what is in a folder; Hadoop's markers of folders, empty objects, stay."""
         with self.store.reached("the state"):
-            for path in self.store.files():
-                if path.startswith(prefix):
-                    self.store.remove(path)
+            for path in self.store.files(folder):
+                self.store.remove(path)
 
 
 class Lease:
@@ -258,7 +273,6 @@ class Lease:
             if self._thread is not None:
                 self._thread.join()
                 self._thread = None
-                shutil.rmtree(self._folder.checkpoint, ignore_errors=True)
                 with suppress(PenstockError):
                     if self._folder.epochs.look().epoch == self._folder.epoch:
                         self._folder.remove("lease")

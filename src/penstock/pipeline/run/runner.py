@@ -64,8 +64,8 @@ class Runner:
         start = owner.start if owner is not None else None
         spec = self._spec if start is None else _with_start(self._spec, start)
         be_active(self._spark)
-        self._folder.begin(local=str(self._spark.sparkContext.master).startswith("local"))
-        self._watermark = watermark = BatchWatermark(self._spark, self._folder.checkpoint)
+        self._folder.begin(self._spark)
+        self._watermark = watermark = BatchWatermark(self._spark, self._folder)
         views = build_views(spec, self._spark, watermark)
         outputs = collect_outputs(spec, views)
         check_streaming(spec, self._spark, outputs.frame)
@@ -114,14 +114,12 @@ class Runner:
             ):
                 query.stop()
                 break
-            self._folder.save()
             self._changed.wait(0.05 if self._stopping.is_set() else LOOK_S)
             if not self._stopping.is_set():
                 self._changed.clear()
         if self._upkeep is not None:
             self._upkeep.stop()
         listener.over.wait(LISTENER_S)
-        self._folder.save()
         with suppress(Exception):  # of a JVM that is gone
             self._spark.streams.removeListener(listener)
         error = query.exception()

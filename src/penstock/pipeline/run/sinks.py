@@ -6,9 +6,7 @@ foreign sink that does not know it gets a batch twice only if it fails itself, o
 that the batch is over. What was written in a batch that failed is in the state folder.
 """
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options
 from penstock.pipeline.sink.options import offered, parse_options
@@ -108,11 +107,6 @@ def deliveries(spec: Spec, spark: SparkSession) -> list[str]:
     return lines
 
 
-def query_id(checkpoint: Path) -> str:
-    """The id that a query has as long as its checkpoint lives."""
-    return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
-
-
 class Progress(msgspec.Struct):
     """The foreign sinks, by the suffixes of their writers, that have a batch of a query."""
 
@@ -143,8 +137,8 @@ class BatchWriter:
         self._at_once = sinks.at_once
         self._watermark = watermark
         self._folder = folder
-        self._unseen = begun(folder.checkpoint)
-        self._interrupted = interrupted(folder.checkpoint)
+        self._unseen = begun(folder)
+        self._interrupted = interrupted(folder)
         self.write = row_writer(sinks.ours, {name: sink_place(spec, name) for name in sinks.ours})
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -161,10 +155,16 @@ class BatchWriter:
         if self._upkeep is not None:
             self._upkeep.batch_over()
 
+    def _query(self) -> str:
+        """The id that the query has as long as its checkpoint lives. Raises PipelineError."""
+        if not (query := self._folder.query()):
+            raise PipelineError(f"{self._folder.checkpoint_url}/metadata cannot be read")
+        return query
+
     def _commit(self, found: list[Any], number: int, sinks: BatchSinks) -> None:
         nothing: dict[str, WriterCommitMessage] = {}
         if self._unseen:
-            query = query_id(self._folder.checkpoint)
+            query = self._query()
             nothing = {name: writer.nothing(query, number) for name, writer in self._writers.items()}
         commit(self._writers, found, number, nothing, sinks.writing)
 
@@ -184,7 +184,7 @@ class BatchWriter:
     def _write_foreign(
         self, batch: DataFrame, number: int, counts: Mapping[str, int], sinks: BatchSinks
     ) -> None:
-        query = query_id(self._folder.checkpoint)
+        query = self._query()
         done = self._folder.read(FOREIGN, Progress)
         if done is None or (done.query, done.batch) != (query, number):
             done = Progress(query, number, [])

@@ -69,7 +69,7 @@ class Worker:
                     conf.setdefault("spark.scheduler.mode", "FAIR")
                     self._spark = session("penstock", spec.master, scratch=Path(job.scratch), **conf)
                 else:
-                    short = once and is_short(spec, folder.checkpoint)
+                    short = once and is_short(spec, folder)
                     conf = short_run(spec.spark) if short else spec.spark
                     self._spark = session(spec.name, spec.master, scratch=folder.scratch, **conf)
                 self._spark.sparkContext.setLogLevel("ERROR")

@@ -84,7 +84,7 @@ def check_open_batch(spec: Spec, folder: Folder, known: Writers, now: Writers, *
 
     `change_sinks`: the user says that a sink that is gone need not get it. Raises PipelineError.
     """
-    batch = interrupted(folder.checkpoint)
+    batch = interrupted(folder)
     if batch is None or not known:
         return
     changes = differences(known, now)

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.run.backlog import BYTES_MAX, MESSAGES_MAX, is_short, last_marks
+from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.source.marks import Key, LogPosition, Marks, write_marks
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
@@ -39,12 +40,13 @@ class Refusing:
 def checkpoint(folder: Path, *offsets: int, over: int) -> None:
     """One whose batches ended at these offsets, and of which so many are over."""
     for name in ("offsets", "commits"):
-        (folder / name).mkdir()
+        (folder / "checkpoint" / name).mkdir(parents=True)
     for batch, offset in enumerate(offsets):
         marks = Marks({Key(TOPIC, n): LogPosition(7, True, offset) for n in range(2)})
-        (folder / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", json.dumps(write_marks(marks))]))
+        text = "\n".join(["v1", "{}", json.dumps(write_marks(marks))])
+        (folder / "checkpoint" / "offsets" / str(batch)).write_text(text)
     for batch in range(over):
-        (folder / "commits" / str(batch)).write_text("v1")
+        (folder / "checkpoint" / "commits" / str(batch)).write_text("v1")
 
 
 def declared(folder: Path, source: str = 'topics = ["in"]', more: str = "") -> Spec:
@@ -65,23 +67,23 @@ def declared(folder: Path, source: str = 'topics = ["in"]', more: str = "") -> S
 def test_a_first_run_is_short_where_its_topics_hold_little(
     tmp_path: Path, messages: int, size: int, short: bool
 ) -> None:
-    assert is_short(declared(tmp_path), tmp_path / "checkpoint", Server(messages, size)) is short
+    assert is_short(declared(tmp_path), Folder(tmp_path), Server(messages, size)) is short
 
 
 def test_a_later_run_is_short_where_little_was_published_since(tmp_path: Path) -> None:
     checkpoint(tmp_path, 10 + MESSAGES_MAX, over=1)
-    assert is_short(declared(tmp_path), tmp_path, Server(MESSAGES_MAX + 100, BYTES_MAX))
+    assert is_short(declared(tmp_path), Folder(tmp_path), Server(MESSAGES_MAX + 100, BYTES_MAX))
 
 
 def test_a_batch_that_is_not_over_is_still_to_be_read(tmp_path: Path) -> None:
     checkpoint(tmp_path, 20, 30, over=1)
-    assert {spot.offset for spot in last_marks(tmp_path).spots.values()} == {20}
+    assert {spot.offset for spot in last_marks(Folder(tmp_path)).spots.values()} == {20}
 
 
 def test_a_checkpoint_that_cannot_be_read_has_no_marks(tmp_path: Path) -> None:
     checkpoint(tmp_path, 20, over=1)
-    (tmp_path / "offsets" / "0").write_text("v1\n{}\n-")
-    assert last_marks(tmp_path) == Marks({})
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text("v1\n{}\n-")
+    assert last_marks(Folder(tmp_path)) == Marks({})
 
 
 @pytest.mark.parametrize(
@@ -89,8 +91,8 @@ def test_a_checkpoint_that_cannot_be_read_has_no_marks(tmp_path: Path) -> None:
     [('pattern = "public/default/in.*"', ""), ('topics = ["in"]', '[tables.prices]\npath = "prices"')],
 )
 def test_of_patterns_and_tables_nothing_is_known(tmp_path: Path, source: str, more: str) -> None:
-    assert not is_short(declared(tmp_path, source, more), tmp_path, Server(0))
+    assert not is_short(declared(tmp_path, source, more), Folder(tmp_path), Server(0))
 
 
 def test_what_the_server_refuses_is_said_later(tmp_path: Path) -> None:
-    assert not is_short(declared(tmp_path), tmp_path, Refusing())
+    assert not is_short(declared(tmp_path), Folder(tmp_path), Refusing())
