@@ -37,11 +37,11 @@ _WRITE: Final = (
     *SERVER_NAMES,
 )
 _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
-_READ: Final = ("path", "version", "columns")
+_READ: Final = ("path", "version", "columns", "pruneFiles")
 _TOPIC: Final = {"topic": "that is format penstock; a table is named by option path"}
 _UPKEEP: Final = "tables are maintained by penstock pipeline maintain, and by pipelines that run"
 _WRITE_HINTS: Final = {**_TOPIC, "compact": _UPKEEP, "vacuumhours": _UPKEEP}
-_READ_HINTS: Final = {**_TOPIC, "offsets": "filter by topic, partition and offset: files are chosen by that"}
+_READ_HINTS: Final = {**_TOPIC, "offsets": "filter by topic, partition and offset, with option pruneFiles"}
 
 
 def check_format(text: str) -> None:
@@ -113,6 +113,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: Location
     version: int | None
     columns: tuple[str, ...]
+    prune: bool  # whether filters that Spark pushes down choose files
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -156,4 +157,5 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         path=Location.of(texts.get("path", ""), store),
         version=number(texts, "version", 0, least=0) if "version" in texts else None,
         columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
+        prune=flag(texts, "pruneFiles", default=False),
     )
