@@ -178,7 +178,7 @@ def test_a_second_thread_finds_the_formats(spark: SparkSession, server: TopicSer
         (["id"], {"targetFileBytes": "tiny"}, "option targetFileBytes"),
         (["id"], {"archive": "true"}, "column offset, partition, topic is missing"),
         (["id"], {"table": "orc"}, "option table: 'orc'"),
-        (["id"], {"vacuumHours": "1"}, "unknown option vacuumHours: .*penstock pipeline maintain"),
+        (["id"], {"vacuumHours": "1"}, "(?i)unknown option vacuumHours: .*penstock pipeline maintain"),
         (["id"], {"table": "parquet"}, "option table: tables are Delta only: see"),
     ],
 )
@@ -335,7 +335,7 @@ def test_filters_choose_files(spark: SparkSession, path: str) -> None:
         ("ten IS NULL", ()),
         ("id = 55", ()),
     ):
-        assert ids(load(spark, path).where(where)) == list(expected), where
+        assert ids(load(spark, path, pruneFiles=True).where(where)) == list(expected), where
     with pytest.raises(PySparkException, match="has lost the file"):
         load(spark, path).where("id % 10 = 3").collect()
 
@@ -415,7 +415,7 @@ def test_a_parquet_table_of_an_earlier_version_becomes_delta_as_the_docs_say(
     gone = old_commit(old, f"{2:020d}.json", [2, 3])
     old_commit(old, f"{3:020d}.json", [4, 5], remove=gone)
     docs = (Path(__file__).parents[2] / "docs" / "lake.md").read_text()
-    code = re.search(r"```python\n(import json\n.*?)\nfrom_parquet\(", docs, re.DOTALL)
+    code = re.search(r"```python\n(import json\nfrom pathlib.*?)\nfrom_parquet\(", docs, re.DOTALL)
     assert code is not None
     names: dict[str, Callable[..., None]] = {}
     exec(code[1], names)

@@ -244,4 +244,5 @@ TABLE_SOURCE: Final = (
     Option("path", "path", default=""),
     Option("version", kind=0),
     Option("columns", default=""),
+    Option("pruneFiles", kind=bool, default=False),
 )

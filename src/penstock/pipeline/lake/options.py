@@ -25,7 +25,7 @@ _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming
 _TOPIC: Final = {"topic": "that is format penstock; a table is named by option path"}
 _UPKEEP: Final = "tables are maintained by penstock pipeline maintain, and by pipelines that run"
 _WRITE_HINTS: Final = {**_TOPIC, "compact": _UPKEEP, "vacuumhours": _UPKEEP}
-_READ_HINTS: Final = {**_TOPIC, "offsets": "filter by topic, partition and offset: files are chosen by that"}
+_READ_HINTS: Final = {**_TOPIC, "offsets": "filter by topic, partition and offset, with option pruneFiles"}
 
 
 def check_format(text: str) -> None:
@@ -97,6 +97,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: Location
     version: int | None
     columns: tuple[str, ...]
+    prune: bool  # whether filters that Spark pushes down choose files
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -138,4 +139,5 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         path=Location.of(found["path"], store),
         version=found["version"],
         columns=names_in(found["columns"]),
+        prune=found["pruneFiles"],
     )

@@ -67,6 +67,7 @@ class TableReader(DataSourceReader):
         self._options = read_options(carried(schema, _given(given)[0]))
         self._schema = schemas.plain(schema)
         self._filters: tuple[Filter, ...] = ()
+        self.prunes = self._options.prune
 
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
@@ -94,8 +95,13 @@ class FilteringTableReader(TableReader):
 
 
 def reader_for(given: Mapping[str, str], schema: StructType) -> TableReader:
-    """A reader for the process of Spark that asks for one."""
-    return (FilteringTableReader if asks_for_filters() else TableReader)(given, schema)
+    """A reader for the process of Spark that asks for one.
+
+    Spark 4.3 keeps what a reader planned with the filters of one query for the next query of the same DataFrame, which may have
+    none: so only `pruneFiles` has filters choose files.
+    """
+    reader = TableReader(given, schema)
+    return FilteringTableReader(given, schema) if asks_for_filters() and reader.prunes else reader
 
 
 def parts(files: Iterable[File]) -> list[Part]:
