@@ -217,6 +217,15 @@ def test_times_are_utc(server: TopicServer, read: Read) -> None:
     assert table["timestamp"].to_pylist() == [datetime(1970, 1, 1, tzinfo=UTC)]
 
 
+def test_queries_of_one_frame_have_their_own_filters(server: TopicServer, read: Read) -> None:
+    """Spark keeps what a source planned for the filters of the first one."""
+    server.create("filtered")
+    fill(server, "filtered", 2)
+    frame = read(subscribe="filtered")
+    few = [frame.where("offset < 3").count() for _ in range(2)]
+    assert (few, frame.count(), frame.where("offset < 7").count()) == ([3, 3], 20, 7)
+
+
 def test_filters_are_pushed_down(
     spark: SparkSession, server: TopicServer, read: Read, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,7 +233,7 @@ def test_filters_are_pushed_down(
     for partition in range(3):
         fill(server, "pushed", 4, partition=partition)
     where = f"partition IN (0, 2) AND offset >= 5 AND offset < 25 AND timestamp >= timestamp_millis({TIME + 1000})"
-    pushed = read(subscribe="pushed").where(where)
+    pushed = read(subscribe="pushed", pushFilters="true").where(where)
     plan = pushed._jdf.queryExecution().executedPlan().toString()
     pushed.explain("formatted")
     shown = capsys.readouterr().out
@@ -235,7 +244,7 @@ def test_filters_are_pushed_down(
     assert offsets(pushed) == [("pushed", number, at) for number in (0, 2) for at in range(10, 25)]
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
-        unpushed = read(subscribe="pushed").where(where)
+        unpushed = read(subscribe="pushed", pushFilters="true").where(where)
         assert re.search(r"\bFilter\b", unpushed._jdf.queryExecution().executedPlan().toString())
         assert offsets(unpushed) == offsets(pushed)
     finally:

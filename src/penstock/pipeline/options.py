@@ -204,6 +204,7 @@ SOURCE: Final = (
     Option("pollInterval", kind=1, only="stream"),
     Option("subscription", default="", only="stream"),
     Option("fetch", default="gateway"),
+    Option("pushFilters", kind=bool, default=False, only="batch"),
 )
 
 # Further ones, which say how values are decoded.

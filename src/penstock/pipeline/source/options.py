@@ -76,6 +76,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     subscription: str = ""
     kafka: dict[str, str] = {}  # how tasks reach the brokers of Kafka; empty: they read from the server
     typed: Typed | None = None
+    push: bool = False  # whether the source applies filters itself
 
     def __repr__(self) -> str:
         return shown(self, "kafka")
@@ -117,6 +118,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         subscription=_subscription(found["subscription"]),
         kafka=parse_cluster(found["fetch"], kafka),
         typed=parse_typed(found),
+        push=found["pushFilters"],
     )
 
 

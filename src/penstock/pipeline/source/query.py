@@ -219,5 +219,10 @@ def asks_for_filters() -> bool:
 
 
 def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:
-    """A reader for the process of Spark that asks for one."""
-    return (FilteringReader if asks_for_filters() else TopicReader)(given, schema)
+    """A reader for the process of Spark that asks for one.
+
+    Spark 4.3 keeps what a reader planned with the filters of one query for the next query of the same DataFrame, which may have
+    others or none, and would then lack rows: so only `pushFilters` has the source apply filters.
+    """
+    pushes = asks_for_filters() and parse_options(carried(schema, given), stream=False).push
+    return (FilteringReader if pushes else TopicReader)(given, schema)
