@@ -403,3 +403,50 @@ def test_a_backfill_that_could_spoil_a_table_is_refused(
         refused.backfill(at(1), at(3), sinks=["flights"], columns={"flights": column})
     assert sentence in error.value.message
     assert hours_of(hours, "flights") == before
+
+
+FOREIGN = """
+name = "files"
+[sources.orders]
+format = "json"
+options = { path = "orders" }
+schema = "id BIGINT, drink STRING"
+[[steps]]
+name = "teas"
+sql = "SELECT id FROM orders WHERE drink = 'tea'"
+[sinks.out]
+input = "teas"
+format = "parquet"
+options = { path = "out" }
+"""
+DECODED = """
+name = "decoded"
+[sources.orders]
+format = "parquet"
+options = { path = "orders" }
+schema = "body BINARY"
+column = "body"
+decode = "flat"
+reader_schema = "json:order.avsc"
+[sinks.out]
+input = "orders"
+format = "parquet"
+options = { path = "out" }
+"""
+
+
+def test_sources_of_other_formats_are_previewed_and_given(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a.json").write_text('{"id": 1, "drink": "tea"}\n{"id": 2, "drink": "milk"}\n')
+    (tmp_path / "files.toml").write_text(FOREIGN)
+    assert list(plain_rows(pipeline(tmp_path / "files.toml", spark).preview())) == [{"id": 1}]
+    given = [{"id": 7, "drink": "tea"}, {"id": 8, "drink": "water"}]
+    assert run_pipeline(tmp_path / "files.toml", {"orders": given}, spark=spark).rows("out") == [{"id": 7}]
+    with pytest.raises(PipelineError, match=r"\[sources.orders\]: format: a backfill reads topics"):
+        pipeline(tmp_path / "files.toml", spark).backfill("2026-01-01", "2026-01-02")
+    definition = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "order.avsc").write_text(json.dumps(definition))
+    (tmp_path / "decoded.toml").write_text(DECODED)
+    for rows in ([{"body": {"id": 3}}], []):
+        found = run_pipeline(tmp_path / "decoded.toml", {"orders": rows}, spark=spark).rows("out")
+        assert [row["id"] for row in found] == [3][: len(rows)]

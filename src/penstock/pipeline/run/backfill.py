@@ -76,10 +76,20 @@ def plan_backfill(
     for name in (*sinks, *columns):
         if name not in spec.sinks:
             raise PipelineError(f"{spec.file}: there is no sink {name!r}; there are {', '.join(spec.sinks)}")
+    for name, source in spec.sources.items():
+        with named(spec, f"[sources.{name}]"):
+            if source.format:
+                raise PipelineError(
+                    "format: a backfill reads topics, by the times at which messages were published"
+                )
     chosen = {name: sink for name, sink in spec.sinks.items() if not sinks or name in set(sinks)}
     times = {}
     for name, sink in chosen.items():
         with named(spec, f"[sinks.{name}]"):
+            if sink.foreign:
+                raise PipelineError(
+                    "a backfill replaces ranges of tables with a path: choose other sinks with --sink"
+                )
             if not sink.path and not append_topics:
                 raise PipelineError(
                     "a topic keeps its messages, so the rows of the range would be there twice: choose other sinks with"

@@ -18,6 +18,7 @@ from penstock.pipeline.source.query import ask, check_there
 from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Spec
 
+from .formats import read_format
 from .views import named
 
 _OF_STREAMS: Final = (
@@ -38,10 +39,13 @@ def batch_options(spec: Spec, name: str) -> dict[str, str]:
 
 
 def newest(spec: Spec, spark: SparkSession, count: int) -> dict[str, DataFrame]:
-    """By source, at most `count` messages, the newest first."""
+    """By source, at most `count` messages, the newest first; of another format the first rows that a batch read finds."""
     frames = {}
-    for name in spec.sources:
+    for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
+            if source.format:
+                frames[name] = read_format(spec, spark, source, stream=False).limit(count)
+                continue
             options = batch_options(spec, name)
             logs = logs_of(spec, name)
             starts = [(log, max(log.earliest, log.latest - count)) for log in logs]

@@ -40,10 +40,9 @@ _SNAPSHOT: Final = "snapshot-property."
 _WRITER, _BATCH = "penstock.writer", "penstock.batch"
 
 
-def read_format(spec: Spec, spark: SparkSession, given: Source | Lookup) -> DataFrame:
-    """The rows of a source as a stream, decoded as it says, or those of a table. Raises PipelineError."""
+def read_format(spec: Spec, spark: SparkSession, given: Source | Lookup, *, stream: bool) -> DataFrame:
+    """The rows of a source, decoded as it says, or those of a table. Raises PipelineError."""
     check_format(spark, given.format)
-    stream = isinstance(given, Source)
     reader: Any = (spark.readStream if stream else spark.read).format(given.format)
     reader = reader.options(**_revealed(given.options))
     if given.schema:
@@ -57,13 +56,18 @@ def read_format(spec: Spec, spark: SparkSession, given: Source | Lookup) -> Data
         raise PipelineError(sentence) from None
     if not isinstance(given, Source) or given.decode == "none":
         return frame
+    return decoded(given, frame, schema_for(spec, given.reader_schema))
+
+
+def decoded(source: Source, frame: DataFrame, schema: SchemaInfo) -> DataFrame:
+    """The rows of a foreign source with its `column` decoded."""
     return decode_column(
         frame,
-        given.column,
-        schema_for(spec, given.reader_schema),
-        flat=given.decode == "flat",
-        keeps_broken=given.on_bad_value != "fail",
-        keep_bytes=keeps_bytes(given),
+        source.column,
+        schema,
+        flat=source.decode == "flat",
+        keeps_broken=source.on_bad_value != "fail",
+        keep_bytes=keeps_bytes(source),
     )
 
 

@@ -30,10 +30,11 @@ from penstock.pipeline.rows import columns
 from penstock.pipeline.rows.place import Place
 from penstock.pipeline.source.options import parse_options
 from penstock.pipeline.source.tasks import raw_include
-from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.spec import OF_TOPIC, Spec
 from penstock.pipeline.spec.times import time_ms
 
 from .bounded import batch_options
+from .formats import decoded, schema_for
 from .plain import BASE64
 
 PUBLISHED: Final = "2000-01-01T00:00:00Z"  # unless a message says otherwise
@@ -78,6 +79,19 @@ def given_source(spec: Spec, spark: SparkSession, name: str, messages: Rows, sch
         raw = TypedRows(plan, Place(topic, 0, -1, partitioned=False), keep_version=kept).apply(raw)
         kinds = plan.columns(kinds)
     return spark.createDataFrame(pa.Table.from_batches([raw]), kinds)
+
+
+def given_format(spec: Spec, spark: SparkSession, name: str, rows: Rows, schema: str = "") -> DataFrame:
+    """A source of another format that has these rows, whose decoded column has values as messages have. Raises PipelineError."""
+    source = spec.sources[name]
+    if source.decode == "none":
+        return given_table(spark, rows, schema or source.schema)
+    if source.reader_schema.startswith(OF_TOPIC):
+        raise PipelineError("reader_schema: a test has no server: name a file, as avro:FILE or json:FILE")
+    writer = schema_for(spec, source.reader_schema)
+    made = [{**row, source.column: _payload(row.get(source.column), writer)} for row in rows]
+    table = pa.Table.from_pylist(made) if made else pa.table({source.column: pa.array([], pa.binary())})
+    return decoded(source, spark.createDataFrame(table), writer)
 
 
 def given_table(spark: SparkSession, rows: Rows, schema: str = "") -> DataFrame:

@@ -11,7 +11,7 @@ from penstock.pipeline.spec.spec import Spec
 
 from .cases import Case, Difference, Outcome, Row, difference
 from .failures import one_sentence
-from .given import Rows, given_source, given_table
+from .given import Rows, given_format, given_source, given_table
 from .plain import plain, plain_rows
 from .preview import rows_of, small_session
 from .views import build_views, named
@@ -43,7 +43,8 @@ class Trial:
         frames = {}
         for name in spec.sources:
             with named(spec, f"[sources.{name}]"):
-                frames[name] = given_source(spec, mine, name, given.get(name, ()), schemas.get(name, ""))
+                make = given_format if spec.sources[name].format else given_source
+                frames[name] = make(spec, mine, name, given.get(name, ()), schemas.get(name, ""))
         for name in spec.tables:
             with named(spec, f"[tables.{name}]"):
                 if name not in tables:

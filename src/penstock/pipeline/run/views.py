@@ -73,7 +73,7 @@ def build_views(
         with named(spec, f"[tables.{name}]"):
             rows = given.get(name)
             if rows is None and table.format:
-                rows = read_format(spec, spark, table)
+                rows = read_format(spec, spark, table, stream=False)
             elif rows is None:
                 rows = spark.read.format("penstock_lake").options(**lookup_options(spec, table)).load()
             rows.createOrReplaceTempView(name)
@@ -84,7 +84,7 @@ def build_views(
                 streams[name] = given[name]
                 continue
             if source.format:
-                streams[name] = read_format(spec, spark, source)
+                streams[name] = read_format(spec, spark, source, stream=True)
                 continue
             reader_options = source_options(spec, name, source)
             streams[name] = spark.readStream.format("penstock").options(**reader_options).load()
