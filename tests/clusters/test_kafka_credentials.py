@@ -142,7 +142,7 @@ async def test_a_password_that_changes_is_felt_as_a_pause(scram: KafkaCluster, t
         await asyncio.to_thread(_set_password, scram, "two")
         cluster = one.broker.kafka
         await until(lambda: "refuses the credentials" in (cluster.problem or ""), 120)
-        assert any(error == "_AUTHENTICATION" for _, error in cluster.figures().client_errors)
+        assert any(error == "_AUTHENTICATION" for _, error in one.broker.cluster.figures().client_errors)
         file.write_text("two\n")
         await one.goes_through("b")
         await until(lambda: cluster.problem is None, 120)

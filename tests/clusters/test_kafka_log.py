@@ -14,7 +14,7 @@ from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.waiting import until_async
 
 from penstock.broker.settings import ClusterSettings
-from penstock.engines.kafka.driver import reader, readers
+from penstock.engines.kafka.driver import reader
 from penstock.engines.kafka.driver.admin import KafkaAdmin
 from penstock.engines.kafka.driver.clients import Clients
 from penstock.engines.kafka.driver.fetcher import Fetcher
@@ -149,7 +149,7 @@ async def test_followers_that_are_a_little_behind_need_no_readers_if_these_are_b
         for log in logs:
             await made.produce(topic, b"a", b"b", b"c", partition=log.partition)
             await log.refresh()
-        monkeypatch.setattr(readers, "BUSY", 0)
+        monkeypatch.setattr(reader, "BUSY", 0)
         for log in logs:
             log.need_from(1)
             log.followers.add(nothing)

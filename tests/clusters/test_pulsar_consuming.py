@@ -23,7 +23,7 @@ from penstock.engines.attached.consumer import Consumer
 from penstock.engines.attached.moving_link import MovingLink
 from penstock.engines.attached.positions import opaque
 from penstock.engines.attached.subscription import Subscription
-from penstock.engines.attached.topic_consumer import TopicConsumer
+from penstock.engines.attached.topic_consumer import Means, TopicConsumer
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.cluster import PulsarCluster as Connection
 from penstock.model.entry import Entry
@@ -190,19 +190,15 @@ class World:
         names = options.pop("names", None) or [TopicName.parse(self.topic)]
         options.setdefault("start", EARLIEST)
         budget, unique = options.pop("budget", None), options.pop("unique_name", False)
+        topics: Any = self.topics  # what consumers use of it
         consumer = Consumer(
+            Means(topics, self.schemas, CLOCK, self.tasks, self.bury, self.failures),
             self.cluster,
-            self.topics,  # type: ignore[arg-type]  # what consumers use of it
-            self.schemas,
             names,
             subscription,
             ConsumerOptions(type=kind, **options),
             budget,
-            clock=CLOCK,
-            tasks=self.tasks,
-            bury=self.bury,
-            failures=self.failures,
-            name=f"c-{uuid4().hex[:6]}",
+            f"c-{uuid4().hex[:6]}",
         )
         await consumer.open(unique_name=unique)
         return consumer

@@ -475,5 +475,6 @@ def _text(call: Call, found: SubjectVersion) -> Answer:
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(
     operation
     for operation in table
-    if "{context}" not in operation.path and (operation.method, operation.handler) != ("POST", _nothing)
+    if "{context}" not in operation.path
+    and not (operation.handler is _nothing and (operation.method == "POST" or operation.path.endswith("/")))
 )
