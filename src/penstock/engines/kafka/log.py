@@ -240,7 +240,9 @@ class KafkaLog:
         """The offset from which the log is followed."""
         wanted, self._wanted_from = self._wanted_from, None
         self._behind_until = end = self.next_offset
-        return end if wanted is None else max(self.first_offset, min(wanted, end))
+        if wanted is None or wanted < end - BEHIND_MAX:  # the log has grown since
+            return end
+        return max(self.first_offset, min(wanted, end))
 
     def _is_coming(self, entry_id: int) -> bool:
         """Whether an entry that the log has comes here soon. A free reader brings those that are older than the following sooner."""
@@ -292,8 +294,8 @@ class KafkaLog:
                 await self.framings.learn_ids(self.name, unknown)
         finally:
             self._beginning = False
-        if self.followers:
-            self._follow()
+            if self.followers:
+                self._follow()
 
     def reached(self, offset: int) -> None:
         """As `driver.tail.Follower.reached`."""
@@ -385,9 +387,7 @@ class KafkaLog:
             return []
         if self._is_coming(entry_id):
             await follow_until(
-                self.followers,
-                lambda: self.deleted or not (self._live or self._beginning) or self._expected > entry_id,
-                TAIL_WAIT_MS,
+                self.followers, lambda: self.deleted or not self._is_coming(entry_id), TAIL_WAIT_MS
             )
         held = self._tail.slice(self.gap_end(entry_id), entries_max, bytes_max)
         return held or await self._fetch(entry_id, entries_max, bytes_max)

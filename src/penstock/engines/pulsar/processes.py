@@ -169,9 +169,6 @@ class ReplyTopics:
     async def send(self, reply_to: str, message: OutMessage) -> None:
         async with self._in_flight:
             sender = await self._open(self._senders, reply_to, lambda: Sender(self._context, reply_to))
-            if len(self._senders) > _SENDERS_MAX:
-                _, oldest = self._senders.popitem(last=False)
-                self._tasks.spawn(_close(oldest), "close a producer of replies")
             try:
                 await sender.send(message, self._clock.now_ms())
             except PulsarException as error:
@@ -183,6 +180,9 @@ class ReplyTopics:
         if found is None or _failed(found) or (found.done() and found.result().gone):
             found = known[topic] = self._tasks.spawn(_start(make()), f"open a topic of replies, {topic}")
         known.move_to_end(topic)
+        while len(self._senders) > _SENDERS_MAX:
+            _, oldest = self._senders.popitem(last=False)
+            self._tasks.spawn(_close(oldest), "close a producer of replies")
         try:
             return await asyncio.shield(found)
         except PulsarException as error:

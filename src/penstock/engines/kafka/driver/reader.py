@@ -196,7 +196,7 @@ class Reader:
         self.place = None
         self._held.clear()
         running = self._running
-        if running is not None and running.running():
+        if running is not None and not running.done():
             running.add_done_callback(lambda _: self._consumer.close())
         else:
             self._executor.submit(self._consumer.close)
@@ -256,16 +256,18 @@ class Readers:
         if resting is not None:
             return self._idle.pop(resting)
         if self._count < READERS_MAX:
+            made = Reader(self._clients, self._executor)
             self._count += 1
-            return Reader(self._clients, self._executor)
+            return made
         return self._idle.pop(0)
 
     def _keep(self, reader: Reader, *, rests: bool) -> None:
         if self._closed or reader.credentials.outdated:
             self._close(reader)
             return
-        reader.rests_s = monotonic() + (AT_END_S if rests else IDLE_S)
-        reader.leaves_s = monotonic() + IDLE_S
+        now = monotonic()
+        reader.rests_s = now + (AT_END_S if rests else IDLE_S)
+        reader.leaves_s = now + IDLE_S
         self._idle.append(reader)
         self._sweep_at(reader.rests_s)
 

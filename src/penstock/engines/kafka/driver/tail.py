@@ -150,12 +150,18 @@ class TailReader:
         changes = [self._wanted.get() for _ in range(self._wanted.qsize())]
         if not changes:
             return
-        error: Exception | None = None
         try:
             self._assign(consumer, {one.place: one.offset for one in changes})
-        except KafkaException as failed:
-            error = failed
-        self._loop.call_soon_threadsafe(self._answer, changes, error)
+        except KafkaException:
+            for one in changes:  # each by itself: the error is of one of them
+                error: Exception | None = None
+                try:
+                    self._assign(consumer, {one.place: one.offset})
+                except KafkaException as failed:
+                    error = failed
+                self._loop.call_soon_threadsafe(self._answer, [one], error)
+            return
+        self._loop.call_soon_threadsafe(self._answer, changes, None)
 
     def _assign(self, consumer: Consumer, offsets: Mapping[At, int | None]) -> None:
         left = [place for place in offsets if self._assigned.pop(place, None) is not None]

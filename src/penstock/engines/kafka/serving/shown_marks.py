@@ -7,7 +7,7 @@ aborts the process when an administrator's request for commits meets a broker th
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from penstock.engines.kafka.driver.groups import KafkaGroups
@@ -47,7 +47,9 @@ class ShownMarks:
         self._prefix = prefix
         self._clock = clock
         self._changed: defaultdict[Name, set[int]] = defaultdict(set)  # partitions
-        self._stale: dict[Name, set[int]] = {}  # partitions that may be shown wrong; after `_changed`
+        self._stale: dict[Name, set[int]] = {}  # partitions that may be shown wrong
+        self._first: Mapping[Name, set[int]] = self._stale
+        self._second: Mapping[Name, set[int]] = self._changed
         self._shown: dict[CursorKey, int] = {}
         self._due: dict[Name, float] = {}  # groups that are not committed before
         self._refused_until = 0.0  # before that no group may be used
@@ -110,7 +112,9 @@ class ShownMarks:
 
     def _next(self, now: float) -> Name | None:
         self._due = {name: due for name, due in self._due.items() if due > now}
-        for waiting in (self._changed, self._stale):
+        # In turns: cursors that change all the time must not hold up those that may be shown wrong.
+        self._first, self._second = self._second, self._first
+        for waiting in (self._first, self._second):
             for name in waiting:
                 if name not in self._due:
                     return name

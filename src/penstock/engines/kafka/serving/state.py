@@ -299,6 +299,8 @@ class JournalState:
 
     def _save(self, changes: list[CursorRecord], counts: frozenset[int]) -> None:
         for change in changes:
+            if not change.topic:  # of an earlier build: that the cursors of a slot were taken over
+                continue
             number = slot_of(change.topic, change.partition, len(self.slots))
             if number not in counts:
                 continue
