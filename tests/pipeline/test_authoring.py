@@ -78,7 +78,7 @@ per_minute = [{ minute = 2026-01-31T08:00:00Z, name = "Darjeeling", sold = 2, re
 results = [{ key = "tea", value = { revenue = 3.6 }, event_time = "2026-01-31T08:00:00Z" }]
 dead_letters = [
   { view = "parsed", rule = "readable", value = "not an order", key = "5", properties = { from = "here" }, offset = 4 },
-  { view = "parsed", rule = "late", key = "6" },
+  { view = "parsed", rule = "at", key = "6" },
 ]
 """
 
@@ -227,7 +227,7 @@ def test_values_are_decoded_by_the_schema_of_the_test(
     found = run_pipeline(file, {"s": given}, schemas={"s": schema}, spark=spark)
     assert found.rows("k") == [{"id": 1, "day": "2026-01-31", "tag": "a"}]
     letters = found.rows("dead_letters")
-    assert [(row["rule"], row["key"]) for row in letters] == [("unreadable", "bad"), ("unreadable", None)]
+    assert [(row["rule"], row["key"]) for row in letters] == [("readable", "bad"), ("readable", None)]
     assert letters[1]["value"] == {"base64": "/w=="}
 
 

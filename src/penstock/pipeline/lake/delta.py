@@ -19,7 +19,7 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
 
 from . import partitioning, schema
-from .snapshot import METADATA, NONE, Snapshot, log_name, mark_name
+from .snapshot import CLEARED, METADATA, Snapshot, log_name, mark_name
 from .store import Location, sentence
 from .upsert import rows_of, rows_read_again, upsert
 from .values import Batch, File, Last, LogState, Position, check_whole, follow, is_new
@@ -76,7 +76,17 @@ class Table:
         Raises BatchConflict as `is_new` does, DataLoss and PipelineError as `check_whole`, `follow` and `schema.grow` do.
         """
         with self._lock:
+            if batch.replaces and batch.since is not None:
+                with self.folder.reached():
+                    self._replace(batch, batch.since)
+                return True
             return self._until_first(lambda: self._commit(batch))
+
+    def version(self) -> int | None:
+        """The newest version; None if there is no table."""
+        with self.folder.reached():
+            table = self._open()
+            return None if table is None else int(table.version())
 
     def look_ahead(self) -> None:
         """Read what the last commit has made of the table now, in a thread, and not in the next commit: delta-rs then lists all
@@ -175,12 +185,8 @@ class Table:
         if grown != now.schema:
             # A step of its own, which done twice does nothing: the rows come in the next.
             _grow(table, now.schema, grown)
+            return self._commit(batch)  # of the version now, which another writer may have changed
         commit = CommitProperties(properties, max_commit_retries=0, app_transactions=marks)
-        if batch.replaces:
-            rows = rows_read_again(batch, self.folder.open)
-            mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "merge", "predicate": batch.replaces}
-            write_deltalake(table, rows, commit_properties=commit, **mode)
-            return True
         if batch.keys and batch.files:
             upsert(table, rows_of(batch, self.folder.open), batch, commit)
             return True
@@ -192,6 +198,30 @@ class Table:
             commit_properties=commit,
         )
         return True
+
+    def _replace(self, batch: Batch, since: int) -> None:
+        """Put the batch's rows in place of those for which its predicate is true, as they were at a version.
+
+        Other writers go on: Delta lets this commit pass behind theirs, unless they changed rows of the range. It has no METADATA,
+        which would be of the old version; what the table remembers is in its transactions.
+        """
+        table = self._open(since)
+        assert table is not None
+        now = Snapshot(table)
+        partitioning.check_same(
+            [partitioning.PartitionColumn(name) for name in batch.partition_by], now.partition_by
+        )
+        rows = rows_read_again(batch, self.folder.open)
+        mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "merge", "predicate": batch.replaces}
+        try:
+            write_deltalake(table, rows, **mode)
+        except CommitFailedError:
+            raise PipelineError(
+                f"the table {self.folder}: rows of the range were written, or its files put together, since the backfill began:"
+                " run it again",
+                ErrorKind.UNAVAILABLE,
+            ) from None
+        self._newest = None
 
     def _create(self, columns: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
         return DeltaTable.create(
@@ -248,6 +278,7 @@ def _marks(batch: Batch, now: Snapshot) -> tuple[list[Transaction], dict[str, st
         position = logs[name] = follow(piece, before[piece.key], batch.logs.get(piece.key, LogState()))
         marks.append(Transaction(mark_name("first", name), position.first))
         marks.append(Transaction(mark_name("end", name), position.end))
+        marks.append(Transaction(mark_name("at", name), now.version + 1))
         if position.ledger >= 0:
             marks.append(Transaction(mark_name("ledger", name), position.ledger))
         if not position.dense:
@@ -258,7 +289,7 @@ def _marks(batch: Batch, now: Snapshot) -> tuple[list[Transaction], dict[str, st
         marks.append(Transaction(mark_name("rows", batch.writer), batch.rows))
     kept = now.remembered.logs
     if batch.overwrite:
-        marks += [Transaction(mark_name("end", name), NONE) for name in kept if name not in logs]
+        marks.append(Transaction(CLEARED, now.version))
         kept = {}
     remembered = now.remembered.with_batch(batch.writer, Last(batch.number, batch.rows), kept | logs)
     return marks, {METADATA: msgspec.json.encode(remembered).decode()}

@@ -52,7 +52,7 @@ def _mask(actions: pa.Table, given: "Filter") -> Any:
             return None
         found = masks[0]
         for mask in masks[1:]:
-            found = pc.or_(found, mask)
+            found = pc.or_kleene(found, mask)
     else:
         value = getattr(given, "value", None)
         found = _compared(kind, low, high, value) if kind in _TESTS and value is not None else None

@@ -62,6 +62,7 @@ class TableSink:
         self._suffix = suffix  # of the query's id, where a query writes to several sinks
         self._replaces = replaces  # a predicate: the rows replace those for which it is true
         self._options = write_options(given)
+        self._since = table_at(self._options.path).version() if replaces else None
         self._overwrite = overwrite
         self._columns, self._bys = planned(self._options, columns)
         self._table: Table | None = None  # kept over the batches of a query that runs in this process
@@ -121,6 +122,7 @@ class TableSink:
             number=number or 0,
             overwrite=self._overwrite,
             replaces=self._replaces,
+            since=self._since,
             keys=options.keys,
             deletes=options.deletes,
             pieces=pieces,

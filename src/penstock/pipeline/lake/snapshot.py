@@ -18,7 +18,10 @@ from .values import File, Last, Position
 
 METADATA: Final = "penstock"  # in a commit's metadata
 COMMITS_READ: Final = 8  # how many commits of maintenance may be behind the last one of a batch
-NONE: Final = -1  # the end of a partition whose rows were overwritten
+NONE: Final = -1  # the end of a partition whose rows an earlier version overwrote
+CLEARED: Final = (
+    "penstock.cleared:"  # a transaction: positions up to this version of the table were overwritten
+)
 WRITERS_KEPT: Final = 64  # in the metadata; older ones are found by their transactions
 
 # Operations that leave alone what the table remembers. Others may be an earlier version's, which writes no metadata.
@@ -94,6 +97,9 @@ class Snapshot:
             return found
         end = self._table.transaction_version(mark_name("end", name))
         if end is None or end == NONE:
+            return None
+        cleared = self._table.transaction_version(CLEARED)
+        if cleared is not None and (self._table.transaction_version(mark_name("at", name)) or 0) <= cleared:
             return None
         first, ledger, sparse = (
             self._table.transaction_version(mark_name(what, name)) for what in ("first", "ledger", "sparse")

@@ -91,6 +91,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     overwrite: bool = False
     replaces: str = ""
+    since: int | None = (
+        None  # with `replaces`: the table's version before its rows were read; None: there was no table
+    )
     keys: tuple[str, ...] = ()
     deletes: str = ""
     pieces: tuple[Piece, ...] = ()

@@ -90,6 +90,15 @@ def plan_backfill(
                 raise PipelineError(
                     "a backfill replaces ranges of tables with a path: choose other sinks with --sink"
                 )
+            if sink.archive:
+                raise PipelineError(
+                    "archive: its rows are the topic's messages, which a backfill does not replace: choose other sinks with --sink"
+                )
+            if sink.delete_when and not margin:
+                raise PipelineError(
+                    "delete_when: rows that were deleted after the margin would come back: name a --margin that reaches to the"
+                    " last deletion, or choose other sinks with --sink"
+                )
             if not sink.path and not append_topics:
                 raise PipelineError(
                     "a topic keeps its messages, so the rows of the range would be there twice: choose other sinks with"

@@ -131,7 +131,7 @@ def find_datasets(spec: Spec) -> tuple[list[dict[str, str]], list[dict[str, str]
         name_of = _names(spec, calls, topics | written)
     inputs = [name_of[topic] for topic in sorted(topics)]
     outputs = [name_of[topic] for topic in sorted(written)]
-    inputs += [table_dataset(table.path) for table in spec.tables.values()]
+    inputs += [table_dataset(table.path) for table in spec.tables.values() if table.path]
     outputs += [table_dataset(sink.path) for sink in spec.sinks.values() if sink.path]
     return inputs, outputs
 

@@ -63,7 +63,7 @@ def _letters(spec: Spec, views: Mapping[str, View]) -> DataFrame:
         if frame is not None:
             letters = frame.select(
                 f.col(f"{DEAD}.why.view").alias("view"),
-                f.col(f"{DEAD}.why.rule").alias("rule"),
+                f.split(f.col(f"{DEAD}.why.rule"), " ", 3)[2].alias("rule"),
                 f.col(f"{DEAD}.why.text").alias("error"),
                 *(f.col(f"{DEAD}.{name}").alias(name) for name in ("key", "value", "properties", "topic")),
                 *(f.col(f"{DEAD}.{name}").alias(name) for name in ("partition", "offset")),

@@ -17,6 +17,8 @@ import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import is_url
+from penstock.pipeline.spec.options import STATIC, of_session
 from penstock.pipeline.spec.spec import Spec
 
 from . import events
@@ -141,6 +143,9 @@ class Supervisor:
                 self._keep_running(report)
             except BaseException:
                 if self._worker is not None:  # which may have other pipelines, and go on
+                    self._worker.send(
+                        STOP, self._job.file
+                    )  # a query that is planned is not there to be killed
                     self._worker.send(KILL, self._job.file)
                 report(events.state_event(events.FAILED, error="interrupted", error_class="unknown"))
                 raise
@@ -240,10 +245,11 @@ def check_together(specs: Sequence[Spec]) -> None:
     first, *others = specs
 
     def of_spark(spec: Spec) -> dict[str, str]:
-        return {key: text for key, text in spec.spark.items() if not key.startswith("spark.sql.")}
+        return {key: text for key, text in spec.spark.items() if of_session(key)}
 
     def has_code(spec: Spec) -> bool:
-        return any(step.python or step.stateful for step in spec.steps)
+        steps = any(step.python or step.stateful for step in spec.steps)
+        return steps or any(sink.python for sink in spec.sinks.values())
 
     for number, spec in enumerate(others, 1):
         if any(spec.name == other.name or spec.file == other.file for other in specs[:number]):
@@ -254,7 +260,12 @@ def check_together(specs: Sequence[Spec]) -> None:
             )
         if of_spark(spec) != of_spark(first):
             raise PipelineError(
-                f"{spec.file}: [spark]: settings other than spark.sql.… belong to the session and must be those of {first.file}"
+                f"{spec.file}: [spark]: settings other than spark.sql.…, and {', '.join(STATIC)}, belong to the session and"
+                f" must be those of {first.file}"
+            )
+        if is_url(str(spec.home)) and is_url(str(first.home)) and spec.storage != first.storage:
+            raise PipelineError(
+                f"{spec.file}: [storage]: state in object stores needs the settings of {first.file}: Hadoop has one set of them"
             )
     folders = {spec.folder: spec.file for spec in specs if has_code(spec)}
     if len(folders) > 1:

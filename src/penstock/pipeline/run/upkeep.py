@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -44,10 +45,12 @@ class Upkeep:
             self._vacuum_due = now + VACUUM_S
         orders = [{"path": path, "storage": self._storage, "vacuum": vacuum} for path in self._tables]
         command = [sys.executable, "-m", "penstock.pipeline.lake.maintenance"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        assert self._process.stdin is not None
-        with self._process.stdin as orders_to:
-            orders_to.write(msgspec.json.encode(orders))
+        # The batch is written: it does not fail because the maintenance cannot be started.
+        with suppress(OSError):
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            assert self._process.stdin is not None
+            with self._process.stdin as orders_to:
+                orders_to.write(msgspec.json.encode(orders))
 
     def stop(self) -> None:
         """End a process that runs: what it has not committed, the next one does again."""

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from penstock.model.errors import PenstockError
+from penstock.pipeline.spec.options import of_session
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
@@ -63,9 +64,7 @@ class Worker:
                 self.say(WorkerEvent(file=job.file, waiting="Spark"))
                 if job.scratch:
                     # `spark.sql.…` is set in the session of each pipeline; all other settings are the same in all files.
-                    conf = {
-                        name: text for name, text in spec.spark.items() if not name.startswith("spark.sql.")
-                    }
+                    conf = {name: text for name, text in spec.spark.items() if of_session(name)}
                     conf.setdefault("spark.scheduler.mode", "FAIR")
                     self._spark = session("penstock", spec.master, scratch=Path(job.scratch), **conf)
                 else:
@@ -129,6 +128,7 @@ class _Pipeline:
             self._started.wait()
             self._started.clear()
             if self._stopping.is_set():
+                self._worker.say(WorkerEvent(file=self._job.file, over=True))
                 return good
             good = self._once()
             if good:

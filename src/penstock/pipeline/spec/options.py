@@ -25,6 +25,21 @@ DELETED: Final = "_deleted"  # a sink's column: whether `delete_when` is true
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
 
 
+# Settings of `spark.sql.…` that Spark takes as it starts only.
+STATIC: Final = (
+    "spark.sql.extensions",
+    "spark.sql.warehouse.dir",
+    "spark.sql.catalogImplementation",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+)
+
+
+def of_session(key: str) -> bool:
+    """Whether a setting belongs to Spark as a whole, and not to a pipeline's own session."""
+    return key in STATIC or not key.startswith("spark.sql.")
+
+
 def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
     """The options of `format("penstock")` for reading a source as a stream."""
     options = server_options(spec.server) | written_options(source, SOURCE)
