@@ -135,6 +135,39 @@ def test_a_schema_deleted_from_its_topic_is_deleted_from_the_subject(
     assert httpx.get(path, trust_env=False).json()["version"] == 2
 
 
+def test_a_topic_made_again_has_new_versions(server: Running, http: httpx.Client) -> None:
+    topic = f"{server.url}/admin/v2/persistent/public/default/again"
+    schemas = f"{server.url}/admin/v2/schemas/public/default/again/schema"
+    for turn, schema in enumerate((FLIGHT, {**FLIGHT, "name": "Other"}), 1):
+        assert httpx.put(topic, trust_env=False).status_code == 204
+        body = {"type": "AVRO", "schema": json.dumps(schema), "properties": {}}
+        assert httpx.post(schemas, json=body, trust_env=False).status_code == 200
+        found = http.get("/subjects/again-value/versions/latest").json()
+        assert (found["version"], json.loads(found["schema"])) == (turn, schema)
+        assert httpx.delete(topic, trust_env=False).status_code == 204
+        assert http.get("/subjects/again-value/versions").status_code == 404
+
+
+def test_a_version_deleted_for_good_does_not_come_back(server: Running, http: httpx.Client) -> None:
+    for schema in (FLIGHT, LATER):
+        assert http.post("/subjects/some-value/versions", json=given(schema)).status_code == 200
+    for permanent in (False, True):
+        assert http.delete("/subjects/some-value/versions/1", params={"permanent": permanent}).json() == 1
+    newest = {**LATER, "fields": [*LATER["fields"], {"name": "seat", "type": "int", "default": 0}]}
+    assert http.post("/subjects/some-value/versions", json=given(newest)).status_code == 200
+    assert http.get("/subjects/some-value/versions").json() == [2, 3]
+
+
+def test_a_topic_has_one_subject(http: httpx.Client) -> None:
+    for name in (
+        "persistent%3A%2F%2Fpublic%2Fdefault%2Fone-value",
+        "public%2Fdefault%2Fone-value",
+        "one-partition-3-value",
+    ):
+        assert http.post(f"/subjects/{name}/versions", json=given("int")).status_code == 200
+    assert "one-value" not in http.get("/subjects").json()
+
+
 def test_topics_of_other_namespaces_have_full_names(server: Running, http: httpx.Client) -> None:
     schema = {"type": "JSON", "schema": json.dumps(FLIGHT), "properties": {}}
     assert httpx.put(f"{server.url}/admin/v2/namespaces/public/other", trust_env=False).status_code == 204
@@ -154,6 +187,7 @@ def test_topics_of_other_namespaces_have_full_names(server: Running, http: httpx
         ("*/*", 200),
         ("application/vnd.schemaregistry+json;q=0.5, text/html", 200),
         ("text/*", 406),
+        ("*/does_not_matter", 200),
         ("application/octet-stream", 406),
     ],
 )
@@ -174,6 +208,7 @@ def test_content_types_of_answers(http: httpx.Client, accept: str, status: int) 
         (JSON, b'{"schema": "{"}', 422, 42201),
         (JSON, b'{"schema": "\\"int\\"", "schemaType": "THRIFT"}', 422, 42201),
         (JSON, b"\xff", 400, 400),
+        (f"{JSON}; charset=punycode", b"{}", 415, 415),
         (f"{JSON}; charset=utf-16", '{"schema": ""}'.encode("utf-16"), 422, 42201),
     ],
 )
@@ -213,7 +248,8 @@ def test_paths(server: Running, http: httpx.Client) -> None:
     assert http.get("/subjects/a%2Fb/versions/1/schema").text == '"int"'
     assert http.post("/contexts/.dev/subjects/x/versions", json=given("int")).json() == {"id": 1}
     assert http.get("/contexts").json() == [".", ".dev"]
-    assert http.get("/contexts/.dev/schemas/ids/1").json() == {"schema": '"int"'}
+    for name in (".dev", ":.dev:", "dev"):
+        assert http.get(f"/contexts/{name}/schemas/ids/1").json() == {"schema": '"int"'}
     assert http.get("/subjects", params={"subjectPrefix": ":*:"}).json().count(":.dev:x") == 1
     assert http.get("/schemas/ids/1", params={"subject": ":.dev:", "fetchMaxId": True}).status_code == 200
 
@@ -276,6 +312,10 @@ def test_roles() -> None:
             assert ask(role, "PUT", "/config", json={"compatibility": "NONE"}) == 403
         assert ask("reader", "POST", "/subjects/orders-value/versions", json=given(LATER)) == 403
         assert ask("writer", "POST", "/subjects/orders-value/versions", json=given(LATER)) == 200
+        reference = [{"name": "x", "subject": "other-value", "version": 1}]
+        assert ask("writer", "POST", "/subjects/orders-value", json=given("x", references=reference)) == 422
+        assert ask("writer", "GET", "/schemas/ids/2/versions") == 404
+        assert ask("writer", "PUT", "/mode/orders-value", json={"mode": "IMPORT"}) == 403
         answer = httpx.get(f"{url}/subjects", headers=headers_of(token("reader")), trust_env=False)
         assert answer.json() == ["orders-value"]
         assert ask("nobody", "GET", "/subjects/orders-value/versions") == 403

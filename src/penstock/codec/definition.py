@@ -12,6 +12,7 @@ from penstock.model.schema import SchemaInfo, SchemaType
 from .avro.parse import DefinitionError, parse
 from .avro.types import PRIMITIVES, Record, Type
 from .codec import Part, bad_schema
+from .json_schema.pulsar import FOREIGN
 from .key_value import ENCODING_PROPERTY, key_value_parts
 
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
@@ -109,6 +110,7 @@ def fingerprint(schema: SchemaInfo) -> bytes:
             digest.update(fingerprint(key) + fingerprint(value) + encoding.value.encode())
     elif schema.type in AVRO_DEFINED:
         digest.update(_canonical(schema.data))
+        digest.update(schema.properties.get(FOREIGN, "").encode())  # a JSON Schema, which has no definition
         if schema.type is SchemaType.PROTOBUF:  # the field numbers: without them payloads mean something else
             digest.update(b"\0" + schema.properties.get(PARSING_INFO, "").encode())
     elif schema.type.has_definition:

@@ -16,7 +16,9 @@ from .avro.references import with_references
 from .avro.resolve import mismatch
 
 TYPES: Final = ("JSON", "PROTOBUF", "AVRO")  # as `GET /schemas/types` lists them
+TEXT_MAX: Final = 256 * 1024  # characters of a schema and its references: they are read on the event loop
 _REMEMBERED: Final = 256
+_REMEMBERED_SIZE: Final = 32 * 1024  # larger ones are read each time
 _FILE: Final = "default.proto"
 
 
@@ -41,7 +43,11 @@ class Schema(Protocol):
 
 def read(kind: str, text: str, references: Mapping[str, str]) -> Schema:
     """Read a schema; `references` has the texts of all that it uses, by the names it uses them by. Raises ValueError."""
-    return _read(kind, text, tuple(sorted(references.items())))
+    size = len(text) + sum(map(len, references.values()))
+    if size > TEXT_MAX:
+        raise ValueError(f"{size} characters with the referenced schemas, at most {TEXT_MAX} are allowed")
+    given = kind, text, tuple(sorted(references.items()))
+    return _read(*given) if size <= _REMEMBERED_SIZE else _read.__wrapped__(*given)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -60,10 +66,17 @@ def incompatibilities(
     for kind, schema in reversed(existing if level.transitive else existing[-1:]):
         if kind != new[0]:
             return [f"a schema of type {new[0]} may not follow one of type {kind}"]
-        if level.backward:
-            found += (f"the new schema cannot read the old one: {why}" for why in new[1].objections(schema))
-        if level.forward:
-            found += (f"the old schema cannot read the new one: {why}" for why in schema.objections(new[1]))
+        try:
+            if level.backward:
+                found += (
+                    f"the new schema cannot read the old one: {why}" for why in new[1].objections(schema)
+                )
+            if level.forward:
+                found += (
+                    f"the old schema cannot read the new one: {why}" for why in schema.objections(new[1])
+                )
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+            return [f"the schemas cannot be compared: {error}"]
         if found:
             break
     return found
@@ -87,7 +100,9 @@ class _Avro:
         self._type = parse_avro(self._whole.encode())
 
     def normalized(self) -> str:
-        return _json(_full_names(self._tree, ""), ordered=True)
+        defined: set[str] = set()
+        _define(self._tree, "", defined)
+        return _json(_full_names(self._tree, "", defined), ordered=True)
 
     def resolved(self) -> str:
         return self._whole
@@ -100,27 +115,59 @@ class _Avro:
         return [why] if why else []
 
 
-def _full_names(tree: Any, namespace: str) -> Any:
-    """A definition whose names are full, and whose types are as short as they can be written."""
+def _define(tree: Any, namespace: str, defined: set[str]) -> None:
+    """Collect the full names of the types that a definition has."""
     if isinstance(tree, list):
-        return [_full_names(one, namespace) for one in tree]
+        for one in tree:
+            _define(one, namespace, defined)
+    elif isinstance(tree, dict):
+        if isinstance(tree.get("name"), str) and tree.get("type") in _NAMED:
+            namespace = _namespace(tree, namespace)
+            defined.add(_full(tree["name"], namespace))
+        for word in ("type", "items", "values"):
+            if isinstance(tree.get(word), dict | list):
+                _define(tree[word], namespace, defined)
+        if isinstance(tree.get("fields"), list):
+            for one in tree["fields"]:
+                _define(one.get("type"), namespace, defined)
+
+
+def _full_names(tree: Any, namespace: str, defined: set[str]) -> Any:
+    """A definition whose own names are full, and whose types are as short as they can be written."""
+    if isinstance(tree, list):
+        return [_full_names(one, namespace, defined) for one in tree]
     if isinstance(tree, str):
-        return tree if "." in tree or not namespace or tree in _PRIMITIVES else f"{namespace}.{tree}"
+        full = _full(tree, namespace)
+        return full if full in defined else tree  # the others are of references
     if set(tree) == {"type"}:
-        return _full_names(tree["type"], namespace)
+        return _full_names(tree["type"], namespace, defined)
     made = dict(tree)
-    if isinstance(made.get("name"), str):
-        namespace = made["name"].rpartition(".")[0] or made.pop("namespace", namespace) or ""
+    if isinstance(made.get("name"), str) and made.get("type") in _NAMED:
+        outer, namespace = namespace, _namespace(made, namespace)
         made.pop("namespace", None)
-        made["name"] = _full_names(made["name"], namespace)
+        made["name"] = _full(made["name"], namespace)
+        if outer and not namespace:
+            made["namespace"] = ""
     for word in ("type", "items", "values"):
-        if word in made and made[word] not in _KINDS:
-            made[word] = _full_names(made[word], namespace)
+        if word in made and (word != "type" or made[word] not in _KINDS):
+            made[word] = _full_names(made[word], namespace, defined)
     if isinstance(made.get("fields"), list):
-        made["fields"] = [{**one, "type": _full_names(one["type"], namespace)} for one in made["fields"]]
+        made["fields"] = [
+            {**one, "type": _full_names(one["type"], namespace, defined)} for one in made["fields"]
+        ]
     return made
 
 
+def _namespace(tree: dict[str, Any], outer: str) -> str:
+    name: str = tree["name"]
+    return name.rpartition(".")[0] if "." in name else tree.get("namespace", outer) or ""
+
+
+def _full(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace or name in _PRIMITIVES else f"{namespace}.{name}"
+
+
+_NAMED: Final = ("record", "error", "enum", "fixed")
 _PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _KINDS: Final = ("record", "error", "enum", "fixed", "array", "map")
 

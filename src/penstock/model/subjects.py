@@ -40,6 +40,14 @@ class SubjectVersion(msgspec.Struct, frozen=True):
     definition: Definition
     deleted: bool = False  # softly: still found by id, and with `deleted=true`
     topic_version: int | None = None  # of the topic's schema that it is
+    topic_time: int | None = (
+        None  # when the topic got it, ms since the epoch: numbers begin again with a new topic
+    )
+
+    @property
+    def of_topic(self) -> tuple[int | None, int | None]:
+        """The topic's schema that it is."""
+        return self.topic_version, self.topic_time
 
 
 class Level(StrEnum):
@@ -119,13 +127,16 @@ def topic_of(subject: str) -> TopicName | None:
     if not subject.endswith(VALUE) or context_of(subject) != CONTEXT:
         return None
     found = TopicName.parse_known(subject.removesuffix(VALUE))
-    return None if found is None else found.base
+    # A topic has one subject: other spellings of its name belong to no topic.
+    return found if found is not None and found.partition < 0 and subject_of(found) == subject else None
 
 
 def subject_of(topic: TopicName) -> str:
     """The subject of a topic: by its local name for those of `public/default`, else by its full name."""
-    short = topic.persistent and topic.namespace_name == DEFAULT_NAMESPACE
-    return f"{topic.local if short else topic}{VALUE}"
+    topic = topic.base
+    if topic.namespace_name == DEFAULT_NAMESPACE:
+        return f"{topic.local}{VALUE}"
+    return f"persistent://{topic.tenant}/{topic.namespace}/{topic.local}{VALUE}"
 
 
 def context_of(subject: str) -> str:
@@ -137,4 +148,10 @@ def context_of(subject: str) -> str:
 
 def qualified(context: str, subject: str) -> str:
     """A subject as it is called outside of `/contexts/CONTEXT`."""
+    subject = subject.removeprefix(":.:")  # the default context, named
     return subject if context == CONTEXT or subject.startswith(":.") else f":{context}:{subject}"
+
+
+def context_named(text: str) -> str:
+    """A context as a path names it: `.dev`, `dev` or `:.dev:`."""
+    return "." + text.strip(":").lstrip(".")

@@ -153,7 +153,8 @@ def _rank(branch: Type, writer: Type) -> int:
 def _enum_mismatch(reader: Enum, writer: Enum, path: str) -> str:
     if reader.default is not None:
         return ""
-    unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    known = set(reader.symbols)
+    unknown = [symbol for symbol in writer.symbols if symbol not in known]
     if not unknown:
         return ""
     return f"{_at(path)}{label(reader)} has no symbol {', '.join(unknown[:5])} and no default"

@@ -7,7 +7,10 @@ partly open if it has a schema for them.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.runtime.patterns import Pattern
@@ -27,6 +30,10 @@ class Difference(NamedTuple):
         return f"{self.name} at {self.path}"
 
 
+class TooLargeError(Exception):
+    """More than COMPARED_MAX pairs would have to be compared."""
+
+
 def narrowed(original: Document, update: Document) -> list[Difference]:
     """Every difference by which `update` may not accept a value that `original` accepts; empty if it accepts all.
 
@@ -38,24 +45,23 @@ def narrowed(original: Document, update: Document) -> list[Difference]:
         return _Comparison(original, update).of(original.root, update.root, "#")
     except RecursionError:
         return [Difference("TOO_DEEP", "#")]
+    except TooLargeError:
+        return [Difference("TOO_LARGE", "#")]
 
 
 class _Comparison:
-    def __init__(self, original: Document, update: Document) -> None:
+    def __init__(self, original: Document, update: Document, turned: "_Comparison | None" = None) -> None:
         self._original = original
         self._update = update
-        self._open: set[tuple[int, int]] = (
-            set()
-        )  # pairs that are being compared: equal as far as they themselves say
-        self._compared = 0
+        # Pairs that are being compared: equal as far as they themselves say. With the sides exchanged they are others.
+        self._open: set[tuple[int, int]] = set()
+        self._turned = turned
+        self._count: list[int] = [0] if turned is None else turned._count
 
     def of(self, original: Node, update: Node, path: str) -> list[Difference]:
         pair = id(original.schema), id(update.schema)
         if pair in self._open:
             return []
-        self._compared += 1
-        if self._compared > COMPARED_MAX:
-            return [Difference("TOO_LARGE", path)]
         self._open.add(pair)
         try:
             return self._shapes(self._original.shape(original), self._update.shape(update), path)
@@ -63,10 +69,19 @@ class _Comparison:
             self._open.discard(pair)
 
     def turned(self, original: Node, update: Node, path: str) -> list[Difference]:
-        """With the sides exchanged: what stands in a `not`."""
-        return _Comparison(self._update, self._original).of(update, original, path)
+        """With the sides exchanged: the schema of a `not`."""
+        if self._turned is None:
+            self._turned = _Comparison(self._update, self._original, self)
+        return self._turned.of(update, original, path)
+
+    def _spend(self, count: int) -> None:
+        """Count comparisons, of both directions. Raises TooLargeError."""
+        self._count[0] += count
+        if self._count[0] > COMPARED_MAX:
+            raise TooLargeError
 
     def _shapes(self, original: Shape, update: Shape, path: str) -> list[Difference]:
+        self._spend(1)
         original, update = self._alone(original, self._original), self._alone(update, self._update)
         if original.kind is Kind.NONE or (update.kind is Kind.ANY):
             return []
@@ -77,14 +92,20 @@ class _Comparison:
         if original.kind.combines:
             return self._out_of(original, update, path)
         if original.kind is not update.kind:
-            return [Difference("TYPE_CHANGED", path)]
+            both = all(each.words.get("connect.type") == "bytes" for each in (original, update))
+            return [] if both else [Difference("TYPE_CHANGED", path)]
         compare = _OF_KIND.get(original.kind)
         return compare(self, original, update, path) if compare else []
 
     def _alone(self, shape: Shape, document: Document) -> Shape:
-        """A combination of one branch is its branch."""
+        """A combination of one branch is its branch; one that is its own branch allows everything."""
+        seen: set[int] = set()
         while shape.kind.combines and len(shape.branches) == 1:
-            shape = document.shape(shape.branches[0])
+            branch = shape.branches[0]
+            if id(branch.schema) in seen:
+                return Shape(Kind.ANY)
+            seen.add(id(branch.schema))
+            shape = document.shape(branch)
         return shape
 
     # -- combinations
@@ -196,6 +217,7 @@ class _Comparison:
 
     def _object(self, original: Shape, update: Shape, path: str) -> list[Difference]:
         before, now = _Object(original), _Object(update)
+        self._spend(len(before.properties) * len(now.patterns) + len(now.properties) * len(before.patterns))
         found = _bounds(original, update, path, ("maxProperties",), ("minProperties",))
         for name, old in before.properties.items():
             inside = f"{path}/properties/{name}"
@@ -255,11 +277,11 @@ class _Comparison:
         return isinstance(reference, str) and self._has_default(self._update.follow(node, reference))
 
     def _enum(self, original: Shape, update: Shape, path: str) -> list[Difference]:
-        gone = any(not _among(value, update.words["enum"]) for value in original.words["enum"])
-        return [Difference("ENUM_ARRAY_NARROWED", f"{path}/enum")] if gone else []
+        before, now = ({_text(value) for value in _list(each.words["enum"])} for each in (original, update))
+        return [] if before <= now else [Difference("ENUM_ARRAY_NARROWED", f"{path}/enum")]
 
     def _const(self, original: Shape, update: Shape, path: str) -> list[Difference]:
-        same = _among(original.words["const"], [update.words["const"]])
+        same = _text(original.words["const"]) == _text(update.words["const"])
         return [] if same else [Difference("CONST_CHANGED", f"{path}/const")]
 
     def _not(self, original: Shape, update: Shape, path: str) -> list[Difference]:
@@ -290,6 +312,7 @@ class _Object:
         words = shape.words
         self.properties = _nodes(shape, words.get("properties"))
         self.patterns = _nodes(shape, words.get("patternProperties"))
+        self._compiled = [(_pattern(text), node) for text, node in self.patterns.items()]
         self.required = {one for one in _list(words.get("required")) if isinstance(one, str)}
         rest = words.get("additionalProperties", words.get("unevaluatedProperties"))
         self.additional = None if rest is None else shape.node(rest)
@@ -304,8 +327,8 @@ class _Object:
 
     def rest(self, name: str) -> Node | None:
         """The schema of a property that is not named: of a pattern that it matches, or of all others; None: any."""
-        for pattern, node in self.patterns.items():
-            if _matches(pattern, name):
+        for pattern, node in self._compiled:
+            if pattern is not None and pattern.fullmatch(name):
                 return node
         if self.additional is None and self.patterns:
             return Node(True, None)
@@ -341,6 +364,11 @@ def _bounds(
     for words, closer, absent in ((upper, _less, None), (lower, _greater, absent_min)):
         for word in words:
             was, now = original.words.get(word, absent), update.words.get(word, absent)
+            if was is None and word in (
+                "maximum",
+                "minimum",
+            ):  # an exclusive bound is closer than the same inclusive one
+                was = original.words.get(f"exclusive{word.capitalize()}")
             if now is None or (
                 was is None and now == 0 and word in ("minLength", "minItems", "minProperties")
             ):
@@ -380,7 +408,7 @@ def _kept(original: Shape, update: Shape, path: str, word: str) -> list[Differen
 
 
 def _divides(factor: Any, number: Any) -> bool:
-    return bool(factor) and abs(number / factor - round(number / factor)) < 1e-9
+    return bool(factor) and (Fraction(str(number)) / Fraction(str(factor))).denominator == 1
 
 
 def _matched(pairs: list[list[int]]) -> int:
@@ -399,17 +427,25 @@ def _matched(pairs: list[list[int]]) -> int:
     return sum(place(row, set()) for row in range(len(pairs)))
 
 
-def _among(value: Any, values: Any) -> bool:
-    """As JSON has it: true is not 1."""
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in _list(values))
+def _text(value: Any) -> bytes:
+    """Equal for values that JSON has equal: true is not 1, and 1.0 is."""
+    return msgspec.json.encode(_whole(value), order="deterministic")
 
 
-def _matches(pattern: str, name: str) -> bool:
-    """Whether a pattern is found in a name; never for one that cannot be matched in linear time."""
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return {name: _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _pattern(text: str) -> Pattern | None:
+    """A pattern that is looked for in names; None for one that cannot be matched in linear time."""
     try:
-        return Pattern(f".*(?:{pattern}).*").fullmatch(name)
+        return Pattern(f".*(?:{text}).*")
     except PenstockError:
-        return False
+        return None
 
 
 def _nodes(shape: Shape, words: object) -> dict[str, Node]:

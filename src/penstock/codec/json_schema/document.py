@@ -10,9 +10,16 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin
 
 import msgspec
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # the meta-schemas; it has no types
 from referencing import Registry, Resource, Specification
 from referencing.exceptions import NoSuchResource, Unresolvable
-from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, UnknownDialect, specification_with
+from referencing.jsonschema import (
+    DRAFT4,
+    DRAFT6,
+    DRAFT7,
+    UnknownDialect,
+    specification_with,
+)
 
 TEXT_MAX: Final = 2 << 20  # characters of a document and the documents that it references
 
@@ -127,7 +134,8 @@ class Document:
             raise JsonSchemaError(f"more than {TEXT_MAX} characters with the referenced schemas")
         self.texts = text, dict(references)
         self.schema = _read(text)
-        _check_keywords(self.schema)
+        self._dialect = _dialect(self.schema)
+        _check_keywords(self.schema, self._dialect)
         self._specification = _specification(self.schema, DRAFT7)
         self._siblings = self._specification not in (DRAFT4, DRAFT6, DRAFT7)  # of $ref count
         try:
@@ -136,8 +144,9 @@ class Document:
             resources = {base: root}
             for name, more in references.items():
                 resources[name] = resources[urljoin(base, name)] = self._resource(_read(more, name))
-            registry: Registry[Any] = Registry().with_resources(resources.items()).crawl()
+            registry: Registry[Any] = REGISTRY.with_resources(resources.items()).crawl()
             self._shapes: dict[int, tuple[Node, Shape]] = {}
+            self._checked: set[int] = set()
             self.root = Node(self.schema, registry.resolver(base))
             self._check(self.root, 0)
         except RecursionError:
@@ -240,7 +249,15 @@ class Document:
             return
         inner = Node(node.schema, node.resolver.in_subresource(self._resource(node.schema)))
         if isinstance(node.schema.get("$ref"), str):
-            self.follow(inner, node.schema["$ref"])
+            target = self.follow(inner, node.schema["$ref"])
+            if (
+                id(target.schema) not in self._checked
+            ):  # it may be at a keyword that has no schema in the dialect
+                self._checked.add(id(target.schema))
+                if not isinstance(target.schema, bool | dict):
+                    raise JsonSchemaError(f"the reference {node.schema['$ref'][:200]!r} leads to no schema")
+                _check_keywords(target.schema, self._dialect)
+                self._check(target, depth + 1)
         for each in self._resource(node.schema).subresources():
             self._check(Node(each.contents, inner.resolver), depth + 1)
 
@@ -255,15 +272,33 @@ def _read(text: str, name: str = "the schema") -> Schema:
     return schema
 
 
-def _check_keywords(schema: Schema) -> None:
-    """By the meta-schema of the dialect that the schema names, draft 7 unless it names one."""
+def _dialect(schema: Schema) -> str:
+    """The URI of the dialect that a schema names; empty for none. Raises JsonSchemaError."""
+    dialect = schema.get("$schema", "") if isinstance(schema, dict) else ""
+    if not isinstance(dialect, str):
+        raise JsonSchemaError("$schema is not a string")
+    if "draft-03" in dialect:
+        raise JsonSchemaError("draft 3 is not understood")
+    return dialect
+
+
+def _check_keywords(schema: Schema, dialect: str) -> None:
+    """By the meta-schema of a dialect, draft 7 if it is empty or unknown, and by the newest one: all their keywords are
+    compared."""
     from jsonschema.exceptions import SchemaError  # only for JSON Schema: the import takes 0.1 s
     from jsonschema.validators import Draft7Validator, validator_for
 
     if isinstance(schema, bool):
         return
     try:
-        validator_for(schema, default=Draft7Validator).check_schema(schema)
+        validator_for({"$schema": dialect}, default=Draft7Validator).check_schema(schema)
+        for word in ("prefixItems", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"):
+            held = schema.get(word, True)
+            inner = held.values() if isinstance(held, dict) and word == "dependentSchemas" else [held]
+            if not all(
+                isinstance(one, bool | dict | (list if word == "prefixItems" else bool)) for one in inner
+            ):
+                raise JsonSchemaError(f"{word} has a value that is not a schema")
     except SchemaError as error:
         raise JsonSchemaError(f"{error.message[:200]} (at {error.json_path[:200]})") from None
     except RecursionError:

@@ -180,8 +180,10 @@ class Schemas:
         existing = [v.schema for v in self._live(topic)]
         return check(schema, existing, self.strategy(topic)) if existing else None
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo | None, *, forced: bool = False) -> None:
-        """As `broker.Schemas.check_next`; `forced` is an administrator's: auto update may be off."""
+    def check_next(
+        self, topic: TopicName, schema: SchemaInfo | None, *, forced: bool = False, checked: bool = False
+    ) -> None:
+        """As `broker.Schemas.check_next`; `forced` and `checked` as `get_or_create`."""
         if schema is None:
             if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
                 raise schema_needed(topic)
@@ -190,7 +192,7 @@ class Schemas:
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
             )
-        objection = self._objection(topic, schema)
+        objection = None if checked else self._objection(topic, schema)
         if objection is not None:
             raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
 
@@ -232,8 +234,7 @@ class Schemas:
                 found = self.find(topic, schema)
                 if found is not None:
                     return found
-                if not checked:
-                    self.check_next(topic, schema, forced=forced)
+                self.check_next(topic, schema, forced=forced, checked=checked)
                 try:
                     return await self._put(key, schema, deleted=False)
                 except PenstockError as error:

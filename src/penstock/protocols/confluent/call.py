@@ -7,7 +7,18 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
-from penstock.model.subjects import CONTEXT, NO_SCHEMA, RegistryCode, RegistryError, qualified, topic_of
+from penstock.model.subjects import (
+    BAD_SCHEMA,
+    CONTEXT,
+    NO_SCHEMA,
+    RegistryCode,
+    RegistryError,
+    context_named,
+    context_of,
+    qualified,
+    topic_of,
+)
+from penstock.protocols.auth.permissions import ADMIN
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.media import parse_media_type
@@ -15,6 +26,8 @@ from penstock.protocols.http.media import parse_media_type
 from .registry import Registry
 from .shapes import GivenSchema
 
+# Others may be slow to decode.
+_CHARSETS: Final = ("utf-8", "utf-16", "utf-16le", "utf-16be", "utf-32", "us-ascii", "iso-8859-1")
 _TRUE: Final = ("true", "1", "")
 
 
@@ -26,12 +39,13 @@ class Call:
     ) -> None:
         self.registry = registry
         self.caller = caller
-        self.context = names.get("context", CONTEXT)
+        self.context = context_named(names["context"]) if "context" in names else CONTEXT
         self._names = names
         self._exchange = exchange
         self._body = body
         query: str = exchange.scope["query_string"].decode("latin-1")
-        self._query: dict[str, str] = dict(parse_qsl(query, keep_blank_values=True))
+        self._pairs = parse_qsl(query, keep_blank_values=True)
+        self._query = dict(self._pairs)
 
     @property
     def subject(self) -> str:
@@ -56,6 +70,10 @@ class Call:
     def text(self, name: str, default: str = "") -> str:
         return self._query.get(name, default)
 
+    def texts(self, name: str) -> list[str]:
+        """Every value of a parameter."""
+        return [value for key, value in self._pairs if key == name]
+
     def flag(self, name: str) -> bool:
         value = self._query.get(name)
         return value is not None and value.lower() in _TRUE
@@ -69,15 +87,22 @@ class Call:
         found: GivenSchema = self.json(GivenSchema)
         if found.schema is None:
             raise RegistryError(NO_SCHEMA, "The schema field is missing")
+        for one in found.references or ():  # a schema that the caller may not see is not there
+            if not self.sees(qualified(context_of(self.subject), one.subject)):
+                raise RegistryError(
+                    BAD_SCHEMA,
+                    f"Invalid schema: no schema reference found for subject {one.subject!r} and version {one.version}",
+                )
         return found
 
     def json(self, kind: Any) -> Any:
         """The body. Raises RegistryError for one that is not of this type."""
-        charset = (parse_media_type(self._exchange.headers.get("content-type", "")) or ("", {}))[1].get(
-            "charset", "utf-8"
-        )
+        media = parse_media_type(self._exchange.headers.get("content-type", ""))
+        charset = media[1].get("charset", "utf-8").lower() if media else "utf-8"
+        if charset not in _CHARSETS:
+            raise RegistryError(RegistryCode(415, 415), f"The charset {charset[:40]!r} is not taken")
         try:
-            text = self._body.decode(charset) if charset.lower() != "utf-8" else self._body
+            text = self._body if charset == "utf-8" else self._body.decode(charset)
             return msgspec.json.decode(text, type=kind)
         except (msgspec.ValidationError, LookupError, UnicodeError, RecursionError) as error:
             raise RegistryError(NO_SCHEMA, f"The body cannot be read: {error}") from None
@@ -115,6 +140,12 @@ class Call:
             self.caller.may_administer(DEFAULT_NAMESPACE)
         else:
             self.caller.may_administer_topic(topic)
+
+    @property
+    def administers(self) -> bool:
+        """Whether the caller administers the subject's topic; nothing is noted as refused."""
+        topic = self.topic
+        return topic is None or self.caller.allowed(topic)[ADMIN]
 
     def sees(self, subject: str) -> bool:
         topic = topic_of(subject)

@@ -37,6 +37,16 @@ class Definitions:
             raise RegistryError(BAD_SCHEMA, f"Invalid schema type {kind[:80]}")
         if not wanted.schema.strip():
             raise RegistryError(BAD_SCHEMA, "Empty schema")
+        found = tuple(
+            msgspec.structs.replace(one, version=self._referenced(subject, one).version)
+            for one in wanted.references
+        )
+        wanted = msgspec.structs.replace(wanted, references=found)
+        properties = (wanted.metadata or {}).get("properties") or {}
+        if not isinstance(properties, dict):
+            raise RegistryError(
+                BAD_SCHEMA, "Invalid schema: the properties of its metadata are not an object"
+            )
         try:
             schema = read(kind, wanted.schema, self.references(subject, wanted))
             if normalize or self._subjects.normalizes(subject):

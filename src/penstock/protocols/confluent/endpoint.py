@@ -1,6 +1,7 @@
 """The endpoint of the schema registry: the state read from the broker's documents, and requests to operations."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,7 +41,9 @@ class RegistryEndpoint:
         self._loading = asyncio.Lock()
 
     async def __call__(self, exchange: Exchange) -> None:
-        kind = choose_type(exchange.headers.get("accept"), MEDIA)
+        accept = exchange.headers.get("accept")
+        # As Confluent's server does: what follows `*/` does not matter.
+        kind = choose_type(re.sub(r"\*/[^,;\s]+", "*/*", accept) if accept else None, MEDIA)
         try:
             await exchange.give(await self._answer(exchange, kind))
         except ClientGoneError:

@@ -13,6 +13,7 @@ from penstock.model.subjects import (
     SCHEMA_NOT_FOUND,
     RegistryError,
     SubjectVersion,
+    context_of,
     qualified,
 )
 from penstock.protocols.http.answers import Answer
@@ -201,6 +202,7 @@ async def register(call: Call) -> SchemaId:
         normalize=call.flag("normalize"),
         schema_id=given.id,
         version=given.version,
+        forced=call.administers,
     )
     return SchemaId(found.id)
 
@@ -255,7 +257,7 @@ async def referenced_by(call: Call) -> list[int]:
 )
 async def with_metadata(call: Call) -> RegisteredSchema:
     call.may_read()
-    wanted = {call.text("key"): call.text("value")} if call.text("key") else {}
+    wanted = dict(zip(call.texts("key"), call.texts("value"), strict=False))
     return RegisteredSchema.of(
         call.registry.with_metadata(call.subject, wanted, deleted=call.flag("deleted"))
     )
@@ -393,7 +395,9 @@ async def subject_mode(call: Call) -> ModeBody:
 )
 async def set_subject_mode(call: Call) -> ModeBody:
     call.may_administer()
-    wanted = call.json(ModeBody).mode
+    wanted: str = call.json(ModeBody).mode
+    if wanted.upper() == "IMPORT":  # ids are of all subjects
+        call.caller.may_administer(DEFAULT_NAMESPACE)
     return ModeBody(await call.registry.set_mode(call.subject, wanted, force=call.flag("force")))
 
 
@@ -405,7 +409,8 @@ async def delete_subject_mode(call: Call) -> ModeBody:
 
 @_on("GET", "/contexts", summary="The contexts.", answer=list[str])
 async def contexts(call: Call) -> list[str]:
-    return call.registry.contexts()
+    seen = filter(call.sees, call.registry.names(":*:", deleted=True))
+    return sorted({CONTEXT, *map(context_of, seen)})
 
 
 @_on("GET", "/v1/metadata/id", summary="The cluster, which has no name here.", answer=dict[str, Any])
@@ -448,6 +453,7 @@ def _seen(call: Call) -> SubjectVersion:
 
 def _holders(call: Call) -> list[SubjectVersion]:
     subject = call.text("subject")
+    _seen(call)
     found = call.registry.versions_of(call.context, call.id, deleted=call.flag("deleted"))
     return [one for one in found if call.sees(one.subject) and subject in ("", one.subject)]
 

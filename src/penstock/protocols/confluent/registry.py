@@ -19,6 +19,7 @@ from penstock.model.subjects import (
     INCOMPATIBLE,
     LEVEL_NOT_SET,
     MODE_NOT_SET,
+    NO_SCHEMA,
     NOT_PERMITTED,
     REFERENCED,
     SCHEMA_NOT_FOUND,
@@ -40,7 +41,16 @@ from penstock.model.subjects import (
 from penstock.runtime.tasks import Locks
 
 from .definitions import Definitions
-from .subjects import Record, Subjects, config_record, mode_record, schema_key, schema_record
+from .subjects import (
+    Record,
+    Subjects,
+    config_record,
+    gone_record,
+    ids_record,
+    mode_record,
+    schema_key,
+    schema_record,
+)
 from .topics import TopicSubjects
 
 SUBJECT_MAX: Final = 1000  # characters
@@ -87,19 +97,23 @@ class Registry:
         normalize: bool = False,
         schema_id: int | None = None,
         version: int | None = None,
+        forced: bool = True,
     ) -> SubjectVersion:
         """The version of a definition under a subject, registered if it is new.
 
-        `schema_id` and `version` are taken in mode IMPORT. Raises RegistryError: BAD_SCHEMA, INCOMPATIBLE, NOT_PERMITTED,
+        `forced`: by an administrator of the topic. `schema_id` and `version` are taken in mode IMPORT. Raises RegistryError: BAD_SCHEMA, INCOMPATIBLE, NOT_PERMITTED,
         BAD_SUBJECT.
         """
         _check_subject(subject)
+        for number in (schema_id, version):
+            if number is not None and number > VERSION_MAX:
+                raise RegistryError(BAD_SCHEMA, f"{str(number)[:20]} is greater than {VERSION_MAX}")
         context = context_of(subject)
         async with self._locks.hold(context):
             await self._sync()
             definition, schema = self._definitions.read(subject, wanted, normalize=normalize)
             mode = self._subjects.mode(subject)
-            if mode is not Mode.IMPORT:
+            if mode is not Mode.IMPORT or schema_id is None:
                 found = self._find(subject, definition, schema)
                 if found is not None:
                     return found
@@ -121,17 +135,12 @@ class Registry:
                     )
             given = schema_id if schema_id is not None and schema_id > 0 else None
             number = version if version is not None and version > 0 else last + 1
-            number_there = None
+            there: tuple[int | None, int | None] = (None, None)
             if self._topics is not None:
                 texts = self._definitions.references(subject, definition)
-                number_there = await self._topics.store(subject, definition, texts)
-            made = SubjectVersion(
-                subject,
-                number,
-                self._id(context, definition, schema, given),
-                definition,
-                topic_version=number_there,
-            )
+                there = await self._topics.store(subject, definition, texts, forced=forced)
+            schema_id = self._id(context, definition, schema, given)
+            made = SubjectVersion(subject, number, schema_id, definition, False, *there)
             await self._write([schema_record(made)])
             return made
 
@@ -306,9 +315,8 @@ class Registry:
             for each in every if permanent else live:
                 self._check_unused(each)
             if permanent:
-                await self._write(
-                    [*((schema_key(subject, each.version), None) for each in every), *self._settings(subject)]
-                )
+                gone: list[Record] = [(schema_key(subject, each.version), None) for each in every]
+                await self._write([*gone, *self._ids(every), *self._settings(subject)])
                 return [each.version for each in every]
             await self._write([schema_record(msgspec.structs.replace(each, deleted=True)) for each in live])
             await self._delete_of_topic(subject)
@@ -339,11 +347,19 @@ class Registry:
             if permanent:
                 others = any(each != one for each in self._subjects.versions(subject, deleted=True))
                 settings = [] if others else self._settings(subject)
-                await self._write([(schema_key(subject, one.version), None), *settings])
+                apart = [] if one.topic_version is None else [gone_record(one)]
+                gone: Record = schema_key(subject, one.version), None
+                await self._write([gone, *self._ids([one]), *apart, *settings])
             else:
                 await self._write([schema_record(msgspec.structs.replace(one, deleted=True))])
                 await self._delete_of_topic(subject)
             return one.version
+
+    def _ids(self, gone: Sequence[SubjectVersion]) -> list[Record]:
+        """The record of the greatest id, if a version with it is deleted for good."""
+        context = context_of(gone[0].subject)
+        greatest = self.greatest_id(context)
+        return [ids_record(context, greatest)] if any(one.id == greatest for one in gone) else []
 
     async def _delete_of_topic(self, subject: str) -> None:
         """Delete the schema of a topic whose subject has no version any more."""
@@ -387,7 +403,10 @@ class Registry:
         """Change the configuration of a subject, or the global one; returns what was asked for. Raises BAD_LEVEL."""
         if subject is not None:
             _check_subject(subject)
-        changed = {name: value for name, value in wanted.items() if name != "compatibility"}
+        kept = ("compatibility", _LEVEL, "subject")
+        changed = {name: value for name, value in wanted.items() if name not in kept and value is not None}
+        if not isinstance(changed.get("normalize", False), bool):
+            raise RegistryError(NO_SCHEMA, "normalize is true or false")
         if wanted.get("compatibility") is not None:
             try:
                 changed[_LEVEL] = Level(str(wanted["compatibility"]).upper()).value
@@ -397,6 +416,8 @@ class Registry:
                     "Invalid compatibility level. Valid values are none, backward, forward, full,"
                     " backward_transitive, forward_transitive, and full_transitive",
                 ) from None
+        if not changed:
+            return {}
         async with self._locks.hold(context_of(subject or "")):
             await self._write([config_record(subject, {**(self._subjects.config(subject) or {}), **changed})])
         return {("compatibility" if name == _LEVEL else name): value for name, value in changed.items()}
@@ -469,7 +490,7 @@ def _not_found(subject: str) -> RegistryError:
 def _number(number: str) -> int:
     if number in ("latest", "-1"):
         return -1
-    if number.isascii() and number.isdigit() and 1 <= int(number[:11]) <= VERSION_MAX:
+    if number.isascii() and number.isdigit() and len(number) < 11 and 1 <= int(number) <= VERSION_MAX:
         return int(number)
     raise RegistryError(
         BAD_VERSION,

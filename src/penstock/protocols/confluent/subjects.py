@@ -16,6 +16,7 @@ from penstock.model.subjects import (
     Reference,
     SubjectVersion,
     context_of,
+    qualified,
 )
 
 Record = tuple[str, bytes | None]  # a key and a value
@@ -28,6 +29,7 @@ class _Key(msgspec.Struct, forbid_unknown_fields=False):
     keytype: str
     subject: str | None = None
     version: int = 0
+    time: int = 0
 
 
 class _Schema(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -41,10 +43,15 @@ class _Schema(msgspec.Struct, omit_defaults=True, rename="camel"):
     rule_set: dict[str, Any] | None = None
     deleted: bool = False
     topic_version: int | None = msgspec.field(default=None, name="penstockVersion")
+    topic_time: int | None = msgspec.field(default=None, name="penstockTime")
 
 
 class _UpTo(msgspec.Struct):
     version: int
+
+
+class _Greatest(msgspec.Struct):
+    id: int
 
 
 _key: Final = msgspec.json.Decoder(_Key)
@@ -65,6 +72,7 @@ def schema_record(version: SubjectVersion) -> Record:
         None if definition.rule_set is None else dict(definition.rule_set),
         version.deleted,
         version.topic_version,
+        version.topic_time,
     )
     # Fields with defaults are left out, but readers of the topic expect this one.
     content = {**msgspec.to_builtins(value), "deleted": version.deleted}
@@ -74,6 +82,18 @@ def schema_record(version: SubjectVersion) -> Record:
 def schema_key(subject: str, version: int) -> str:
     """The key of a version. The order of its fields counts: compaction compares bytes."""
     return _text({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
+
+
+def ids_record(context: str, greatest: int) -> Record:
+    """The record of the greatest id of a context, whose version is deleted: ids are not used again. Other registries ignore it."""
+    key = _text({"keytype": "PENSTOCK_IDS", "subject": f":{context}:", "magic": 0})
+    return key, msgspec.json.encode(_Greatest(greatest))
+
+
+def gone_record(one: SubjectVersion) -> Record:
+    """The record that a topic's schema is no version of its subject any more, though the topic has it. Other registries ignore it."""
+    place = {"subject": one.subject, "version": one.topic_version, "time": one.topic_time, "magic": 0}
+    return _text({"keytype": "PENSTOCK_GONE", **place}), b"{}"
 
 
 def config_record(subject: str | None, config: Mapping[str, Any] | None) -> Record:
@@ -108,6 +128,7 @@ class Subjects:
         self._greatest: dict[str, int] = {}  # ids ever given, by context
         self._configs: dict[str | None, dict[str, Any]] = {}
         self._modes: dict[str | None, Mode] = {}
+        self._gone: dict[str, set[tuple[int | None, int | None]]] = {}  # schemas of topics, by subject
         self._users: dict[tuple[str, int], set[tuple[str, int]]] = {}  # who references a version
 
     def learn(self, key: str, value: bytes | None) -> None:
@@ -117,6 +138,12 @@ class Subjects:
             case "SCHEMA":
                 found = None if value is None else _schema.decode(value)
                 self._learn_version(what, found)
+            case "PENSTOCK_IDS" if value is not None and what.subject is not None:
+                context = context_of(what.subject) if what.subject != ":.:" else "."
+                greatest = msgspec.json.decode(value, type=_Greatest).id
+                self._greatest[context] = max(greatest, self._greatest.get(context, 0))
+            case "PENSTOCK_GONE" if what.subject is not None:
+                self._gone.setdefault(what.subject, set()).add((what.version, what.time))
             case "CONFIG":
                 config = None if value is None else msgspec.json.decode(value, type=dict[str, Any])
                 _set(self._configs, what.subject, config)
@@ -144,7 +171,13 @@ class Subjects:
         )
         self._put(
             SubjectVersion(
-                found.subject, found.version, found.id, definition, found.deleted, found.topic_version
+                found.subject,
+                found.version,
+                found.id,
+                definition,
+                found.deleted,
+                found.topic_version,
+                found.topic_time,
             )
         )
 
@@ -158,7 +191,8 @@ class Subjects:
         self._same.setdefault((context, _hashable(one.definition)), one.id)
         self._greatest[context] = max(one.id, self._greatest.get(context, 0))
         for used in one.definition.references:
-            self._users.setdefault((used.subject, used.version), set()).add((one.subject, one.version))
+            place = qualified(context, used.subject), used.version
+            self._users.setdefault(place, set()).add((one.subject, one.version))
 
     def _remove(self, one: SubjectVersion) -> None:
         context = context_of(one.subject)
@@ -171,7 +205,7 @@ class Subjects:
             del self._ids[context, one.id]
             self._same.pop((context, _hashable(one.definition)), None)
         for used in one.definition.references:
-            users = self._users.get((used.subject, used.version), set())
+            users = self._users.get((qualified(context, used.subject), used.version), set())
             users.discard((one.subject, one.version))
 
     # -- reading
@@ -188,6 +222,11 @@ class Subjects:
     def version(self, subject: str, number: int) -> SubjectVersion | None:
         """One version, also a softly deleted one."""
         return self._versions.get(subject, {}).get(number)
+
+    def of_topic(self, subject: str) -> set[tuple[int | None, int | None]]:
+        """The topic's schemas that are, or were, versions of its subject."""
+        known = {one.of_topic for one in self.versions(subject, deleted=True)}
+        return known | self._gone.get(subject, set())
 
     def holders(self, context: str, schema_id: int) -> list[SubjectVersion]:
         """The versions that have an id, sorted by subject and number."""
@@ -220,8 +259,10 @@ class Subjects:
         """The level that counts for a subject: its own, its context's, or the global one."""
         for each in self._places(subject):
             chosen = self._configs.get(each, {}).get(_CONFIG_LEVEL)
-            if chosen is not None:
-                return Level(chosen)
+            if (
+                isinstance(chosen, str) and chosen in Level.__members__
+            ):  # another registry may have written others
+                return Level[chosen]
         return _DEFAULT_LEVEL
 
     def normalizes(self, subject: str) -> bool:

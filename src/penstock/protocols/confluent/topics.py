@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.codec.avro.references import with_references
-from penstock.codec.json_schema.pulsar import json_schema, of_json_schema
+from penstock.codec.json_schema.pulsar import FOREIGN, json_schema, of_json_schema
 from penstock.codec.key_value import key_value_parts
 from penstock.codec.proto.native import of_proto, to_proto
 from penstock.model.errors import ErrorKind, PenstockError
@@ -19,6 +19,7 @@ from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
 from penstock.model.subjects import (
     BAD_SCHEMA,
+    NOT_PERMITTED,
     Definition,
     Level,
     RegistryError,
@@ -74,36 +75,47 @@ class TopicSubjects:
         self._taken.clear()
 
     def _changes_of(self, topic: TopicName, ids: "_Ids") -> Iterator[Record]:
-        live = {one.version: one for one in self._broker.schemas.all(topic)}
+        live = {(one.version, one.timestamp): one for one in self._broker.schemas.all(topic)}
         subject = subject_of(topic)
         known = list(self._subjects.versions(subject, deleted=True))
         for one in known:
-            if not one.deleted and one.topic_version is not None and one.topic_version not in live:
+            if not one.deleted and one.topic_version is not None and one.of_topic not in live:
                 yield schema_record(msgspec.structs.replace(one, deleted=True))
         last = max((one.version for one in known), default=0)
-        numbered = {one.topic_version for one in known}
-        for number, version in sorted(live.items()):
-            definition = None if number in numbered else _registered(version.schema)
-            if definition is not None:
-                last += 1
-                yield schema_record(
-                    SubjectVersion(subject, last, ids.of(definition), definition, topic_version=number)
-                )
+        taken = self._subjects.of_topic(subject)
+        apart = {one.definition: one for one in known if not one.deleted and one.topic_version is None}
+        for (number, at), version in sorted(live.items()):
+            definition = None if (number, at) in taken else _registered(version.schema)
+            if definition is None:
+                continue
+            if definition in apart:  # it was registered before the topic had it
+                same = apart.pop(definition)
+                yield schema_record(msgspec.structs.replace(same, topic_version=number, topic_time=at))
+                continue
+            last += 1
+            made = SubjectVersion(subject, last, ids.of(definition), definition)
+            yield schema_record(msgspec.structs.replace(made, topic_version=number, topic_time=at))
 
-    async def store(self, subject: str, definition: Definition, references: Mapping[str, str]) -> int | None:
-        """Make a definition the next schema of its subject's topic; returns its version there, None if the subject is of no topic,
-        or of one whose schema is of keys and values. Raises RegistryError."""
+    async def store(
+        self, subject: str, definition: Definition, references: Mapping[str, str], *, forced: bool
+    ) -> tuple[int | None, int | None]:
+        """Make a definition the next schema of its subject's topic; returns its version and time there, None if the subject is of no
+        topic, or of one whose schema is of keys and values. `forced`: by an administrator. Raises RegistryError."""
         topic = topic_of(subject)
         if topic is None:
-            return None
+            return None, None
         latest = self._broker.schemas.latest(topic)
         if latest is not None and latest.schema.type is SchemaType.KEY_VALUE:
-            return None
+            return None, None
         try:
             schema = _schema(definition, references)
             self._broker.namespaces.check(topic.namespace_name)
-            return await self._broker.schemas.get_or_create(topic, schema, forced=True, checked=True)
+            schemas = self._broker.schemas
+            number = await schemas.get_or_create(topic, schema, forced=forced, checked=True)
+            return (None, None) if number is None else (number, schemas.version(topic, number).timestamp)
         except PenstockError as error:
+            if error.kind is ErrorKind.INCOMPATIBLE_SCHEMA:  # producers may register none
+                raise RegistryError(NOT_PERMITTED, error.message) from None
             if error.kind in (ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.NAMESPACE_NOT_FOUND):
                 raise RegistryError(BAD_SCHEMA, f"Invalid schema: {error.message}") from None
             raise
@@ -147,6 +159,8 @@ def _definition(schema: SchemaInfo) -> Definition | None:
         _, schema, _ = key_value_parts(schema)
     if schema.type is SchemaType.AVRO:
         return Definition(msgspec.json.encode(msgspec.json.decode(schema.data)).decode())
+    if schema.type is SchemaType.JSON and FOREIGN in schema.properties:
+        return Definition(schema.properties[FOREIGN], "JSON")
     if schema.type is SchemaType.JSON:
         return Definition(json_schema(schema.data.decode()), "JSON")
     if schema.type is SchemaType.PROTOBUF_NATIVE:

@@ -151,7 +151,8 @@ async def test_a_soft_deleted_schema_keeps_its_id(records: Records) -> None:
     assert await registry.delete_subject("a", permanent=True) == [2]
     assert refusal(registry.by_id, ".", first.id) == 40403
     assert await refused(registry.delete_subject("a")) == 40401
-    assert records.stored == {}
+    assert list(records.stored) == ['{"keytype":"PENSTOCK_IDS","subject":":.:","magic":0}']
+    registry = records.again()
     assert (await registry.register("a", STRING)).id == first.id + 1  # ids are not used again
 
 
@@ -235,7 +236,7 @@ async def test_what_cannot_be_read_is_refused(records: Records, definition: Defi
     assert records.stored == {}
 
 
-@pytest.mark.parametrize("number", ["0", "-2", "x", "2147483648", "", "٣"])
+@pytest.mark.parametrize("number", ["0", "-2", "x", "2147483648", "", "٣", "1" * 5000])
 async def test_numbers_of_versions(records: Records, number: str) -> None:
     await records.registry.register("a", INT)
     assert refusal(records.registry.version, "a", number) == 42202
@@ -270,6 +271,50 @@ async def test_configurations(records: Records) -> None:
     assert await refused(registry.delete_config("a")) == 40401
     assert await registry.delete_config(None) == {"compatibilityLevel": "FULL"}
     assert registry.config(None) == {"compatibilityLevel": "BACKWARD"}
+
+
+async def test_what_is_no_configuration_changes_nothing(records: Records) -> None:
+    registry = records.registry
+    for wanted in ({}, {"compatibility": None}, {"compatibilityLevel": "full"}, {"subject": "b"}):
+        assert await registry.set_config("a", wanted) == {}
+    assert refusal(registry.config, "a") == 40408
+    assert await refused(registry.set_config("a", {"normalize": "false"})) == 422
+    assert records.stored == {}
+
+
+async def test_references_are_counted_in_their_context_and_by_their_number(records: Records) -> None:
+    registry = records.registry
+    await registry.register("inner", STRING)
+    await registry.register(":.dev:inner", record(field("x", "int"), name="I"))
+    using = Definition('{"type": "array", "items": "I"}', references=(Reference("I", "inner", -1),))
+    made = await registry.register(":.dev:user", using)
+    assert made.definition.references == (Reference("I", "inner", 1),)
+    assert registry.users(":.dev:inner", "1") == [made.id]
+    assert await refused(registry.delete_subject(":.dev:inner")) == 42206
+    assert await registry.delete_subject("inner") == [1]
+
+
+async def test_ids_and_versions_are_bounded(records: Records) -> None:
+    await records.registry.set_mode("a", "IMPORT")
+    for more in ({"schema_id": 2**31}, {"version": 10**25}):
+        assert await refused(records.registry.register("a", INT, **more)) == 42201
+    first = await records.registry.register("a", INT, schema_id=5)
+    assert await records.registry.register("a", INT) == first
+
+
+async def test_names_of_references_stay_as_they_are_when_normalized(records: Records) -> None:
+    registry = records.registry
+    await registry.register("local", record(name="Local"))
+    using = record(
+        field("l", "Local"),
+        field("r", {"type": "record", "name": "R", "namespace": "", "fields": []}),
+        name="n.R",
+    )
+    found = await registry.register(
+        "a", msg(using, references=(Reference("Local", "local", 1),)), normalize=True
+    )
+    assert '"type":"Local"' in found.definition.schema
+    assert registry.resolved(found)
 
 
 async def test_modes(records: Records) -> None:

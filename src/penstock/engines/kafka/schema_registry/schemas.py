@@ -116,9 +116,11 @@ class RegistrySchemas(Schemas):
         held = self._learning.topic(topic)
         return held.strategy if held.newest is not None else super().strategy(topic)
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo | None, *, forced: bool = False) -> None:
+    def check_next(
+        self, topic: TopicName, schema: SchemaInfo | None, *, forced: bool = False, checked: bool = False
+    ) -> None:
         if schema is None or not self._in_registry(schema):
-            super().check_next(topic, schema, forced=forced)
+            super().check_next(topic, schema, forced=forced, checked=checked)
 
     def _in_registry(self, schema: SchemaInfo) -> bool:
         if schema.type is SchemaType.KEY_VALUE:
