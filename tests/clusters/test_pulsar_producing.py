@@ -398,7 +398,7 @@ async def test_each_message_may_have_a_schema_of_its_own(
     async with engine(pulsar_cluster, pulsar_namespace) as other:
         with pytest.raises(PenstockError):
             other.broker.schemas.version(ours.topic, 0)
-        await other.broker.schemas.fetch(ours.topic, (0,))
+        await other.broker.schemas.fetch(ours.topic, 0)
         assert other.broker.schemas.knows(ours.topic, 0)
         assert other.broker.schemas.version(ours.topic, 0).schema.data == avro("a").data
         await other.broker.topics.learn(ours.topic)
