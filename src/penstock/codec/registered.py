@@ -10,10 +10,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 
 from penstock.model.subjects import Level
 
-from .avro.parse import DefinitionError
 from .avro.parse import parse as parse_avro
 from .avro.references import with_references
 from .avro.resolve import mismatch
+from .avro.types import PRIMITIVES
 
 TYPES: Final = ("JSON", "PROTOBUF", "AVRO")  # as `GET /schemas/types` lists them
 TEXT_MAX: Final = 256 * 1024  # characters of a schema and its references: they are read on the event loop
@@ -164,11 +164,10 @@ def _namespace(tree: dict[str, Any], outer: str) -> str:
 
 
 def _full(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace or name in _PRIMITIVES else f"{namespace}.{name}"
+    return name if "." in name or not namespace or name in PRIMITIVES else f"{namespace}.{name}"
 
 
 _NAMED: Final = ("record", "error", "enum", "fixed")
-_PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _KINDS: Final = ("record", "error", "enum", "fixed", "array", "map")
 
 
@@ -233,5 +232,3 @@ class _Protobuf:
 
 
 _OF_TYPE: Final[Mapping[str, Any]] = {"AVRO": _Avro, "JSON": _JsonSchema, "PROTOBUF": _Protobuf}
-
-__all__ = ["TYPES", "DefinitionError", "Schema", "incompatibilities", "read"]

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-_PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+from .types import PRIMITIVES
+
 _NAMED: Final = frozenset(("record", "error", "enum", "fixed"))
 BYTES_MAX: Final = 16 * 1024 * 1024  # of a definition with all that it uses
 
@@ -49,7 +50,7 @@ class _Inlining:
 
     def _named(self, name: str, namespace: str) -> Any:
         """A type by its name: its definition where it is used first."""
-        if name in _PRIMITIVES:
+        if name in PRIMITIVES:
             return name
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for one in (full, name):

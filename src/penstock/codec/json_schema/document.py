@@ -148,7 +148,7 @@ class Document:
             self._shapes: dict[int, tuple[Node, Shape]] = {}
             self._checked: set[int] = set()
             self.root = Node(self.schema, registry.resolver(base))
-            self._check(self.root, 0)
+            self._check(self.root)
         except RecursionError:
             raise JsonSchemaError("the schema is nested too deeply") from None
         except (
@@ -243,23 +243,22 @@ class Document:
             followed.add(id(node.schema))
             reference = again
 
-    def _check(self, node: Node, depth: int) -> None:
+    def _check(self, node: Node) -> None:
         """Resolve every reference once, so that a later comparison finds all of them."""
         if not isinstance(node.schema, dict):
             return
         inner = Node(node.schema, node.resolver.in_subresource(self._resource(node.schema)))
         if isinstance(node.schema.get("$ref"), str):
             target = self.follow(inner, node.schema["$ref"])
-            if (
-                id(target.schema) not in self._checked
-            ):  # it may be at a keyword that has no schema in the dialect
+            if id(target.schema) not in self._checked:
+                # it may be at a keyword that has no schema in the dialect
                 self._checked.add(id(target.schema))
                 if not isinstance(target.schema, bool | dict):
                     raise JsonSchemaError(f"the reference {node.schema['$ref'][:200]!r} leads to no schema")
                 _check_keywords(target.schema, self._dialect)
-                self._check(target, depth + 1)
+                self._check(target)
         for each in self._resource(node.schema).subresources():
-            self._check(Node(each.contents, inner.resolver), depth + 1)
+            self._check(Node(each.contents, inner.resolver))
 
 
 def _read(text: str, name: str = "the schema") -> Schema:

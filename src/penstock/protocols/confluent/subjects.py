@@ -25,7 +25,7 @@ _DEFAULT_LEVEL: Final = Level.BACKWARD
 _CONFIG_LEVEL: Final = "compatibilityLevel"
 
 
-class _Key(msgspec.Struct, forbid_unknown_fields=False):
+class _Key(msgspec.Struct):
     keytype: str
     subject: str | None = None
     version: int = 0
