@@ -37,6 +37,20 @@ async def refused(server: RestServer, body: Any, status: int, code: int, path: s
     return str(response.json()["message"])
 
 
+@pytest.mark.parametrize("declared", [{}, {"schema_type": "AVRO", "value_schema": RECORD}])
+async def test_values_of_a_named_producer_share_an_entry(declared: dict[str, Any]) -> None:
+    values: list[Any] = [{"x": 1, "s": None}, {"x": 2, "s": None}] if declared else ["a", "b"]
+    request = {"producer_name": "me", **declared, "messages": [{"value": value} for value in values]}
+    async with RestServer.open() as server:
+        await server.post(TOPIC, request)  # registers the schema
+        answer = await server.post(TOPIC, request)
+        ids = [MessageId.parse(one["messageId"]) for one in answer["messageIds"]]
+        assert [(one.entry, one.batch_index) for one in ids] == [(1, 0), (1, 1)]
+        messages = (await server.client.get(f"{TOPIC}/partitions/0/messages?offset=0")).json()["messages"]
+        assert [(one["value"], one["producerName"]) for one in messages] == [(v, "me") for v in values * 2]
+        assert [one["sequenceId"] for one in messages] == [0, 1, 2, 3]
+
+
 async def test_texts_without_a_schema_are_strings() -> None:
     async with RestServer.open() as server:
         answer = await server.post(TOPIC, {"messages": [{"value": "a"}, {"value": "ü"}]})

@@ -24,7 +24,7 @@ from .services import Services
 
 
 class Plain(msgspec.Struct, frozen=True, gc=False):
-    """The values of a body that has nothing else: texts, or values of the schema that is declared.
+    """The values of a body whose messages have nothing else: texts, or values of the declared schema.
 
     `read` makes a value of what the dialect has.
     """
@@ -32,6 +32,7 @@ class Plain(msgspec.Struct, frozen=True, gc=False):
     values: Sequence[Any]
     declaration: Declaration | None = None
     read: Callable[[Codec, Any], Any] | None = None
+    producer_name: str = ""
 
 
 class Form(NamedTuple):
@@ -66,7 +67,7 @@ async def serve_produce(
     ready = None
     if plain is not None and 0 < len(plain.values) <= rest.limits.max_messages_per_request:
         if plain.declaration is None:
-            ready = _texts(rest, target, body, plain.values)
+            ready = _texts(rest, target, body, plain)
         else:
             ready = await _declared(rest, target, plain.declaration, plain)
     if ready is None or not ready.producer.takes_plain(
@@ -83,9 +84,10 @@ async def serve_produce(
         await exchange.answer(form.answer(each))
 
 
-def _texts(rest: Services, target: Target, body: bytes, texts: Sequence[str]) -> _Ready | None:
+def _texts(rest: Services, target: Target, body: bytes, plain: Plain) -> _Ready | None:
     """Texts without a schema for a topic that is known to take them."""
-    cached = rest.producers.ready(target.topic)
+    texts: Sequence[str] = plain.values
+    cached = rest.producers.ready(target.topic, plain.producer_name)
     version = None if cached is None else rest.producers.string_version(target.topic, cached)
     if cached is None or version is None:
         return None
@@ -99,7 +101,7 @@ async def _declared(rest: Services, target: Target, declaration: Declaration, pl
     values, read = plain.values, plain.read
     if None in values:
         return None
-    cached = rest.producers.ready(target.topic)
+    cached = rest.producers.ready(target.topic, plain.producer_name)
     if cached is None:
         return None
     if declaration.empty and not cached.topic_schemas.of_json:

@@ -60,7 +60,8 @@ def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) 
 
 def _plain_values(body: bytes) -> Plain | None:
     try:
-        return Plain([message.value for message in _plain.decode(body).messages])
+        texts = _plain.decode(body)
+        return Plain([message.value for message in texts.messages], producer_name=texts.producer_name or "")
     except DECODE_ERRORS:
         pass
     try:
@@ -72,7 +73,8 @@ def _plain_values(body: bytes) -> Plain | None:
         schema_version=request.schema_version,
         value_schema=request.value_schema,
     )
-    return Plain([message.value for message in request.messages], declaration)
+    values = [message.value for message in request.messages]
+    return Plain(values, declaration, producer_name=request.producer_name or "")
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:

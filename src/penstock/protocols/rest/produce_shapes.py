@@ -25,9 +25,10 @@ class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainRequest(Struct, forbid_unknown_fields=True, gc=False):
-    """The commonest request: texts and nothing else."""
+    """The commonest request: texts, and perhaps a producer's name."""
 
     messages: list[PlainMessage]
+    producer_name: str | None = None
 
 
 class ValueMessage(Struct, forbid_unknown_fields=True, gc=False):
@@ -37,12 +38,13 @@ class ValueMessage(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class ValueRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Values of one schema and nothing else."""
+    """Values of one schema, and perhaps a producer's name."""
 
     messages: list[ValueMessage]
     schema_type: str | None = None
     schema_version: Long | None = None
     value_schema: SchemaText | None = None
+    producer_name: str | None = None
 
 
 class ProduceMessage(

@@ -67,12 +67,11 @@ def _plain_values(body: bytes) -> Plain | None:
         request = _plain.decode(body)
     except DECODE_ERRORS:
         return None
-    if request.producer_name is not None:
-        return None
+    name = request.producer_name or ""
     payloads = [message.payload for message in request.messages]
     if request.schema_version < 0 and request.value_schema is None and request.key_schema is None:
-        return Plain(payloads)
-    return Plain(payloads, _declaration(request), _payload_value)
+        return Plain(payloads, producer_name=name)
+    return Plain(payloads, _declaration(request), _payload_value, name)
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
