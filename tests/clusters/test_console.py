@@ -94,7 +94,7 @@ def test_a_person_looks_at_what_a_subscription_gets_next(page: Page, server: tup
         subscription = f"/admin/v2/persistent/public/default/{name}/subscription/s"
         assert client.put(subscription, json="earliest").status_code == 204
     page.goto(f"{view}/subscriptions?name=s")
-    page.get_by_role("button", name="Look at the next messages").click()
+    page.get_by_role("button", name="Peek").click()
     rows = page.get_by_role("region", name="The next messages").locator("tbody tr")
     expect(rows).to_have_count(10)  # Pulsar's broker tells of entries, which may be batches
     expect(rows.nth(9)).to_contain_text('k9{"number":9}')

@@ -64,18 +64,18 @@ export function Live({ name, topic }) {
 
   return html`
     <div class="toolbar">
-      <button type="button" class="primary" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button>
+      <button type="button" class="primary" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Resume" : "Pause"}</button>
       <button type="button" onClick=${() => set({ ...state, messages: [] })}>Clear</button>
       <${Field} label="Text"><input value=${text} onInput=${(event) => setText(event.target.value)} /></${Field}>
-      <span class="dim" role="status">${count(state.total)} came, ${rate(state.rate)} a second${paused ? ", paused" : ""}</span>
+      <span class="dim" role="status">${count(state.total)} received, ${rate(state.rate)}/s${paused ? ", paused" : ""}</span>
     </div>
     <${Problem} error=${state.error} />
     ${state.messages.length === 0
-      ? html`<div class="empty"><h2>Waiting for messages</h2><p>What is published from now on appears here. From a terminal:</p>
+      ? html`<div class="empty"><h2>Waiting for messages</h2><p>New messages appear here. From a terminal:</p>
           <${Command} text=${curl("GET", TAIL, { values: { topic: name } })} /></div>`
       : html`<div class="scroll"><table class="messages"><thead><tr><th scope="col">Published</th><th scope="col" class="number">Partition</th><th scope="col">Key</th><th scope="col">Value</th></tr></thead>
           <tbody>${state.messages.map((message) => html`
             <tr key=${message.messageId}><td>${time(message.publishTime)}</td><td class="number">${message.partition}</td>
               <td class="cut"><code>${oneLine(message.key ?? "", 60)}</code></td><td class="cut"><code>${oneLine(message.value, 200)}</code></td></tr>`)}</tbody></table></div>`}
-    ${state.total > state.messages.length && state.messages.length === SHOWN && html`<p class="dim">The newest ${SHOWN} are shown, their values cut. When more come than a page can show, the others are only counted, and not filtered.</p>`}`;
+    ${state.total > state.messages.length && state.messages.length === SHOWN && html`<p class="dim">The newest ${SHOWN} are shown, with long values cut. Messages beyond what the page can show are counted, but not filtered.</p>`}`;
 }

@@ -37,7 +37,7 @@ export function Message({ name, message, href }) {
       <div class="buttons" role="group" aria-label="Shown as">
         <button type="button" class="small" aria-pressed=${!raw} onClick=${() => setRaw(false)}>Value</button>
         <button type="button" class="small" aria-pressed=${raw} onClick=${() => setRaw(true)}>Bytes</button>
-        <${Copy} text=${pretty(value) ?? ""} label=${cut ? "Copy what is shown" : "Copy the value"} />
+        <${Copy} text=${pretty(value) ?? ""} label=${cut ? "Copy the shown part" : "Copy value"} />
         ${cut && html`<${Action} label=${`Load the whole value (${size(message.valueSize)})`} action=${async () => setWhole(await load(path, message))} />`}
         <a href=${href}>Link to this message</a>
       </div>
@@ -50,7 +50,7 @@ export function Message({ name, message, href }) {
 async function load(path, message, more, signal) {
   const answer = await get(`${path}/messages`, { ...wanted(message), ...more }, signal);
   const found = answer.messages.find((each) => each.messageId === message.messageId);
-  if (!found) throw new Error("The message is no longer there.");
+  if (!found) throw new Error("The message no longer exists.");
   return found;
 }
 

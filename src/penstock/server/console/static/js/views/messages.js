@@ -72,18 +72,18 @@ export function Messages({ name, topic, route, server }) {
     </form>
     <div class="buttons">
       ${state.busy
-        ? html`<span role="status" class="dim">Reading: ${count(state.scanned)} messages looked at …</span>
+        ? html`<span role="status" class="dim">Reading: ${count(state.scanned)} messages scanned …</span>
             <button type="button" class="small" onClick=${() => { running.current?.abort(); set({ ...state, busy: false }); }}>Stop</button>`
-        : html`<span role="status" class="dim">${count(state.messages.length)} shown of ${count(state.scanned)} looked at${state.full ? `; at most ${count(SCAN_MAX)} are` : ""}</span>
-            <button type="button" class="small" onClick=${load}>Again</button>`}
+        : html`<span role="status" class="dim">${count(state.messages.length)} shown of ${count(state.scanned)} scanned${state.full ? `; a search scans at most ${count(SCAN_MAX)}` : ""}</span>
+            <button type="button" class="small" onClick=${load}>Refresh</button>`}
       <${Copy} text=${curl("GET", path, { values: startOf(values), accept: "application/x-ndjson" })} label="Copy as curl" />
       <${Download} name=${name} partitions=${topic.partitions} values=${values} />
     </div>
     <${Problem} error=${state.error} />
     <${Rows} name=${name} messages=${state.messages} open=${values.open} toggle=${(id) => go(["topic", name, "messages"], { ...route.values, open: values.open === id ? undefined : id }, true)} />
     ${!state.busy && !state.error && !state.messages.length && html`
-      <${Empty} title=${topic.messages ? "No message matches" : "No message yet"} command=${topic.messages ? undefined : curl("POST", partitionPath(name, 0).replace(/\/partitions\/0$/, ""), { body: { messages: [{ value: "hello, world" }] } })}>
-        <p>${topic.messages ? "Change the filters, or start from another place." : "Publish one here, or from a terminal:"}</p></${Empty}>`}`;
+      <${Empty} title=${topic.messages ? "No message matches" : "No messages yet"} command=${topic.messages ? undefined : curl("POST", partitionPath(name, 0).replace(/\/partitions\/0$/, ""), { body: { messages: [{ value: "hello, world" }] } })}>
+        <p>${topic.messages ? "Change the filters, or start from another position." : "Publish one here, or from a terminal:"}</p></${Empty}>`}`;
 }
 
 // The parameters of REST that begin where the form says.

@@ -20,7 +20,7 @@ export function Overview({ server }) {
     ${topics.value?.total === 0 && html`<${First} />`}
     ${server.superuser && html`<${Bounds} server=${server} />`}
     ${history.error?.status === 403
-      ? html`<p class="dim">The charts of the whole server are for its administrators.</p>`
+      ? html`<p class="dim">Only administrators see the charts of the whole server.</p>`
       : html`
         <h2>Figures over time</h2>
         <div class="buttons" role="group" aria-label="Time shown">
@@ -31,19 +31,19 @@ export function Overview({ server }) {
       <h2>Busiest topics</h2>
       <ul class="plain-list">${topics.value.topics.map((topic) => html`
         <li key=${topic.topic}><a href=${topicLink(topic.topic)}>${topic.topic}</a>
-          <span class="dim">${rate(topic.rate_in)} in/s, ${rate(topic.rate_out)} out/s, ${compact(topic.backlog)} waiting</span></li>`)}</ul>
+          ${" "}<span class="dim">In/s ${rate(topic.rate_in)}, Out/s ${rate(topic.rate_out)}, backlog ${compact(topic.backlog)}</span></li>`)}</ul>
       <p><a href=${link(["topics"])}>All topics</a></p>`}
     <${Problem} error=${topics.error} />`;
 }
 
 const First = () => html`
-  <${Empty} title="There is no topic yet" command=${`curl '${location.origin}/topics/public/default/hello' -d '{"messages": [{"value": "hello, world"}]}'`}>
-    <p>The first message makes its topic. Publish one from a terminal, or <a href=${link(["topics"])}>create a topic here</a>.</p>
+  <${Empty} title="No topics yet" command=${`curl '${location.origin}/topics/public/default/hello' -d '{"messages": [{"value": "hello, world"}]}'`}>
+    <p>The first message creates its topic. Publish one from a terminal, or <a href=${link(["topics"])}>create a topic here</a>.</p>
   </${Empty}>`;
 
 function stateOf({ engine, problem, storage }) {
-  if (engine !== "embedded") return problem ? "not reached" : "reached";
-  return storage.failing ? "takes no writes" : "takes writes";
+  if (engine !== "embedded") return problem ? "unreachable" : "connected";
+  return storage.failing ? "read-only" : "writable";
 }
 
 function Bounds({ server }) {
@@ -51,8 +51,8 @@ function Bounds({ server }) {
   const { size, size_max: most, disk_free: free, failing, message } = server.storage;
   const near = [];
   if (connections && connections[0] > 0.8 * connections[1]) near.push(`${count(connections[0])} of at most ${count(connections[1])} connections are open.`);
-  if (held && held[0] > 0.8 * held[1]) near.push(`${bytes(held[0])} of at most ${bytes(held[1])} are held for clients.`);
-  if (most && size > 0.8 * most) near.push(`The storage takes ${bytes(size)} of at most ${bytes(most)}.`);
+  if (held && held[0] > 0.8 * held[1]) near.push(`${bytes(held[0])} of at most ${bytes(held[1])} are in flight.`);
+  if (most && size > 0.8 * most) near.push(`The storage uses ${bytes(size)} of at most ${bytes(most)}.`);
   if (failing) near.push(message);
   return html`
     <div class="figures">
@@ -60,7 +60,7 @@ function Bounds({ server }) {
       ${server.cluster && html`<${Figure} label="Cluster" value=${server.cluster} />`}
       <${Figure} label="State" value=${stateOf(server)} />
       <${Figure} label="Connections" value=${connections ? `${count(connections[0])} of ${count(connections[1])}` : "–"} />
-      <${Figure} label="Held for clients" value=${held ? `${bytes(held[0])} of ${bytes(held[1])}` : "–"} hint="Bytes of requests, frames and answers that are in flight" />
+      <${Figure} label="Bytes in flight" value=${held ? `${bytes(held[0])} of ${bytes(held[1])}` : "–"} hint="Memory held for requests, frames and answers" />
       ${size != null && html`<${Figure} label="Storage" value=${most ? `${bytes(size)} of ${bytes(most)}` : bytes(size)} />`}
       ${free != null && html`<${Figure} label="Disk free" value=${bytes(free)} />`}
     </div>
@@ -85,16 +85,16 @@ function Failures({ failures }) {
 function Charts({ columns }) {
   const seconds = useMemo(() => columns.at.map((at) => at / 1000), [columns]);
   const data = (...names) => [seconds, ...names.map((name) => columns[name])];
-  if (!seconds.length) return html`<p class="dim">The first point of the charts comes within ten seconds.</p>`;
+  if (!seconds.length) return html`<p class="dim">The charts begin within ten seconds.</p>`;
   return html`
     <div class="charts">
-      <${Chart} title="Messages a second" series=${["in", "out"]} data=${data("messages_in", "messages_out")} format=${rate} />
-      <${Chart} title="Bytes a second" series=${["in", "out"]} data=${data("bytes_in", "bytes_out")} format=${bytes} />
-      <${Chart} title="HTTP requests: time to the answer" series=${["half", "99 of 100"]} data=${data("request_p50", "request_p99")} format=${ms} />
-      <${Chart} title="Commits of the storage" series=${["half", "99 of 100"]} data=${data("commit_p50", "commit_p99")} format=${ms} />
-      <${Chart} title="Messages not acknowledged" series=${["backlog"]} data=${data("backlog")} format=${compact} />
-      <${Chart} title="Bytes kept" series=${["size"]} data=${data("size_bytes")} format=${bytes} />
+      <${Chart} title="Messages/s" series=${["in", "out"]} data=${data("messages_in", "messages_out")} format=${rate} />
+      <${Chart} title="Bytes/s" series=${["in", "out"]} data=${data("bytes_in", "bytes_out")} format=${bytes} />
+      <${Chart} title="HTTP latency" series=${["p50", "p99"]} data=${data("request_p50", "request_p99")} format=${ms} />
+      <${Chart} title="Storage commit latency" series=${["p50", "p99"]} data=${data("commit_p50", "commit_p99")} format=${ms} />
+      <${Chart} title="Backlog" series=${["backlog"]} data=${data("backlog")} format=${compact} />
+      <${Chart} title="Storage size" series=${["size"]} data=${data("size_bytes")} format=${bytes} />
       <${Chart} title="Connections" series=${["all", "WebSocket", "Pulsar"]} data=${data("connections", "websockets", "binary")} format=${count} />
-      <${Chart} title="HTTP requests a second" series=${["requests"]} data=${data("requests")} format=${rate} />
+      <${Chart} title="HTTP requests/s" series=${["requests"]} data=${data("requests")} format=${rate} />
     </div>`;
 }

@@ -1,4 +1,4 @@
-// What the pipelines said last of their batches.
+// The last reported batch of each pipeline.
 import { get, shortTopic } from "../api.js";
 import { ago, count, ms, rate } from "../format.js";
 import { useLoad } from "../hooks.js";
@@ -26,7 +26,7 @@ const COLUMNS = [
   { title: "Rules", cell: (row) => (row.rules?.length ? html`<details><summary>${row.rules.length}</summary><${Table} caption=${`Rules of ${row.pipeline}`} columns=${RULES} rows=${row.rules} rowKey=${(rule) => `${rule.view} ${rule.kind} ${rule.rule}`} /></details>` : "–") },
   { title: "Dead letters", cell: (row) => (row.dead_letter_topic ? html`<a href=${topicLink(row.dead_letter_topic)}>${shortTopic(row.dead_letter_topic)}</a>` : "–") },
   { title: "Spark UI", cell: (row) => (/^https?:\/\//.test(row.ui ?? "") ? html`<a href=${row.ui}>Open</a>` : "–") },
-  { title: "Last heard", cell: (row) => ago(row.at) },
+  { title: "Last report", cell: (row) => ago(row.at) },
   { title: "Error", cell: (row) => (row.error ? html`<details><summary class="bad">${row.error_class ?? "error"}</summary><pre class="value">${row.error}</pre></details>` : "") },
 ];
 
@@ -35,8 +35,8 @@ export function Pipelines() {
   return html`
     <h1>Pipelines</h1>
     <${Loaded} of=${load}>${({ topic, pipelines }) => (pipelines.length === 0
-      ? html`<${Empty} title="No pipeline has reported here"><p>A declared pipeline says after each batch how it goes:</p>
+      ? html`<${Empty} title="No pipeline has reported here"><p>A declared pipeline reports after each batch:</p>
           <pre><code>penstock pipeline run sales.toml</code></pre></${Empty}>`
       : html`<${Table} caption="Pipelines" columns=${COLUMNS} rows=${pipelines} rowKey=${(row) => row.pipeline} />
-          <p class="dim">All reports are messages of <a href=${topicLink(topic)}>${topic}</a>.</p>`)}</${Loaded}>`;
+          <p class="dim">Reports are messages of <a href=${topicLink(topic)}>${topic}</a>.</p>`)}</${Loaded}>`;
 }

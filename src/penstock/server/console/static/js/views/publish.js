@@ -7,7 +7,7 @@ import { html, useState } from "../lib.js";
 import { topicLink } from "../router.js";
 import { Command, Field, Form, Loaded } from "../ui.js";
 
-const FREE = [["text", "a text"], ["json", "JSON"], ["base64", "bytes, in base64"]];
+const FREE = [["text", "text"], ["json", "JSON"], ["base64", "bytes (base64)"]];
 
 // The request's body for what the form holds. Throws an ApiError that says what does not fit.
 export function bodyOf(schema, { kind, value, key, properties, partition, deliverAfterMs }) {
@@ -34,7 +34,7 @@ function parsed(text, what) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new ApiError(0, 0, `${what} no JSON: ${error.message}`);
+    throw new ApiError(0, 0, `${what} not valid JSON: ${error.message}`);
   }
 }
 
@@ -59,33 +59,33 @@ function Sending({ known, name, topic, stats }) {
     if (slot?.error) throw new ApiError(0, 0, slot.error);
     setLast({ answer, slot, request, command: curl("POST", path, { body, values: request ? { timeout: values.timeout || 10000 } : undefined }) });
     stats.reload();
-    return request ? "The reply came." : "Published.";
+    return request ? "Reply received." : "Published.";
   };
   const [request, setRequest] = useState(false);
   return html`
     <fieldset class="choice"><legend>Send</legend>
-      <label><input type="radio" name="mode" checked=${!request} onChange=${() => setRequest(false)} /> a message</label>
-      <label><input type="radio" name="mode" checked=${request} onChange=${() => setRequest(true)} /> a request, and wait for the reply</label>
+      <label><input type="radio" name="mode" checked=${!request} onChange=${() => setRequest(false)} /> Message</label>
+      <label><input type="radio" name="mode" checked=${request} onChange=${() => setRequest(true)} /> Request, and wait for the reply</label>
     </fieldset>
     <${Form} key=${request} submit=${request ? "Request" : "Publish"} action=${send(request)}>
       ${known.length
         ? html`<${Field} label="Schema"><select value=${schema?.version} onChange=${(event) => setVersion(Number(event.target.value))}>
             ${known.map((each) => html`<option key=${each.version} value=${each.version}>version ${each.version}: ${each.type}</option>`)}</select></${Field}>`
-        : html`<${Field} label="Written as" hint="The topic has no schema yet. A text or JSON value registers one."><select name="kind">${FREE.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select></${Field}>`}
+        : html`<${Field} label="Format" hint="The topic has no schema yet. A text or JSON value registers one."><select name="kind">${FREE.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select></${Field}>`}
       <${Field} label="Value"><textarea name="value" rows="8" spellcheck=${false} placeholder=${schema && schema.type !== "STRING" ? example(schema) : "hello, world"}></textarea></${Field}>
       <div class="toolbar">
         <${Field} label="Key"><input name="key" /></${Field}>
         <${Field} label="Properties (JSON)"><input name="properties" placeholder='{"lang": "en"}' /></${Field}>
         ${topic.partitions > 0 && html`<${Field} label="Partition"><input name="partition" type="number" min="0" max=${topic.partitions - 1} placeholder="by key" /></${Field}>`}
         ${request
-          ? html`<${Field} label="Wait at most (ms)"><input name="timeout" type="number" min="1" defaultValue="10000" /></${Field}>`
+          ? html`<${Field} label="Timeout (ms)"><input name="timeout" type="number" min="1" defaultValue="10000" /></${Field}>`
           : html`<${Field} label="Deliver after (ms)"><input name="deliverAfterMs" type="number" min="0" /></${Field}>`}
       </div>
     </${Form}>
     ${last && html`
       <section class="card">
         ${last.request
-          ? html`<h3>${last.answer.isErrorResult ? "The reply is an error" : "Reply"}</h3><pre class="value"><code>${pretty(last.answer.replyContent) ?? "null"}</code></pre>`
+          ? html`<h3>${last.answer.isErrorResult ? "Error reply" : "Reply"}</h3><pre class="value"><code>${pretty(last.answer.replyContent) ?? "null"}</code></pre>`
           : html`<p>Message <code>${last.slot.messageId}</code> is in partition ${last.slot.partition}. <a href=${topicLink(name)}>Show messages</a></p>`}
         <${Command} text=${last.command} />
       </section>`}`;

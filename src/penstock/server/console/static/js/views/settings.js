@@ -8,15 +8,15 @@ import { Action, Field, Form, Loaded, Problem } from "../ui.js";
 
 // Policies by their path: how the server shows them, and an example of what it takes.
 const POLICIES = [
-  ["retention", { retentionTimeInMinutes: 1440, retentionSizeInMB: 1024 }, "how long acknowledged messages are kept; -1: for ever"],
-  ["messageTTL", 3600, "seconds after which what is not acknowledged counts as acknowledged"],
+  ["retention", { retentionTimeInMinutes: 1440, retentionSizeInMB: 1024 }, "how long acknowledged messages are kept; -1: no limit"],
+  ["messageTTL", 3600, "seconds after which unacknowledged messages expire"],
   ["maxProducers", 10, "producers at once"],
   ["maxConsumers", 10, "consumers at once"],
   ["maxUnackedMessagesOnConsumer", 1000, "unacknowledged messages of one Shared consumer"],
-  ["publishRate", { publishThrottlingRateInMsg: 1000, publishThrottlingRateInByte: -1 }, "messages and bytes a second"],
-  ["dispatchRate", { dispatchThrottlingRateInMsg: 1000, dispatchThrottlingRateInByte: -1, ratePeriodInSecond: 1 }, "what is delivered"],
-  ["subscriptionDispatchRate", { dispatchThrottlingRateInMsg: 1000, dispatchThrottlingRateInByte: -1, ratePeriodInSecond: 1 }, "what each subscription is delivered"],
-  ["deduplicationEnabled", true, "whether repeats of a producer are stored once"],
+  ["publishRate", { publishThrottlingRateInMsg: 1000, publishThrottlingRateInByte: -1 }, "published messages and bytes per second"],
+  ["dispatchRate", { dispatchThrottlingRateInMsg: 1000, dispatchThrottlingRateInByte: -1, ratePeriodInSecond: 1 }, "delivered messages and bytes per second"],
+  ["subscriptionDispatchRate", { dispatchThrottlingRateInMsg: 1000, dispatchThrottlingRateInByte: -1, ratePeriodInSecond: 1 }, "delivered messages and bytes per second, for each subscription"],
+  ["deduplicationEnabled", true, "whether repeated messages of a producer are stored once"],
   ["compactionThreshold", 104857600, "bytes published since the last compaction"],
 ];
 
@@ -37,13 +37,13 @@ export function Settings({ name, topic, reload, server }) {
   };
   return html`
     <h2>Policies</h2>
-    <p class="dim">The topic's own policies go before its namespace's, and those before the server's configuration.</p>
+    <p class="dim">The topic's policies override those of its namespace, which override the server's configuration.</p>
     <${Policies} path=${path} missing=${missing} />
     <h2>Partitions</h2>
     ${topic.partitions > 0
       ? html`<${Form} submit="Add partitions" action=${then(({ number }) => post(`${path}/partitions`, Number(number)))}>
-          <${Field} label="Partitions" hint="There may be more, never fewer. Keys may move to other partitions."><input name="number" type="number" min=${topic.partitions + 1} defaultValue=${topic.partitions + 1} required /></${Field}></${Form}>`
-      : html`<p class="dim">The topic is one log without partitions.</p>`}
+          <${Field} label="Partitions" hint="The number can only grow. Keys may move to other partitions."><input name="number" type="number" min=${topic.partitions + 1} defaultValue=${topic.partitions + 1} required /></${Field}></${Form}>`
+      : html`<p class="dim">The topic is not partitioned.</p>`}
     <h2>Properties</h2>
     <${Form} submit="Save" action=${then(({ properties }) => put(`${path}/properties`, JSON.parse(properties)))}>
       <${Field} label="JSON"><textarea name="properties" rows="3" spellcheck=${false} defaultValue=${JSON.stringify(topic.properties, null, 2)}></textarea></${Field}>
@@ -51,11 +51,11 @@ export function Settings({ name, topic, reload, server }) {
     <h2>Actions</h2>
     <div class="buttons">
       ${!missing.includes("compaction") && html`<${Action} label="Compact" action=${then(() => put(`${path}/compaction`))} />`}
-      ${!missing.includes("trim") && html`<${Action} label="Trim" confirm="Let go of the acknowledged messages that retention does not keep?" action=${then(() => post(`${path}/trim`))} />`}
-      <${Action} label="Disconnect clients" confirm="Disconnect all producers and consumers? Those of Pulsar's clients come back." action=${then(() => put(`${path}/unload`))} />
-      ${!topic.terminated && !missing.includes("terminate") && html`<${Action} label="Terminate" danger confirm=${`Let no message follow in ${shortTopic(name)}? That cannot be undone.`} action=${then(() => post(topic.partitions > 0 ? `${path}/terminate/partitions` : `${path}/terminate`))} />`}
+      ${!missing.includes("trim") && html`<${Action} label="Trim" confirm="Delete acknowledged messages that the retention policy does not keep?" action=${then(() => post(`${path}/trim`))} />`}
+      <${Action} label="Disconnect clients" confirm="Disconnect all producers and consumers? Pulsar's clients reconnect." action=${then(() => put(`${path}/unload`))} />
+      ${!topic.terminated && !missing.includes("terminate") && html`<${Action} label="Terminate" danger confirm=${`Terminate ${shortTopic(name)}? It takes no more messages. This cannot be undone.`} action=${then(() => post(topic.partitions > 0 ? `${path}/terminate/partitions` : `${path}/terminate`))} />`}
       <${Action} label="Truncate" danger confirm=${`Delete all ${count(topic.messages)} messages of ${shortTopic(name)}, acknowledged or not?`} action=${then(() => remove(`${path}/truncate`))} />
-      <${Action} label="Delete the topic" danger confirm=${`Delete ${shortTopic(name)} with its ${count(topic.messages)} messages, subscriptions and schemas? That cannot be undone.`} action=${left} />
+      <${Action} label="Delete topic" danger confirm=${`Delete ${shortTopic(name)} with its ${count(topic.messages)} messages, subscriptions and schemas? This cannot be undone.`} action=${left} />
     </div>`;
 }
 
@@ -74,7 +74,7 @@ function Policies({ path, missing }) {
   }, [path]);
   return html`
     <${Loaded} of=${load}>${(rows) => html`
-      <div class="scroll"><table><thead><tr><th scope="col">Policy</th><th scope="col">The topic's own</th><th scope="col">In force</th><th scope="col">Change</th></tr></thead>
+      <div class="scroll"><table><thead><tr><th scope="col">Policy</th><th scope="col">Topic</th><th scope="col">Effective</th><th scope="col">Change</th></tr></thead>
         <tbody>${rows.map((row) => html`<${Policy} key=${row.policy} path=${`${path}/${row.policy}`} row=${row} reload=${load.reload} />`)}</tbody></table></div>`}</${Loaded}>`;
 }
 
@@ -95,7 +95,7 @@ function Policy({ path, row, reload }) {
         : html`<td>${shown(row.own)}</td><td>${shown(row.applied)}</td>
           <td>${draft === null
             ? html`<button type="button" class="small" onClick=${() => set(JSON.stringify(row.own ?? row.example))} aria-label=${`Change ${row.policy}`}>Change</button>
-                ${row.own != null && html`<${Action} label="Leave to the namespace" action=${async () => { await remove(path); await reload(); }} />`}`
+                ${row.own != null && html`<${Action} label="Remove" action=${async () => { await remove(path); await reload(); }} />`}`
             : html`<input aria-label=${row.policy} value=${draft} onInput=${(event) => set(event.target.value)} />
                 <${Action} label="Save" action=${save} /><button type="button" onClick=${() => set(null)}>Cancel</button>`}</td>`}
     </tr>`;

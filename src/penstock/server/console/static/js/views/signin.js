@@ -10,9 +10,9 @@ export function SignIn({ reason }) {
     <section class="card narrow">
       <h1>Sign in</h1>
       ${reason && html`<p class="problem" role="alert">${reason}</p>`}
-      <fieldset class="choice"><legend>With</legend>
+      <fieldset class="choice"><legend>Sign in with</legend>
         <label><input type="radio" name="kind" checked=${kind === "token"} onChange=${() => set("token")} /> a token</label>
-        <label><input type="radio" name="kind" checked=${kind === "password"} onChange=${() => set("password")} /> name and password</label>
+        <label><input type="radio" name="kind" checked=${kind === "password"} onChange=${() => set("password")} /> a name and password</label>
       </fieldset>
       <${Form} submit="Sign in" action=${submit}>
         ${kind === "token"
@@ -20,7 +20,7 @@ export function SignIn({ reason }) {
           : html`<${Field} label="Name"><input name="name" required autocomplete="username" /></${Field}>
                  <${Field} label="Password"><input name="password" type="password" required autocomplete="current-password" /></${Field}>`}
         <label class="check"><input type="checkbox" name="keep" /> Keep me signed in on this computer</label>
-        <p class="dim">Without it the credentials are forgotten when the tab is closed.</p>
+        <p class="dim">Otherwise the credentials are forgotten when the tab is closed.</p>
       </${Form}>
     </section>`;
 }

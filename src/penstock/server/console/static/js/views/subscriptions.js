@@ -1,4 +1,4 @@
-// The subscriptions of a topic: who consumes, what waits, and what an administrator does with them.
+// The subscriptions of a topic: consumers, backlog, and operations for administrators.
 import { adminPath, get, post, put, remove, shortTopic } from "../api.js";
 import { Chart } from "../chart.js";
 import { ago, compact, count, rate } from "../format.js";
@@ -41,12 +41,12 @@ export function Subscriptions({ name, topic, route, may }) {
       return html`
         <div>
           ${all.length === 0
-            ? html`<${Empty} title="No subscription yet"><p>A consumer makes its subscription. Create one here to keep what is published from now on:</p></${Empty}>`
+            ? html`<${Empty} title="No subscriptions yet"><p>A consumer creates its subscription. Create one here to keep new messages:</p></${Empty}>`
             : html`<${Table} caption="Subscriptions" columns=${COLUMNS(name)} rows=${all} rowKey=${([each]) => each} />`}
           <details open=${all.length === 0}><summary>Create a subscription</summary>
             <${Form} submit="Create" action=${create} done="Created.">
               <div class="toolbar"><${Field} label="Name"><input name="subscription" required /></${Field}>
-                <${Field} label="Begins"><select name="at"><option value="latest">with what comes next</option><option value="earliest">with the first message</option></select></${Field}></div>
+                <${Field} label="Initial position"><select name="at"><option value="latest">latest</option><option value="earliest">earliest</option></select></${Field}></div>
             </${Form}></details>
         </div>`;
     }}</${Loaded}>`;
@@ -90,11 +90,11 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
   return html`
     <p class="crumbs"><a href=${topicLink(name, "subscriptions")}>Subscriptions</a> /</p>
     <h2 class="wrap">${subscription}</h2>
-    <p>${one.type ? html`<span class="tag">${one.type}</span>` : "No consumer is connected."} ${count(one.msgBacklog)} messages wait, ${count(one.unackedMessages)} are out unacknowledged, ${count(one.msgRedeliverCounter)} were redelivered.</p>
+    <p>${one.type ? html`<span class="tag">${one.type}</span>` : "No consumer is connected."} Backlog: ${count(one.msgBacklog)}; delivered and unacknowledged: ${count(one.unackedMessages)}; redelivered: ${count(one.msgRedeliverCounter)}.</p>
     ${one.deadLettersWaiting > 0 && html`<p class="problem" role="alert">Dead letters that cannot be stored: ${count(one.deadLettersWaiting)}, after ${count(one.deadLettersFailed)} failed attempts. ${one.deadLetterError}</p>`}
-    <${Chart} title="Messages not acknowledged, while this page is open" series=${lag.labels} data=${lag.data} format=${compact} />
+    <${Chart} title="Backlog, while this page is open" series=${lag.labels} data=${lag.data} format=${compact} />
     <h3>Consumers</h3>
-    ${one.consumers.length === 0 ? html`<p class="dim">None is connected.</p>` : html`<${Table} caption="Consumers" rows=${one.consumers} rowKey=${(each) => each.consumerName + each.address} columns=${[
+    ${one.consumers.length === 0 ? html`<p class="dim">No consumer is connected.</p>` : html`<${Table} caption="Consumers" rows=${one.consumers} rowKey=${(each) => each.consumerName + each.address} columns=${[
       { title: "Name", cell: (each) => `${each.consumerName}${each.consumerName === one.activeConsumerName ? " (active)" : ""}` },
       { title: "Address", cell: (each) => each.address },
       { title: "Client", cell: (each) => each.clientVersion },
@@ -106,7 +106,7 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
     ]} />`}
     <h3>Peek</h3>
     <${Peek} name=${name} logs=${logs} subscription=${subscription} backlog=${one.msgBacklog} />
-    <h3>Move the cursor</h3>
+    <h3>Reset the cursor</h3>
     <${Form} submit="Reset" action=${then(reset)}>
       <div class="toolbar">
         <${Field} label="To"><select name="at" value=${at} onChange=${(event) => setAt(event.target.value)}>
@@ -118,11 +118,11 @@ function Subscription({ name, topic, may, subscription, one, stats, reload }) {
     </${Form}>
     ${topic.partitions === 0 && html`
       <${Form} submit="Skip" action=${then(({ number }) => post(`${path}/skip/${number}`))}>
-        <${Field} label="Skip so many messages"><input name="number" type="number" min="1" defaultValue="1" required /></${Field}>
+        <${Field} label="Messages to skip"><input name="number" type="number" min="1" defaultValue="1" required /></${Field}>
       </${Form}>`}
     <div class="buttons">
       <${Action} label="Skip the whole backlog" danger confirm=${`Count all ${count(one.msgBacklog)} messages as acknowledged for ${subscription}?`} action=${then(() => post(`${path}/skip_all`))} />
-      <${Action} label="Delete the subscription" danger confirm=${`Delete ${subscription}? Its place in the topic is lost${one.consumers.length ? ", and its consumers are disconnected" : ""}.`}
+      <${Action} label="Delete subscription" danger confirm=${`Delete ${subscription}? Its position in the topic is lost${one.consumers.length ? ", and its consumers are disconnected" : ""}.`}
         action=${async () => { await remove(path, { force: one.consumers.length > 0 }); go(["topic", name, "subscriptions"]); }} />
     </div>
     <${DeadLetters} name=${name} subscription=${subscription} mayPublish=${may.produce} />`;
@@ -132,10 +132,10 @@ function Peek({ name, logs, subscription, backlog }) {
   const [shown, set] = useState(null);
   const look = async () => set(await peek(name, logs, subscription, PEEK));
   return html`
-    <${Action} label="Look at the next messages" action=${look} disabled=${backlog === 0} />
+    <${Action} label="Peek" action=${look} disabled=${backlog === 0} />
     ${shown && html`<${Table} caption="The next messages" rows=${shown.map((each, index) => ({ ...each, index }))} rowKey=${(each) => each.index} columns=${[
       { title: "Log", cell: (each) => each.log },
-      { title: "Place in the backlog", number: true, cell: (each) => each.position },
+      { title: "Position", number: true, cell: (each) => each.position },
       { title: "Key", cell: (each) => (each.key == null ? "" : html`<code>${typeof each.key === "string" ? each.key : JSON.stringify(each.key)}</code>`) },
       { title: "Value", cell: (each) => html`<code>${typeof each.value === "string" ? each.value : JSON.stringify(each.value)}</code>` },
     ]} />`}`;
@@ -155,7 +155,7 @@ function DeadLetters({ name, subscription, mayPublish }) {
   const [moved, setMoved] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => () => setMoved(null), []);
-  if (!load.value) return html`<h3>Dead letters</h3><p class="dim">There is no topic ${shortTopic(letters)}: nothing was given up.</p>`;
+  if (!load.value) return html`<h3>Dead letters</h3><p class="dim">The topic ${shortTopic(letters)} does not exist: there are no dead letters.</p>`;
   const run = async () => {
     setError(null);
     setMoved(await redrive(letters, name, setMoved));
@@ -165,9 +165,9 @@ function DeadLetters({ name, subscription, mayPublish }) {
     <h3>Dead letters</h3>
     <p><a href=${topicLink(letters)}>${shortTopic(letters)}</a> holds ${count(load.value.messages)} messages.</p>
     <div class="buttons">
-      ${mayPublish && may.value?.consume && html`<${Action} label="Publish them again" confirm=${`Publish what ${shortTopic(letters)} has not published again yet to ${shortTopic(name)}? Each message is acknowledged there once it is published: after an interruption, one may come twice.`} action=${run} />`}
+      ${mayPublish && may.value?.consume && html`<${Action} label="Republish" confirm=${`Publish the remaining messages of ${shortTopic(letters)} to ${shortTopic(name)}? Each is acknowledged once it is published; after an interruption a message may be published twice.`} action=${run} />`}
       ${may.value?.admin && html`<${Action} label="Purge" danger confirm=${`Delete all ${count(load.value.messages)} messages of ${shortTopic(letters)}?`} action=${async () => { await remove(`${adminPath(letters)}/truncate`); load.reload(); }} />`}
-      ${moved !== null && html`<span class="done" role="status">${count(moved)} published again.</span>`}
+      ${moved !== null && html`<span class="done" role="status">${count(moved)} republished.</span>`}
       ${error}
     </div>`;
 }

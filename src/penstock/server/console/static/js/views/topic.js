@@ -36,15 +36,15 @@ export function Topic({ route, server }) {
           <${Figure} label="Partitions" value=${topic.partitions || "none"} />
           <${Figure} label="Messages" value=${count(stats.value?.messages ?? topic.messages)} />
           <${Figure} label="Size" value=${bytes(stats.value?.storageSize ?? topic.storageSize)} />
-          <${Figure} label="In a second" value=${rate(stats.value?.msgRateIn)} />
-          <${Figure} label="Out a second" value=${rate(stats.value?.msgRateOut)} />
+          <${Figure} label="In/s" value=${rate(stats.value?.msgRateIn)} />
+          <${Figure} label="Out/s" value=${rate(stats.value?.msgRateOut)} />
           <${Figure} label="Backlog" value=${compact(Object.values(stats.value?.subscriptions ?? {}).reduce((sum, one) => sum + one.msgBacklog, 0))} hint="Messages that subscriptions have not acknowledged" />
           <${Figure} label="Schema" value=${topic.schemaType ? `${topic.schemaType}, version ${topic.schemaVersion}` : "none"} />
           ${topic.terminated && html`<${Figure} label="State" value="terminated" />`}
         </div>
         <${Tabs} label="Topic" tabs=${tabs} current=${tab} href=${(each) => topicLink(name, each)} />
         ${may.value && !tabs.some(([each]) => each === tab)
-          ? html`<p class="problem">Your role may not do this with the topic. It may: ${Object.keys(may.value).filter((action) => may.value[action]).join(", ") || "nothing"}.</p>`
+          ? html`<p class="problem">Your role has no permission for this. Its permissions on the topic: ${Object.keys(may.value).filter((action) => may.value[action]).join(", ") || "none"}.</p>`
           : html`<${View} key=${`${name}/${tab}`} name=${name} topic=${topic} stats=${stats} route=${route} server=${server} may=${may.value ?? {}} reload=${about.reload} />`}
       </div>`}</${Loaded}>`;
 }

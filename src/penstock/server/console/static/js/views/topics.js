@@ -31,7 +31,7 @@ export function Topics({ route, server }) {
     [namespace, search, sort, down, start], 5000);
   const change = (values) => go(["topics"], { namespace, search, sort, down, start: undefined, ...values }, true);
   const onSort = (name) => change({ sort: name, down: name === sort ? (down ? "" : "1") : name === "name" ? "" : "1" });
-  if (!namespace) return html`<h1>Topics</h1><${Empty} title="You may see no namespace"><p>An administrator grants permissions: see the documentation of security.</p></${Empty}>`;
+  if (!namespace) return html`<h1>Topics</h1><${Empty} title="No namespace is visible to your role"><p>An administrator grants permissions: see the security documentation.</p></${Empty}>`;
   return html`
     <h1>Topics</h1>
     <div class="toolbar">
@@ -41,12 +41,12 @@ export function Topics({ route, server }) {
         </select>
       </${Field}>
       <${Search} value=${search} change=${(text) => change({ search: text })} />
-      ${server.administered.includes(namespace) && html`<button type="button" class="primary" onClick=${() => setCreating(true)}>Create a topic</button>`}
+      ${server.administered.includes(namespace) && html`<button type="button" class="primary" onClick=${() => setCreating(true)}>Create topic</button>`}
     </div>
     ${creating && html`<${Create} namespace=${namespace} close=${() => setCreating(false)} created=${page.reload} />`}
     <${Loaded} of=${page}>${({ total, matched, topics }) => (total === 0
       ? html`<${Empty} title="No topics here yet" command=${`curl '${location.origin}/topics/${namespace}/hello' -d '{"messages": [{"value": "hello, world"}]}'`}>
-          <p>The first message makes its topic:</p></${Empty}>`
+          <p>The first message creates its topic:</p></${Empty}>`
       : html`
         <p class="dim" role="status">${matched === total ? `${count(total)} topics` : `${count(matched)} of ${count(total)} topics`}</p>
         <${Table} caption="Topics" columns=${COLUMNS} rows=${topics} rowKey=${(row) => row.topic} sort=${sort} descending=${down !== ""} onSort=${onSort} />
@@ -80,11 +80,11 @@ function Create({ namespace, close, created }) {
     close();
   };
   return html`
-    <${Dialog} title="Create a topic" close=${close}>
+    <${Dialog} title="Create topic" close=${close}>
       <${Form} submit="Create" action=${create}>
         <${Field} label="Name"><input name="name" required autofocus /></${Field}>
-        <${Field} label="Partitions" hint="0: one log without partitions. Partitions can be added later."><input name="partitions" type="number" min="0" defaultValue="0" /></${Field}>
-        <${Field} label="Kept"><select name="domain"><option value="persistent">on disk</option><option value="non-persistent">in memory only</option></select></${Field}>
+        <${Field} label="Partitions" hint="0: not partitioned. Partitions can be added later."><input name="partitions" type="number" min="0" defaultValue="0" /></${Field}>
+        <${Field} label="Storage"><select name="domain"><option value="persistent">on disk</option><option value="non-persistent">in memory only</option></select></${Field}>
       </${Form}>
     </${Dialog}>`;
 }
