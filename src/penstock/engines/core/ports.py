@@ -21,7 +21,7 @@ from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, 
 
 
 class LogState(msgspec.Struct):
-    """A log as it stands when opened. Empty when `first_entry == next_entry`.
+    """A log when opened. Empty when `first_entry == next_entry`.
 
     `producers` maps a producer's name to the highest sequence id stored under it.
     """
@@ -41,16 +41,16 @@ def no_log(ledger: int) -> PenstockError:
 
 
 class Log(Protocol):
-    """Append-only logs of entries, one per topic partition, each with a ledger number of its own.
+    """Append-only logs of entries, one per topic partition, each with its own ledger number.
 
     A ledger is known from its `open` (once since `start`) until its `delete`. Of others, reads find nothing,
     `trim`, `forget_producers` and `delete` do nothing, and `append` raises TOPIC_NOT_FOUND. Entry ids and offsets
     count from 0 without gaps. A call is under way as soon as it is made, awaited or not; one that is cancelled may still
-    take place. Reads find what was appended once its append has completed, not before.
+    take place. Reads find entries once their append has completed, not before.
     """
 
     def open(self, topic: str) -> Awaitable[LogState]:
-        """Open the log of `topic`, creating it durably when there is none (its ledger was never used before)."""
+        """Open the log of `topic`, creating it durably if there is none (with a ledger that was never used before)."""
         ...
 
     def append(self, ledger: int, entries: Sequence[NewEntry]) -> "Future[AppendResult]":
@@ -58,13 +58,13 @@ class Log(Protocol):
 
         Appends to one ledger are stored in the order of the calls, whichever completes first. The producers'
         sequence ids are stored in the same transaction; the highest stays. No entries at all are appended
-        where the next would be. Raises STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, TOPIC_NOT_FOUND; then nothing of this call
+        the position of the next entry. Raises STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, TOPIC_NOT_FOUND; then nothing of this call
         is stored, and no other call is the worse for it.
         """
         ...
 
     def read(self, ledger: int, entry_id: int, entries_max: int, bytes_max: int) -> Awaitable[list[Entry]]:
-        """Entries from `entry_id` (or the first there is) on, in order: at least one where there is one, then
+        """Entries from `entry_id` (or the first) on, in order: at least one if there is one, then
         as many as both bounds allow, `bytes_max` counting their data. A store may give fewer, but one."""
         ...
 
@@ -93,7 +93,7 @@ class LogSearch(Protocol):
     def find_time(self, ledger: int, publish_time: int) -> Awaitable[Entry | None]:
         """The first entry published at or after `publish_time`; None when all are older.
 
-        It is found by bisection: where publish times are out of order, as producers may set them, it is some
+        It is found by bisection: if publish times are out of order, as producers may set them, it is some
         entry at or after `publish_time` whose predecessor is older, or None.
         """
         ...
@@ -116,13 +116,13 @@ class StageStore(Protocol):
     ) -> "Future[None]":
         """Store a part of a stage, all or none; completes when it is durable. A part comes once.
 
-        The producers' sequence ids are not stored: repeats of a batch are told by its writer and number.
+        The producers' sequence ids are not stored: repeats of a batch are recognized by its writer and number.
         Raises STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, and TOPIC_NOT_FOUND for a log that is not there.
         """
         ...
 
     def load_stages(self) -> Awaitable[tuple[list[StagedRun], list[Writer]]]:
-        """What is staged, and the writers that staged it."""
+        """Stages and their writers."""
         ...
 
     def drop_stages(self, keys: Sequence[StageKey]) -> Awaitable[None]:
@@ -140,12 +140,12 @@ class CommitStore(Protocol):
 
         Everything happens in one transaction: the appends to all logs, the memory of the commit, the writer's
         time, and the dropping of `lost`. `at` becomes the time by which `find_time` finds the entries. Returns the
-        commit with its spans, one a log. Where the writer has committed this batch or a later one to these topics
+        commit with its spans, one a log. If the writer has committed this batch or a later one to these topics
         (or, while it has no commit to them, before commits named their topics), nothing happens, and that commit
         is returned.
 
         Takes a time that depends on the number of entries, not of bytes. Raises STAGE_NOT_FOUND,
-        TOPIC_NOT_FOUND, STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, and TOO_MANY_REQUESTS where the origin of the writer has
+        TOPIC_NOT_FOUND, STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, and TOO_MANY_REQUESTS if the origin of the writer has
         `commits_max` commits (0: any number) and the writer none to these topics; then nothing has changed.
         """
         ...
@@ -163,7 +163,7 @@ class CommitStore(Protocol):
         ...
 
     def forget_commit(self, writer: str, topics: Targets) -> Awaitable[bool]:
-        """Delete what `find_commit` finds, for these topics alone; False where that is nothing."""
+        """Delete the commit that `find_commit` finds, for these topics alone; False if there is none."""
         ...
 
 
@@ -173,7 +173,7 @@ class WriterStore(Protocol):
     def save_writer(self, writer: Writer, writers_max: int = 0) -> "Future[bool]":
         """Store a writer, durably, before what it stages; its `keep` stays once it is set.
 
-        False, and nothing is stored, where it is new and its origin has `writers_max` writers (0: any number).
+        False, and nothing is stored, if it is new and its origin has `writers_max` writers (0: any number).
         """
         ...
 
@@ -182,7 +182,7 @@ class WriterStore(Protocol):
         ...
 
     def list_writers(self, after: str, owner: str | None, writers_max: int) -> Awaitable[list[Writer]]:
-        """Writers in the order of their names, beginning behind `after`; of one owner unless that is None."""
+        """Writers in the order of their names, beginning after `after`; of one owner unless `owner` is None."""
         ...
 
     def idle_writers(self, keep: bool, before: int, writers_max: int) -> Awaitable[list[Writer]]:
@@ -198,7 +198,7 @@ class CursorStore(CursorWriter, Protocol):
     """Durable cursors, one per log and subscription."""
 
     def load_cursors(self, ledger: int) -> Awaitable[list[CursorChange]]:
-        """All cursors of a log, each whole: no chunk is None, and `properties` only when they were never set."""
+        """All cursors of a log, complete: no chunk is None, and `properties` only if they were never set."""
         ...
 
 
@@ -216,7 +216,7 @@ class Store(Log, LogSearch, CursorStore, MetaStore, StageStore, CommitStore, Wri
         ...
 
     def close(self) -> Awaitable[None]:
-        """Finish what was asked for and close the storage; calls that come later raise UNAVAILABLE.
+        """Finish the requests in progress and close the storage; later calls raise UNAVAILABLE.
 
         To close again does nothing.
         """
@@ -312,7 +312,7 @@ class Lease(Protocol[T]):
         ...
 
     def lost(self, topic: T) -> PenstockError:
-        """The error of what was begun while a topic was held, and is not held any more."""
+        """The error of an operation that began while a topic was held, and is not held any more."""
         ...
 
 
@@ -332,9 +332,9 @@ class Cursors(Protocol[T]):
         ...
 
     def open(self, topic: T, name: str, *, refreshed: bool) -> Awaitable[OpenedCursor | None]:
-        """The cursor of a subscription that does not run here yet, as it fits the log; None if there is none.
+        """The cursor of a subscription that does not run here yet, fitted to the log; None if there is none.
 
-        The topic is held; `refreshed`: it knows where it begins and ends. Raises UNAVAILABLE, NEWER_FORMAT.
+        The topic is held; `refreshed`: it knows its bounds. Raises UNAVAILABLE, NEWER_FORMAT.
         """
         ...
 

@@ -97,7 +97,7 @@ class MemoryStore:
     """A `Store` of dicts and lists. Every call has taken place when it returns; the awaitable is for form."""
 
     def __init__(self, first_ledger: int = 0) -> None:
-        """`first_ledger` keeps its ledger numbers apart from those of another store beside it."""
+        """`first_ledger` keeps its ledger numbers apart from those of a second store."""
         self._topics: dict[str, MemoryLog] = {}
         self._logs: dict[int, MemoryLog] = {}
         self._stages: dict[StageKey, list[tuple[StagedRun, StageRun]]] = {}
@@ -110,7 +110,7 @@ class MemoryStore:
         """Nothing to open."""
 
     async def close(self) -> None:
-        """Nothing to finish; what is stored stays with the object."""
+        """Nothing to finish; the data stays with the object."""
 
     @at_once
     def open(self, topic: str) -> LogState:
@@ -375,5 +375,5 @@ class MemoryStore:
         return True
 
     def _log(self, ledger: int) -> MemoryLog:
-        """A log; an empty one that is not stored where there is none."""
+        """A log; if there is none, an empty one that is not stored."""
         return self._logs.get(ledger) or MemoryLog(ledger, "")

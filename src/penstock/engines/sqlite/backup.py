@@ -49,14 +49,14 @@ def _copy(file: Path, draft: Path, progress: Progress) -> None:
         source.execute("SELECT count(*) FROM sqlite_master").fetchone()
         source.backup(copied, pages=STEP_PAGES, progress=lambda _, left, total: progress(total - left, total))
         source.execute("COMMIT")
-        copied.execute("PRAGMA journal_mode = DELETE")  # the copy is whole without a file beside it
+        copied.execute("PRAGMA journal_mode = DELETE")  # the copy is complete without a second file
 
 
 def restore(backup: Path, folder: Path, file_name: str, *, force: bool = False) -> None:
-    """Make the file `backup` the storage of `folder`, which is made where it is missing; blocks.
+    """Make the file `backup` the storage of `folder`, which is created if missing; blocks.
 
     Raises UNAVAILABLE for a folder in use, ALREADY_EXISTS for one that is not empty unless `force`, which deletes
-    what was in it, and BAD_PARAMETER for a file that is no whole backup; then nothing is changed.
+    what was in it, and BAD_PARAMETER for a file that is not a complete backup; then nothing is changed.
     """
     _check(backup)
     lock = FolderLock.claim(folder)

@@ -1,6 +1,6 @@
 """Checks a data folder's storage: read only, as of one moment, also while a server runs in it.
 
-Beside SQLite's own check four things must hold:
+In addition to SQLite's own check four invariants must hold:
 
 - the entries of a log follow one another, from its first entry to its noted end, by entry id, offset and byte position;
 - each entry can be decoded and has the messages that it counts;
@@ -49,23 +49,23 @@ _ENTRIES: Final = f"""
     SELECT id, first_offset, count, publish_time, deliver_at, {DATA}, {{sizes}}, first_byte FROM entries
     WHERE id < ? AND NOT EXISTS (SELECT 1 FROM sweeps WHERE start <= entries.id AND entries.id < until) ORDER BY id
 """  # noqa: S608 - constants only
-Found = tuple[str, str]  # the place, and what is wrong
-Progress = Callable[[str, int, int], None]  # what is looked at, how many are done, of how many
+Found = tuple[str, str]  # the location, and the problem
+Progress = Callable[[str, int, int], None]  # subject, number done, total number
 
 
 class Condition(msgspec.Struct, frozen=True):
     """Of a folder that can be used."""
 
-    version: int | None  # of the storage in it; None: there is none yet
+    version: int | None  # of the storage in it; None if there is none yet
     newest: int = VERSION  # what a start makes of it
 
 
 def look(folder: Path, file_name: str) -> Condition:
-    """What a server would find in `folder`; raises UNAVAILABLE where it could not use it, with the reason.
+    """The state of `folder` as a server would find it; raises UNAVAILABLE with the reason if it could not use it.
 
     Another server may have the folder: whether one does is not looked at.
     """
-    # By os.path: before Python 3.14 Path raises for what is below a folder that this user may not look into.
+    # By os.path: before Python 3.14 Path raises for paths below a folder that this user may not read.
     there = folder
     while not os.path.exists(there) and there != there.parent:  # noqa: PTH110
         there = there.parent
@@ -78,7 +78,9 @@ def look(folder: Path, file_name: str) -> Condition:
         return Condition(None)
     if not os.access(file, os.R_OK | os.W_OK):
         raise _unusable(folder, f"{file} is not writable for user {os.geteuid()}")
-    written = Files(file.resolve(), None).wal_bytes  # the log lies beside the file that a link leads to
+    written = Files(
+        file.resolve(), None
+    ).wal_bytes  # the log is in the folder of the file that a link leads to
     try:
         with closing(open_reader(file, immutable=not written)) as connection:
             return Condition(check_version(connection))
@@ -118,7 +120,7 @@ _DOCUMENTS: Final[dict[str, Callable[[str, bytes], object]]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is wrong: where, and what."""
+    """A problem and its location."""
 
     place: str
     message: str
@@ -128,7 +130,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """What was looked at, and what was found."""
+    """The checked parts, and the problems found."""
 
     folder: str
     version: int = 0
@@ -156,9 +158,9 @@ class Report(msgspec.Struct):
 
 
 def check(folder: Path, decode: Callable[[Entry], None], progress: Progress = lambda *_: None) -> Report:
-    """Look through the storage in `folder`; blocks. `decode` raises PenstockError for an entry that is no good.
+    """Look through the storage in `folder`; blocks. `decode` raises PenstockError for an invalid entry.
 
-    Raises NOT_FOUND where there is no storage, and UNAVAILABLE where it cannot be opened at all.
+    Raises NOT_FOUND if there is no storage, and UNAVAILABLE if it cannot be opened at all.
     """
     file = folder / FILE_NAME if folder.is_dir() else folder
     if not file.is_file():
@@ -175,7 +177,7 @@ def check(folder: Path, decode: Callable[[Entry], None], progress: Progress = la
 
 
 class _Log(msgspec.Struct):
-    """A log as its row has it, and where the entries that were read end."""
+    """A log as its row has it, and the end of the entries read so far."""
 
     ledger: int
     topic: str

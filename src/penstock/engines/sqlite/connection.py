@@ -13,9 +13,9 @@ from .schema import PAGE_BYTES
 # 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput. The writer makes them
 # between commits (`Tables.tend`); SQLite would make them within one, before its callers have their answer.
 WAL_PAGES: Final = 512
-# SQLite makes one, where commits wrote more than the writer estimates
+# SQLite checkpoints if commits wrote more than the writer estimates
 WAL_PAGES_UNSEEN: Final = 2 * WAL_PAGES
-# where reads prevent that it starts again, they have to make room; see `tend`
+# if readers prevent the log from restarting, they have to pause; see `tend`
 WAL_BYTES_MAX: Final = 32 << 20
 WRITER_CACHE_BYTES: Final = 16 << 20
 READER_CACHE_BYTES: Final = 4 << 20
@@ -57,7 +57,7 @@ def open_writer(file: Path) -> sqlite3.Connection:
         "journal_mode = WAL",
         "synchronous = FULL",
         "fullfsync = ON",  # macOS: reach the disk, not its cache only
-        "secure_delete = OFF",  # some builds overwrite what is deleted, at twice the cost
+        "secure_delete = OFF",  # some builds overwrite deleted data, at twice the cost
         f"cache_size = {-WRITER_CACHE_BYTES // 1024}",
         f"wal_autocheckpoint = {WAL_PAGES_UNSEEN}",
         f"journal_size_limit = {WAL_BYTES_MAX}",
@@ -67,7 +67,7 @@ def open_writer(file: Path) -> sqlite3.Connection:
 def open_reader(file: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """A connection that cannot write. It may be closed by another thread than the one that uses it.
 
-    Even so SQLite makes the files of the write-ahead log where they are missing, and leaves them there. With `immutable`
+    Even so SQLite creates missing files of the write-ahead log, and leaves them there. With `immutable`
     it makes none, and reads none: nothing may be in that log.
     """
     return _configured(

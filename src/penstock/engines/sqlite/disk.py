@@ -34,7 +34,7 @@ SAME_S: Final = 10.0
 NEEDED_MAX: Final = 16 << 20  # room that a probe wants at most: a commit of many stages may ask for more
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
-# Kinds of work: publishes, and all that asks for room and is refused when there is none. Other work may use the reserve.
+# Kinds of work: publishes and other writes that are refused when the disk is full. Other work may use the reserve.
 _PUBLISHES: Final = frozenset((Append, Stage, commit_stages))
 _GROWS: Final = frozenset((*_PUBLISHES, Open, save_writer))
 
@@ -60,7 +60,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Disk:
-    """For the writer's thread only; what it finds is reported to `health` on the loop, where it is made."""
+    """For the writer's thread only; results are reported to `health` on the loop, on which it is created."""
 
     def __init__(self, file: Path, bounds: Bounds, health: StorageHealth) -> None:
         self.file = file
@@ -102,7 +102,7 @@ class Disk:
     # -- a failure
 
     def failed(self, tables: Tables, error: BaseException, works: list[Work]) -> PenstockError:
-        """A commit of `works` failed with what is not their fault: the error for their callers."""
+        """A commit of `works` failed with an error that they did not cause: the error for their callers."""
         translated = translate(error)
         if translated.kind not in STORAGE_KINDS:
             damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
@@ -175,7 +175,7 @@ class Disk:
             self.report(self._health.refuse, refused)
 
     def release(self) -> bool:
-        """Give the reserve back, for what is tried next; whether there was one. Not before it is needed: other
+        """Release the reserve for the next attempt; returns whether there was one. Not before it is needed: other
         programs would take it."""
         return self.problem is not None and self.problem.cause == "full" and self._reserve.release()
 
@@ -207,7 +207,7 @@ class Disk:
         assert self.problem is not None
         if self.limited:
             return not tables.lacks(self._needed)
-        # What was freed within the files is no room of the disk, and does as well.
+        # Space freed within the files is not disk space, and is as good.
         file = max(0, self._needed - tables.free_inside())
         wal = min(WAL_PAGES * PAGE_BYTES, disk_size(self._folder) // PART_OF_DISK) + self._needed
         wal = max(0, wal - tables.free_in_wal())

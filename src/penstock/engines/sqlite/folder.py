@@ -1,4 +1,4 @@
-"""The data folder: who has it, how large its files are, and a reserve of its disk's room.
+"""The data folder: its lock, the sizes of its files, and a reserve of disk space.
 
 Acknowledgements, trims and deletes need a little room before they free any. The reserve is a file whose blocks are
 allocated. It is removed when the disk is full, and made again before publishes are taken again, so that it is there
@@ -15,12 +15,12 @@ from typing import Final
 from penstock.model.errors import ErrorKind, PenstockError
 
 LOCK_NAME: Final = "penstock.lock"
-FOLDER_MODE: Final = 0o700  # of a folder that is made here: no other user is to read what is stored
-FILE_MODE: Final = 0o600  # also where the folder was there before; SQLite's files beside it follow it
+FOLDER_MODE: Final = 0o700  # of a folder that is created here: no other user may read the data
+FILE_MODE: Final = 0o600  # also if the folder existed before; SQLite's other files take the same mode
 
 RESERVE_NAME: Final = "penstock.reserve"
 PROBE_NAME: Final = "penstock.probe"
-PART_OF_DISK: Final = 16  # the reserve is no larger than the disk divided by this
+PART_OF_DISK: Final = 16  # the reserve is at most the disk size divided by this
 LEAST_PART: Final = 4  # nor smaller than its size divided by this
 PROBE_BYTES: Final = 4096
 ZEROS_BYTES: Final = 1 << 20
@@ -37,7 +37,7 @@ class FolderLock:
 
     @classmethod
     def claim(cls, folder: Path) -> "FolderLock":
-        """Make the folder where it is missing and lock it; raises UNAVAILABLE."""
+        """Create the folder if missing, and lock it; raises UNAVAILABLE."""
         try:
             made = not folder.exists()
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class FolderLock:
 
 
 class Files:
-    """SQLite's main file and its write-ahead log; together they are to stay within `bytes_max`, where it is given."""
+    """SQLite's main file and its write-ahead log; together they stay within `bytes_max`, if given."""
 
     def __init__(self, main: Path, bytes_max: int | None) -> None:
         self.main = main
@@ -75,7 +75,7 @@ class Files:
 
     @property
     def wal_bytes(self) -> int:
-        """Bytes of the write-ahead log, what was moved to the main file included."""
+        """Bytes of the write-ahead log, including data already moved to the main file."""
         return _size(self._wal)
 
     @property
@@ -89,16 +89,16 @@ class Files:
 
 
 class Reserve:
-    """The file in `folder`; `size_bytes` 0: there is none."""
+    """The file in `folder`; `size_bytes` 0: no file."""
 
     def __init__(self, folder: Path, size_bytes: int) -> None:
         self._file = folder / RESERVE_NAME
         self._size_bytes = size_bytes
 
     def make(self, keep: int = 0) -> None:
-        """Allocate the file, and leave `keep` bytes of the disk; raises OSError, ENOSPC where there is too little.
+        """Allocate the file, and leave `keep` bytes of the disk; raises OSError, ENOSPC if there is too little.
 
-        A quarter of its size does where there is no more: room that was freed within the storage's files is none
+        A quarter of its size is enough if there is no more: space freed within the storage's files is not
         of the disk.
         """
         folder, size = self._file.parent, self.size_bytes
@@ -126,7 +126,7 @@ class Reserve:
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is to be."""
+        """The intended size of the file."""
         return self._size_bytes and min(self._size_bytes, disk_size(self._file.parent) // PART_OF_DISK)
 
     def release(self) -> bool:
@@ -139,7 +139,7 @@ class Reserve:
 
 
 def make_private(file: Path) -> None:
-    """Make an empty file that only its owner reads, where there is none."""
+    """Create an empty file that only its owner can read, if there is none."""
     os.close(os.open(file, os.O_CREAT | os.O_WRONLY, FILE_MODE))
 
 
@@ -169,9 +169,9 @@ def _no_room(folder: Path) -> OSError:
 
 
 def check_writes(folder: Path, at: int) -> None:
-    """Write and sync a block of a file of its own, at the position `at`; raises OSError where that fails.
+    """Write and sync a block of a separate file, at the position `at`; raises OSError.
 
-    SQLite's error numbers do not tell a disk that is broken from a quota that is used up; the system's do.
+    SQLite's error numbers do not distinguish a broken disk from an exhausted quota; the system's do.
     """
     name = folder / PROBE_NAME
     try:

@@ -55,7 +55,7 @@ _CUT: Final = f"""
         ORDER BY id LIMIT :rows
     )
 """  # noqa: S608
-# What was committed from a stage has its data in the staged entry.
+# An entry committed from a stage has its data in the staged entry.
 _STAGED: Final = """
     DELETE FROM entries WHERE id IN (
         SELECT data FROM entries WHERE id >= ? AND id < ? AND typeof(data) = 'integer'
@@ -178,7 +178,7 @@ def delete(transaction: Transaction, ledger: int) -> None:
 
 
 def _first_row(transaction: Transaction, extent: Extent) -> int:
-    """The id of the row that holds a log's first entry. What is swept are whole rows: of a run some of which was trimmed,
+    """The id of the row that holds a log's first entry. Whole rows are swept: of a partly trimmed run
     the rest keeps the row."""
     first = first_id(extent.ledger) + extent.first_entry
     place = place_of(transaction.connection, first)
@@ -198,7 +198,7 @@ class Sweeps:
         )
 
     def sweep(self, connection: sqlite3.Connection) -> tuple[int, int]:
-        """Delete one slice of the first range, within the transaction that is open; returns what is left."""
+        """Delete one slice of the first range, within the open transaction; returns the rest."""
         start, until = self.waiting[0]
         bounds = {"start": start, "until": until, "bytes": SLICE_BYTES, "rows": SLICE_ROWS}
         cut = connection.execute(_CUT, bounds).fetchone()[0] or until
@@ -229,7 +229,7 @@ def append(works: Sequence[Append], transaction: Transaction) -> Iterator[Statem
         entry_id, offset = extent.next_entry, extent.next_offset
         for work in appends:
             entries = work.entries
-            work.result = AppendResult(entry_id, offset)  # of use only where the commit succeeds
+            work.result = AppendResult(entry_id, offset)  # used only if the commit succeeds
             made.add(entries)
             entry_id += len(entries)
             if type(entries) is NewRun:
@@ -297,7 +297,7 @@ def _find(topics: Sequence[str], transaction: Transaction) -> dict[str, Extent]:
 
 
 def read_again(connection: sqlite3.Connection, extents: dict[int, Extent]) -> ExtentChanges:
-    """Let the logs that are open be as the file has them; returns what was otherwise."""
+    """Set the open logs to the state of the file; returns those that differed."""
     found = {
         ledger: _extent(ledger, numbers, end, offset, byte)
         for _, ledger, *numbers, end, offset, byte in connection.execute(_ALL)
@@ -312,7 +312,7 @@ def read_again(connection: sqlite3.Connection, extents: dict[int, Extent]) -> Ex
 
 
 def _extent(ledger: int, numbers: Sequence[int], end: int | None, offset: int, byte: int) -> Extent:
-    """A log by its row, and by where its last entry ends: `end` is the id after it."""
+    """A log from its row and the end of its last entry: `end` is the id after it."""
     extent = Extent(ledger, *numbers)
     # The row knows of the end at the last trim only; an older entry is one not yet swept.
     if end is not None and end - first_id(ledger) > extent.next_entry:

@@ -1,4 +1,4 @@
-"""The threads that read, each with a connection of its own that cannot write."""
+"""The reader threads, each with its own read-only connection."""
 
 import asyncio
 import sqlite3
@@ -18,7 +18,7 @@ from .schema import ENTRIES_IN_ROW
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# From the row on that holds the first id. Where that was swept meanwhile, it is a row too early, and one more is read.
+# From the row on that holds the first id. If that row has been swept since, this begins a row too early, and one more is read.
 _READ: Final = f"""
     SELECT {COLUMNS} FROM entries
     WHERE id >= coalesce((SELECT max(id) FROM entries WHERE id <= ?), ?) AND id < ? ORDER BY id LIMIT ?
@@ -93,7 +93,7 @@ class Readers:
         return answer
 
     def close(self) -> None:
-        """Finish what was asked for; blocks meanwhile."""
+        """Finish the requests in progress; blocks until then."""
         self._executor.shutdown()
         for connection in self._connections:
             connection.close()
@@ -140,6 +140,6 @@ def find(connection: sqlite3.Connection, search: Search, first: int, until: int,
 
 
 def first_byte(connection: sqlite3.Connection, number: int) -> int | None:
-    """Where an entry's data begins, counted over the log; None when it is swept."""
+    """The byte position of an entry's data in the log; None if it is swept."""
     place = place_of(connection, number)
     return None if place is None else place.byte

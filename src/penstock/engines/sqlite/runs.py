@@ -2,7 +2,7 @@
 
 A run is of entries that follow one another in one log, each with one message, all published at one time and to be
 delivered at once. Its row has the id, the offset and the byte of the first; `count` is how many there are, `data` is their
-data one after the other, and `sizes` how long each is. Where `sizes` is NULL the row is one entry. A row of the table costs
+data one after the other, and `sizes` how long each is. If `sizes` is NULL the row is one entry. A row of the table costs
 the writer as much as the making of a message; a run costs one row.
 """
 
@@ -16,7 +16,7 @@ from penstock.model.entry import Entry, NewEntry, NewRun
 from .schema import DATA, ENTRIES_IN_ROW, ENTRY_BITS, ENTRY_MASK, first_id
 from .work import Extent
 
-# A trim frees a run as a whole, and who reads one of its entries reads it all: so it stays small.
+# A trim frees a run as a whole, and a read of one entry reads the whole run: so runs stay small.
 RUN_ENTRIES_MAX: Final = 128
 RUN_BYTES_MAX: Final = 32 * 1024
 SMALL_BYTES: Final = 1024  # the data of an entry of a run; larger ones gain nothing
@@ -30,7 +30,7 @@ _ROW_OF: Final = f"""
 
 
 class Rows:
-    """The rows of what is appended to one log: their `values` one after the other, and the log as it will be."""
+    """The rows appended to one log: their `values` one after the other, and the resulting log."""
 
     def __init__(self, extent: Extent) -> None:
         self.values: list[Any] = []
@@ -62,7 +62,7 @@ class Rows:
         return self._extent.until(self._row - first_id(self._extent.ledger), self._offset, self._byte)
 
     def _add_run(self, entries: NewRun) -> bool:
-        """Append entries that may share a row; False where they may not."""
+        """Append entries that may share a row; False if they may not."""
         data, size = entries.data, entries.size_bytes
         if not 0 < len(data) <= RUN_ENTRIES_MAX or size > RUN_BYTES_MAX or max(map(len, data)) > SMALL_BYTES:
             return False
@@ -72,7 +72,7 @@ class Rows:
         return True
 
     def _make_room(self, entries: int, size: int, time: int) -> None:
-        """Begin another run where so many entries cannot join the last."""
+        """Begin another run if so many entries cannot join the last."""
         if time != self._time or size > self._room or len(self._run) + entries > RUN_ENTRIES_MAX:
             self._end_run()
             self._time, self._room = time, RUN_BYTES_MAX
@@ -93,7 +93,7 @@ class Rows:
 
 
 def read_sizes(sizes: bytes) -> tuple[int, ...]:
-    """How long the data of each entry of a run is. Raises ValueError for what is no array of them."""
+    """The size of each entry of a run. Raises ValueError for anything but an array of sizes."""
     if len(sizes) % 4:
         raise ValueError(f"{len(sizes)} bytes of sizes")
     return struct.unpack(f"<{len(sizes) // 4}I", sizes)
@@ -116,7 +116,7 @@ def entries_of(row: Sequence[Any]) -> list[Entry]:
 
 
 class Place(NamedTuple):
-    """Where an entry lies: the id of its row, and the entry's own offset and byte in its log."""
+    """The location of an entry: the id of its row, and the entry's offset and byte position in its log."""
 
     row: int
     offset: int
@@ -124,7 +124,7 @@ class Place(NamedTuple):
 
 
 def place_of(connection: sqlite3.Connection, number: int) -> Place | None:
-    """Where the entry with the id `number` lies; None when it is swept."""
+    """The location of the entry with the id `number`; None if it is swept."""
     found = connection.execute(_ROW_OF, (number,)).fetchone()
     if found is None:
         return None

@@ -1,15 +1,15 @@
 """The tables, their version, and how a file of an older version becomes one of this.
 
     entries(id = ledger << 40 | entry id, ...)   clustered: a log's entries lie together, in order; see `runs`
-    logs(ledger, topic, ...)                     where a log begins, and where it ended when last trimmed
+    logs(ledger, topic, ...)                     the start of a log, and its end when last trimmed
     sweeps(start, until)                         ids of deleted entries, whose room is still to be freed
 
-    stages(start, ...)                           what is staged: runs of entries in a ledger of their own
-    writers(name, owner, ...)                    who owns a writer's name
+    stages(start, ...)                           stages: runs of entries in a separate ledger
+    writers(name, owner, ...)                    the owner of a writer's name
     commits(writer, topics, batch, ...)          the last batch that each writer committed to a set of topics
 
 Staged entries lie in the ledger STAGING. A commit does not move them: the log's entry holds, in place of its
-data, the id of the staged one (an integer where others have a blob). So a commit costs a small row an entry,
+data, the id of the staged one (an integer in place of a blob). So a commit costs a small row an entry,
 however large the entries are.
 
 Entry ids of a log have no gaps from `first_entry` on, so that an offset or a time is found by bisection over
@@ -29,7 +29,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 log = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x50454E53  # "PENS", in the file's header
-PAGE_BYTES: Final = 8192  # see docs/storage.md for what was measured
+PAGE_BYTES: Final = 8192  # see the measurements in docs/storage.md
 
 ENTRY_BITS: Final = 40
 ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
@@ -167,7 +167,7 @@ def _execute(statements: Iterable[str], connection: sqlite3.Connection) -> None:
 
 
 def _add_writers(connection: sqlite3.Connection) -> None:
-    """Version 3: commits by writer and topics, and writers' owners. Commits of version 2 stand for all topics."""
+    """Version 3: commits by writer and topics, and writers' owners. Commits of version 2 count for all topics."""
     commits = connection.execute("SELECT writer, batch, at, owner, keep, spans FROM commits").fetchall()
     connection.execute("DROP TABLE commits")
     _execute(_VERSION_3, connection)

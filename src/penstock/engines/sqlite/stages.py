@@ -1,6 +1,6 @@
 """Staged entries, their writers, and the last commit of each writer to a set of topics. `schema` has the tables.
 
-A set of topics is a JSON array of their names; the empty text stands for a commit that was made before commits
+A set of topics is a JSON array of their names; the empty text is a commit from before commits
 named their topics (version 2 of the tables).
 """
 
@@ -77,7 +77,7 @@ def commits_are_full(connection: sqlite3.Connection, commit: Commit, commits_max
 
 
 def find_commit(connection: sqlite3.Connection, writer: str, topics: Targets | None) -> Commit | None:
-    """The last commit to these topics, or one that stands for all."""
+    """The last commit to these topics, or one that counts for all."""
     row = connection.execute(_FIND_COMMIT, (writer, _text(topics))).fetchone()
     if row is None:
         return None
@@ -112,7 +112,7 @@ def forget_writers(transaction: Transaction, names: Sequence[str]) -> None:
 
 
 def forget_commit(transaction: Transaction, writer: str, topics: Targets) -> bool:
-    """Delete the commit to one set of topics. One that stands for all sets no longer stands for this."""
+    """Delete the commit to one set of topics. One that counts for all sets no longer counts for this."""
     connection = transaction.connection
     last = find_commit(connection, writer, topics)
     if last is None or last.batch == FORGOTTEN:
@@ -168,13 +168,13 @@ def _topics(text: str) -> Targets | None:
 
 
 def staging_extent(connection: sqlite3.Connection) -> Extent:
-    """Where the ledger of staged entries ends: ids in use are not given again."""
+    """The end of the ledger of staged entries: ids in use are not assigned again."""
     row = connection.execute(_END, (_BASE,)).fetchone()
     return Extent(STAGING) if row is None else Extent(STAGING).until((row[0] & ENTRY_MASK) + 1, 0, row[1])
 
 
 def stage(works: Sequence[Stage], transaction: Transaction) -> Iterator[Statement]:
-    """The statements that store what is staged."""
+    """The statements that store staged entries."""
     rows: list[Any] = []
     runs: list[Any] = []
     for work in works:
@@ -212,7 +212,7 @@ def commit_stages(
     lost: Sequence[StageKey] = (),
     commits_max: int = 0,
 ) -> Commit:
-    """Append what was staged, or say what the writer committed before."""
+    """Append the staged entries, or return the writer's earlier commit."""
     connection = transaction.connection
     last = find_commit(connection, commit.writer, commit.topics)
     if last is not None and last.batch >= commit.batch:
@@ -289,7 +289,7 @@ def drop_stages(transaction: Transaction, keys: Sequence[StageKey]) -> None:
 
 
 def load_stages(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
-    """What is staged, and the writers that staged it."""
+    """Stages and their writers."""
     runs = [
         StagedRun(StageKey(writer, batch, name), *numbers)
         for writer, batch, name, *numbers in connection.execute(

@@ -187,7 +187,7 @@ class SqliteStore:
         byte = None
         if entry_id > extent.first_entry:
             byte = await self._query(readers.first_byte, first_id(ledger) + entry_id)
-        # An entry that went meanwhile had nothing before it that stays.
+        # If an entry has been deleted since, so have all before it.
         return extent.next_byte - (extent.first_byte if byte is None else byte)
 
     # -- cursors and documents

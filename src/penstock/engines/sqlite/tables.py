@@ -1,6 +1,6 @@
 """The file as the writer sees it: every call of `commit` is one transaction.
 
-What is counted (entries, offsets, ledgers) is counted here in memory, and moves on only after the commit.
+Counters (entries, offsets, ledgers) are kept here in memory, and advance only after the commit.
 """
 
 import contextlib
@@ -36,10 +36,10 @@ from .work import (
 RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max_bytes` is reached
 PAGES_MAX: Final = 2**32 - 2  # SQLite's own bound
 READERS_WAIT_S: Final = 0.1  # how long appends may wait for readers to leave the write-ahead log
-SLACK_PAGES: Final = 8  # what is stored may need a few pages more than its bytes
+SLACK_PAGES: Final = 8  # data may need a few pages more than its bytes
 # once in so many bytes written: a checkpoint; files are measured
 MEASURE_BYTES: Final = WAL_PAGES * PAGE_BYTES
-COMMIT_BYTES: Final = PAGE_BYTES * 3 // 2  # what a commit writes beside its data: pages that are not full
+COMMIT_BYTES: Final = PAGE_BYTES * 3 // 2  # the overhead of a commit: pages that are not full
 SWEEP_BYTES: Final = 16 * PAGE_BYTES  # what a slice of sweeping writes
 
 
@@ -120,9 +120,9 @@ class Tables:
         callers have their answers. Whether the files outgrew their bound.
 
         SQLite starts the log again at the first commit that finds it in the main file and without a reader.
-        Where there is always a reader, that never happens; so readers have to wait for once.
+        If there is always a reader, that never happens; so readers have to wait once.
 
-        Raises sqlite3.Error where the main file cannot be written: SQLite hides it of the checkpoints that it makes
+        Raises sqlite3.Error if the main file cannot be written: SQLite hides this for the checkpoints that it makes
         by itself, and the write-ahead log would grow on and on.
         """
         written = self._untended_bytes
@@ -142,7 +142,7 @@ class Tables:
         return self.files.outgrown()
 
     def checkpoint(self, mode: str = "PASSIVE") -> None:
-        """Move the write-ahead log into the main file, where that is possible."""
+        """Move the write-ahead log into the main file, if possible."""
         with contextlib.suppress(sqlite3.Error):
             self._checkpoint(mode)  # nothing is lost, the write-ahead log has it; the next one tries again
 
@@ -182,8 +182,8 @@ class Tables:
         return number(self._connected(), "PRAGMA freelist_count") * PAGE_BYTES
 
     def free_in_wal(self) -> int:
-        """Bytes of the write-ahead log that may be written over; raises sqlite3.Error where the main file cannot
-        take what is in it."""
+        """Bytes of the write-ahead log that may be overwritten; raises sqlite3.Error if the main file cannot
+        take its content."""
         busy, pages, moved = self._checkpoint("PASSIVE")
         return self.files.wal_bytes if not busy and pages == moved else 0
 
@@ -201,7 +201,7 @@ class Tables:
             self._limit(self._size_max_bytes)
 
     def _connected(self) -> sqlite3.Connection:
-        """The connection; a new one where `recover` gave up the last."""
+        """The connection; a new one if `recover` closed the last."""
         if self._broken:
             self._connection = open_writer(self.files.main)
             try:

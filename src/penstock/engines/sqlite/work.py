@@ -95,7 +95,7 @@ class Work(msgspec.Struct, kw_only=True, eq=False):
         return self.size_bytes + PAGE_BYTES
 
     def complete(self) -> None:
-        """Give the outcome to the caller, on the loop; one that was cancelled meanwhile does not care."""
+        """Give the outcome to the caller, on the loop; a cancelled one ignores it."""
         if self.future.done():
             return
         if self.error is None:
@@ -165,7 +165,7 @@ class Stop(Work, eq=False):
 
 
 class Extent(msgspec.Struct, frozen=True, gc=False):
-    """Where a log begins and ends: from `first_…` up to and without `next_…`. Frozen, so that threads may share one."""
+    """The bounds of a log: from `first_…` up to and without `next_…`. Frozen, so that threads may share one."""
 
     ledger: int
     first_entry: int = 0

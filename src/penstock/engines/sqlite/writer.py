@@ -23,7 +23,7 @@ from .work import Append, Extent, ExtentChanges, Stop, Work, apply
 
 GROUP_ENTRIES: Final = 1024  # bound a transaction, and with it the wait of those behind it
 GROUP_BYTES: Final = 4 << 20
-SWEEPS_MAX: Final = 32  # in a row, while there is no room
+SWEEPS_MAX: Final = 32  # in a row, while the disk is full
 
 
 class Writer:
@@ -124,7 +124,7 @@ class Writer:
         return True
 
     def _take(self, *, wait: bool) -> None:
-        """Move what was handed over to the backlog; wait for something when there is nothing to do."""
+        """Move submitted work to the backlog; wait for work if there is none."""
         try:
             if wait and not self._backlog:
                 self._backlog.extend(self._inbox.get(timeout=self._disk.wait_s))
@@ -153,9 +153,9 @@ class Writer:
         return works
 
     def _commit(self, tables: Tables, works: list[Work]) -> None:
-        """Commit the group. Where that fails, find out who is to blame and spare the others.
+        """Commit the group. If that fails, find the work that caused it, and commit the rest.
 
-        Where the disk is full, what frees room or is small tries the reserve.
+        If the disk is full, work that frees space or is small uses the reserve.
         """
         try:
             tables.commit(works)
@@ -180,7 +180,7 @@ class Writer:
         if spared:
             self._commit_spared(tables, spared)
         if self._disk.limited:
-            self._disk.probe(tables, now=True)  # costs no writing, and room comes by what is done here only
+            self._disk.probe(tables, now=True)  # writes nothing, and only work done here frees space
 
     def _commit_spared(self, tables: Tables, works: list[Work]) -> None:
         try:

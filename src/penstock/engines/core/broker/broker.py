@@ -157,7 +157,7 @@ class Broker:
             topic.refuse_waiting(why)
 
     async def close(self) -> None:
-        """Disconnect every client, save every cursor, let go of the stores."""
+        """Disconnect every client, save every cursor, release the stores."""
         self.requests.close()
         self.retention.close()
         await self.staging.close()

@@ -1,4 +1,4 @@
-"""The compaction of topics: finding the last value of each key, and keeping what was found."""
+"""The compaction of topics: finding and keeping the last value of each key."""
 
 import asyncio
 from typing import Final
@@ -28,7 +28,7 @@ class Compactions:
         self._stored: dict[str, set[str]] = {}
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Read the stored state."""
         self._reader.read_all(_KIND, await self._store.load_meta(_KIND), self._learn)
 
     def _learn(self, key: str, document: bytes | None) -> None:
@@ -41,11 +41,11 @@ class Compactions:
             kept.blocks[int(part)] = bytearray(document or b"")
 
     def of(self, name: TopicName) -> Compaction:
-        """What is known of a topic that is being opened."""
+        """The stored compaction of a topic that is being opened."""
         return Compaction.of(self._kept.get(str(name)))
 
     def start(self, topic: Topic) -> None:
-        """Compact what is there now, in the background; raises ALREADY_EXISTS while a run is under way."""
+        """Compact the current messages, in the background; raises ALREADY_EXISTS during a run."""
         if topic.compaction.status == "RUNNING":
             raise PenstockError(ErrorKind.ALREADY_EXISTS, f"compaction of {topic.name} is under way already")
         topic.compaction.status = "RUNNING"

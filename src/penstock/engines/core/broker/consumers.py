@@ -75,7 +75,7 @@ class Consumers(Generic[T, S]):
         named = {topic.ledger for topic in topics} & {options.start.ledger}
         for topic, source in zip(topics, found, strict=True):
             from_start = known or (bool(named) and topic.ledger not in named)
-            if source is None or source.deleted:  # meanwhile
+            if source is None or source.deleted:  # since the request began
                 source = await self._make(topic, consumer, from_start=from_start)
             self._attach(consumer, topic, source, unique_name=unique_name)
 

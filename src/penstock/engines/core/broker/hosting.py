@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Subscription)
 
 
 class Replies(Protocol):
-    """Where replies to requests go (PIP-371)."""
+    """The destination of replies to requests (PIP-371)."""
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """As `subscription.Host.reply`."""

@@ -1,6 +1,6 @@
 """When topics are looked at, so that what they need not keep goes.
 
-A topic is looked at when something changed that matters (it is marked), and when the time comes that its last
+A topic is examined when a relevant change marked it, and when the time comes that its last
 look foretold. A topic that nothing happens to, or whose policies keep everything, costs nothing.
 """
 
@@ -93,7 +93,7 @@ class RetentionTask:
         """A topic was deleted."""
         self._looks.pop(topic, None)
         self._marked.pop(topic, None)
-        topic.backlog.moved()  # who waits for room learns of it
+        topic.backlog.moved()  # wakes publishers that wait for room
 
     def appended(self, topic: Topic) -> None:
         """Something was appended."""
@@ -140,7 +140,7 @@ class RetentionTask:
     # -- looking
 
     def over_quota(self, topic: Topic) -> None:
-        """The slowest subscriptions are to be moved on soon."""
+        """Schedule the eviction of the slowest subscriptions."""
         self.mark(topic, soon=True)
 
     def mark(self, topic: Topic, *, soon: bool = False) -> None:
@@ -177,7 +177,7 @@ class RetentionTask:
                 self._arm()
 
     async def look_now(self, topic: Topic) -> None:
-        """Let go of what a topic need not keep, without waiting for the next look."""
+        """Delete messages that a topic need not keep, without waiting for the next run."""
         self._begin_compaction(topic, await look(topic))
 
     def _begin_compaction(self, topic: Topic, found: Look) -> None:
@@ -199,7 +199,7 @@ class RetentionTask:
             return
         before = self._looks.get(topic)
         if before is None:
-            return  # meanwhile its policies keep everything
+            return  # by now its policies keep everything
         self._looks[topic] = found
         if found.due_ms is not None:
             self._foretell(topic, found, found.due_ms - self._clock.now_ms(), before.timer_at)
@@ -223,7 +223,7 @@ class RetentionTask:
     # -- unused topics
 
     def _walk(self, names: list[TopicName]) -> None:
-        """Open topics, a few at a time, to see what they hold; who is opened is looked after."""
+        """Open topics, a few at a time, to learn their sizes; retention then covers them."""
         self._unopened.extend(names)
         if self._unopened and self._opening is None and not self._closed:
             self._opening = self._clock.call_later(OPEN_EVERY_MS, self._open_some)
@@ -237,7 +237,7 @@ class RetentionTask:
             try:
                 await self._topics.all_of(name, create=False)
             except PenstockError as error:
-                log.debug("%s was not opened: %s", name, error.message)  # deleted meanwhile
+                log.debug("%s was not opened: %s", name, error.message)  # deleted since
         self._opening = None
         self._walk([])
 

@@ -30,7 +30,7 @@ _MINUTE_MS: Final = 60_000
 
 
 class StoredParts:
-    """`staging.Parts` of a store that nobody else writes to."""
+    """`staging.Parts` of a store with no other writer."""
 
     def __init__(self, store: Store, clock: Clock, settings: BrokerSettings) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The subscriptions that run in this process: opened, created and ended. Who takes part is `consumers`'."""
+"""The subscriptions that run in this process: opened, created and ended. `consumers` keeps their consumers."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -145,6 +145,6 @@ class RunningSubscriptions(Generic[T, S]):
         self._removed(topic, subscription)
 
     def unserve(self, topic: T, subscription: S) -> None:
-        """Have nobody find a subscription any more."""
+        """Hide a subscription from lookups."""
         if topic.served.get(subscription.name) is subscription:
             del topic.served[subscription.name]

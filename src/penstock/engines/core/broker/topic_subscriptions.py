@@ -20,7 +20,7 @@ Used = TypeVar("Used", bound=Topic, contravariant=True)
 
 
 class Topics(Protocol[Opened]):
-    """What is used of `broker.Topics`."""
+    """The used part of `broker.Topics`."""
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> Sequence[Opened]: ...
     async def set_partitions(self, name: TopicName, partitions: int) -> None:

@@ -88,10 +88,10 @@ class Topics:
         self._unread.remove(name)
 
     async def learn(self, name: TopicName, *, whole: bool = False) -> None:
-        """Nothing to do: what is asked of topics is known."""
+        """Nothing to do: topics are always known."""
 
     async def learn_names(self, namespace: NamespaceName) -> None:
-        """Nothing to do, likewise."""
+        """Nothing to do: topics are always known."""
 
     # -- which there are
 
@@ -155,7 +155,7 @@ class Topics:
             return await self._get(name, create=create)
 
     async def _get(self, name: TopicName, *, create: bool | None) -> Topic:
-        """`get` for who holds the lock."""
+        """`get` for the holder of the lock."""
         topic = self._open.get(name)
         if topic is not None:
             return topic
@@ -193,7 +193,7 @@ class Topics:
             return await self._all_of(name, create=create)
 
     async def _all_of(self, name: TopicName, *, create: bool | None) -> list[Topic]:
-        """`all_of` for who holds the lock."""
+        """`all_of` for the holder of the lock."""
         await self._ensure(name, create=create)
         return [await self._get(n, create=create) for n in self.logs(name)]
 
@@ -285,7 +285,7 @@ class Topics:
         return logs
 
     async def delete(self, name: TopicName, *, force: bool) -> None:
-        """Delete a topic with all its logs; raises TOPIC_IN_USE unless `force` while somebody is connected."""
+        """Delete a topic with all its logs; raises TOPIC_IN_USE if clients are connected, unless `force`."""
         async with self._locks.hold(name.base):
             if name not in self._documents:
                 raise self.missing(name)

@@ -1,4 +1,4 @@
-"""A topic: one log, who publishes to it, and what its policies bound."""
+"""A topic: one log, its producers, and the limits of its policies."""
 
 from .topic import Topic
 

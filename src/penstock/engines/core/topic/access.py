@@ -1,4 +1,4 @@
-"""Who may publish to a topic: shared by many, or one producer alone (Pulsar's access modes).
+"""Producer access to a topic: shared, or one producer alone (Pulsar's access modes).
 
 Every exclusive producer begins an epoch of its topic, stored durably: one that comes back after another had the topic
 is refused.
@@ -28,7 +28,7 @@ class Epochs:
         self._epochs: dict[str, int] = {}
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Read the stored state."""
         self._reader.read_all(_KIND, await self._store.load_meta(_KIND), self._learn)
 
     def _learn(self, key: str, document: bytes | None) -> None:
@@ -52,7 +52,7 @@ class Epochs:
 
 
 class Access:
-    """Who publishes to one topic, and who waits to have it alone."""
+    """The producers of one topic, and those that wait to have it alone."""
 
     def __init__(self, topic: TopicName, epochs: Epochs) -> None:
         self.producers: dict[str, Publisher] = {}  # by `producer_key`
@@ -66,7 +66,7 @@ class Access:
         return self._epochs.of(self._topic)
 
     async def enter(self, producer: Publisher, queued: Callable[[], None] | None = None) -> None:
-        """Let a producer in as its options say, waiting where they say so (`queued` is then called).
+        """Let a producer in as its options say, waiting if they say so (`queued` is then called).
 
         Raises PRODUCER_BUSY, PRODUCER_FENCED, EXCLUSIVE_PRODUCER.
         """

@@ -1,7 +1,7 @@
-"""The backlog quota of a topic, where it meets who publishes.
+"""The backlog quota of a topic, as producers meet it.
 
-Asking is cheap while there is surely room: the backlog as it was last measured, plus what was appended since, is
-at least what it is now. Only where that is beyond the quota the store is asked, and again only after a cursor
+The check is cheap while there is surely room: the last measured backlog plus the bytes appended since is
+at least the current backlog. Only if that exceeds the quota the store is asked, and again only after a cursor
 moved.
 """
 
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
     mark: int  # the slowest; the topic's end without durable subscriptions
     bytes: int
-    oldest_ms: int  # when the oldest message was published; the moment itself where there is none
+    oldest_ms: int  # publish time of the oldest message; now if there is none
     appended: int  # bytes appended to the topic until then
     empty: bool
 
@@ -63,7 +63,7 @@ class Backlog:
                 one.set_exception(why)
 
     def forget(self) -> None:
-        """A cursor went back, or one came: what was measured may be too little."""
+        """A cursor moved back, or was created: the measured backlog may be too small."""
         self._measured = None
 
     def moved(self) -> None:
@@ -94,7 +94,7 @@ class Backlog:
     async def admit(self) -> None:
         """Complete when something may be appended.
 
-        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; the
+        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD if there was no room for `quota_hold_ms`; the
         reason that `end` was given.
         """
         error = self._refused(QuotaAction.HOLD) if self._held else await self._refusal()
@@ -157,7 +157,7 @@ class Backlog:
                 raise error
 
     async def _refusal(self) -> PenstockError | None:
-        """Why nothing may be appended now; None where it may. Eviction is asked for, and refuses nothing."""
+        """Why nothing may be appended now, or None. Eviction is requested, and refuses nothing."""
         over = await self.over()
         if over is None:
             return None
@@ -174,7 +174,7 @@ class Backlog:
     # -- measuring
 
     async def over(self) -> QuotaAction | None:
-        """What is to happen because of the backlog; None while it is within its quotas."""
+        """The action that the backlog requires; None while it is within its quotas."""
         known = self._measured
         if known is None or (not self._within(known) and (known.empty or known.mark != self.slowest)):
             known = await self.measure()
@@ -187,7 +187,7 @@ class Backlog:
 
     @property
     def slowest(self) -> int:
-        """The least mark of the durable subscriptions; the topic's end where there are none."""
+        """The least mark of the durable subscriptions; the topic's end if there are none."""
         marks = [s.cursor.mark for s in self._subscriptions.values() if s.durable]
         return min(marks, default=self._log.next_offset)
 

@@ -30,7 +30,7 @@ class Kept:
         self._bytes += size
 
     def first_after_letting_go(self) -> tuple[int, int] | None:
-        """Let go of the oldest beyond the bound; returns the first entry that stays, None when all do.
+        """Trim the oldest entries beyond the bound; returns the first entry that stays, None if all do.
 
         The newest entry always stays.
         """
@@ -46,7 +46,7 @@ class Kept:
 
 
 class TopicLog:
-    """`broker.Log`: what is read of a topic, and waited for. `next_entry` and `next_offset` are what the next append gets."""
+    """`broker.Log`: reads of a topic, and waits for new entries. `next_entry` and `next_offset` are those of the next append."""
 
     dense = True
 
@@ -89,7 +89,7 @@ class TopicLog:
         )
 
     async def refresh(self) -> None:
-        """Nothing to do: the log knows where it begins and ends."""
+        """Nothing to do: the log knows its bounds."""
 
     def check_open(self) -> None:
         if self.terminated:

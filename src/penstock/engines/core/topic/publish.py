@@ -16,7 +16,7 @@ from .topic import Topic
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
-    """What a publish did. `placed`: where the first entry lies, None where all items were repeats or failed."""
+    """The result of a publish. `placed`: the position of the first entry, None if all items were repeats or failed."""
 
     placed: AppendResult | None
     messages: int
@@ -33,10 +33,10 @@ class Packed(NamedTuple, Generic[T]):
 async def publish(
     topic: Topic, items: Sequence[Item[T]], pack: Callable[[Sequence[Item[T]]], Packed[T]]
 ) -> Published:
-    """Store items in order and set the result of each. What is new is stored all or none.
+    """Store items in order and set the result of each. New items are stored all or none.
 
-    `pack` makes entries of the items that are new. A repeat gets the id of the first, or `UNKNOWN_ID` where that is
-    not known any more. Raises only what is no PenstockError; then the items that are new have failed.
+    `pack` makes entries of the items that are new. A repeat gets the id of the first, or `UNKNOWN_ID` if that is
+    not known any more. Raises only exceptions other than PenstockError; then the new items have failed.
     """
     placed: AppendResult | None = None
     messages = 0
@@ -102,7 +102,7 @@ def _settled(topic: Topic, item: Item[T], made: MessageId) -> None:
 
 
 def _placed(topic: Topic, entry_id: int, new: Sequence[Item[T]], packed: Packed[T]) -> int:
-    """Set the ids of what was appended from `entry_id` on; returns how many messages that are."""
+    """Set the ids of the items appended from `entry_id` on; returns their number of messages."""
     ledger, number, messages = topic.ledger, topic.name.partition, 0
     if packed.items is None:
         for at, item in enumerate(new, entry_id):
@@ -136,7 +136,7 @@ def whole(items: Sequence[Item[NewEntry]]) -> Packed[NewEntry]:
 async def publish_bulk(
     topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
 ) -> tuple[AppendResult | None, int]:
-    """Append entries of any producers in order, all or none; where the first went, and how many were repeats.
+    """Append entries of any producers in order, all or none; returns the position of the first, and the number of repeats.
 
     With `deduplicate` an entry whose producer has stored its highest sequence id is passed over, whatever the
     namespace says. Raises what `Topic.append` raises, and EXCLUSIVE_PRODUCER.

@@ -46,7 +46,7 @@ class Replies:
     def reply_all(
         self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
     ) -> list[Reply]:
-        """`reply` many at once, where the ids of the requests are known by now, as they mostly are. Returns the others, unchanged."""
+        """`reply` many at once, if the ids of the requests are known by now, as they mostly are. Returns the others, unchanged."""
         requests, has_out = self._requests, source.answers.has_out
         waits = requests.waits
         left: list[Reply] = []

@@ -25,7 +25,7 @@ class Look:
     compact: bool = False  # a compaction is due now
     compact_at: int | None = None  # bytes appended to the topic: then it is due for compaction
     held: bool = False  # what should go is not acknowledged by all
-    lasts_ms: int | None = None  # what is appended next has to go after this, and nothing foretold it
+    lasts_ms: int | None = None  # the next append expires after this, and no timer is set for it
     timer_at: int | None = None  # monotonic clock: when the retention task comes back
 
     def wants_append(self, topic: Topic) -> bool:
@@ -64,7 +64,7 @@ async def _weigh(topic: Topic, found: Look) -> None:
 
 
 async def expire(subscriptions: list[Subscription], before_ms: int) -> None:
-    """Count as acknowledged what was published before a time (ms), on subscriptions of one topic."""
+    """Expire messages published before a time (ms), on subscriptions of one topic: they count as acknowledged."""
     lagging = [s for s in subscriptions if s.backlog and not s.deleted]
     if lagging:
         offset = await lagging[0].topic.offset_at_time(before_ms)
@@ -74,7 +74,7 @@ async def expire(subscriptions: list[Subscription], before_ms: int) -> None:
 
 
 async def _evict(topic: Topic) -> None:
-    """Move the slowest subscriptions on, where the quota says so."""
+    """Evict the backlog of the slowest subscriptions, if the quota says so."""
     policies = topic.policies
     if QuotaAction.EVICT not in (policies.size_quota.action, policies.age_quota.action):
         return
@@ -122,7 +122,7 @@ def _first(topic: Topic, entry: Entry | None) -> int:
 def held_from(topic: Topic) -> int:
     """The offset from which on data is held: by a durable subscription, or by what compaction left.
 
-    Of a compacted topic stays what was left and what was published since: the last values are among it.
+    A compacted topic keeps its remaining messages and those published since, which include the last values.
     """
     compaction = topic.compaction
     if compaction.status == "RUNNING":

@@ -17,7 +17,7 @@ class _Producer:
         self.stored_ms = now  # when it published last, or was read from the store
         self.stored = stored  # the highest
         self.recent: OrderedDict[int, asyncio.Future[MessageId]] = OrderedDict()  # on their way, or stored
-        # New when they come again, though later ones are stored.
+        # New when they are sent again, though later ones are stored.
         self.failed: OrderedDict[int, None] = OrderedDict()
 
 
@@ -30,7 +30,7 @@ class Sequences:
         self._producers = {name: _Producer(last, now()) for name, last in stored.items()}
 
     def last(self, producer: str) -> int:
-        """The highest sequence id stored under a name, -1 when there is none."""
+        """The highest sequence id stored under a name, -1 if there is none."""
         known = self._producers.get(producer)
         return -1 if known is None else known.stored
 
@@ -54,7 +54,7 @@ class Sequences:
         return None
 
     def stored(self, producer: str, sequence_id: int, message_id: MessageId) -> None:
-        """What was admitted, or counted by the producer itself, is durable."""
+        """Sequence ids that were admitted, or counted by the producer, are durable."""
         known = self._producers.get(producer)
         if known is None:
             known = self._producers[producer] = _Producer(-1, 0)
@@ -65,7 +65,7 @@ class Sequences:
             future.set_result(message_id)
 
     def failed(self, producer: str, sequence_id: int, error: Exception) -> None:
-        """What was admitted was not stored: a repeat is new again."""
+        """Admitted sequence ids were not stored: a repeat is new again."""
         known = self._producers.get(producer)
         if known is None:
             return

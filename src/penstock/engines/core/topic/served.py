@@ -22,7 +22,7 @@ class Throttled(Protocol):
 
 
 class TopicRates:
-    """Which rates are in force. Publishes wait at most `hold_ms`. `publish` is None while nothing bounds publishing."""
+    """The effective rates. Publishes wait at most `hold_ms`. `publish` is None if publishing has no limit."""
 
     def __init__(self, clock: Clock, hold_ms: int) -> None:
         self.publish: PublishThrottle | None = None

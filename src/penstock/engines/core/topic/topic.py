@@ -1,4 +1,4 @@
-"""A topic: a log, who publishes and subscribes to it, and what its policies bound. A partition is a topic too."""
+"""A topic: a log, its producers and subscriptions, and the limits of its policies. A partition is a topic, too."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -111,7 +111,7 @@ class Topic(TopicLog, ServedTopic):
     # -- writing
 
     async def append(self, entries: Sequence[NewEntry]) -> AppendResult:
-        """Append `entries` durably, wake who follows, and return where they begin.
+        """Append `entries` durably, wake followers, and return their first position.
 
         Waits while the backlog is beyond a quota that holds producers. Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND
         once deleted, BACKLOG_QUOTA_HOLD, BACKLOG_QUOTA_EXCEPTION, and what the store raises.
@@ -154,7 +154,7 @@ class Topic(TopicLog, ServedTopic):
         self._grew(placed.entry_id + len(entries), placed.offset + messages, messages, size)
 
     def committed(self, span: Span) -> None:
-        """Entries were appended by a commit of what was staged; they are in the store only."""
+        """A commit of stages appended entries; they are in the store only."""
         self._tail.clear()
         self._grew(span.entry_id + span.entries, span.offset + span.messages, span.messages, span.size_bytes)
 
@@ -187,8 +187,8 @@ class Topic(TopicLog, ServedTopic):
         else:
             first_offset = self.next_offset
         gone = await finished(self.store.trim(self.ledger, before_entry))
-        self.size_bytes -= gone  # as it is now: more may have been appended meanwhile
-        if before_entry <= self.first_entry:  # another went further meanwhile
+        self.size_bytes -= gone  # the current value: more may have been appended since
+        if before_entry <= self.first_entry:  # another trim went further
             return
         self.first_entry, self.first_offset = before_entry, first_offset
         for subscription in self.subscriptions.values():
@@ -204,7 +204,7 @@ class Topic(TopicLog, ServedTopic):
     async def admit(self, producer: Publisher, queued: Callable[[], None] | None = None) -> None:
         """Let a producer in, as `Access.enter` does; one that comes back takes its own place.
 
-        Raises PRODUCER_BUSY where the topic has as many as it may.
+        Raises PRODUCER_BUSY if the topic has its maximum.
         """
         most = self.policies.max_producers
         if not producer.options.stateless and producer_key(producer) not in self.producers:
