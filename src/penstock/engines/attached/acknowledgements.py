@@ -47,7 +47,7 @@ class Unconfirmed:
             self._refusals += count
 
     async def flush(self, store: Callable[[], Awaitable[None]], lost: Callable[[], PenstockError]) -> None:
-        """Confirm what was given so far by `store`. Raises what `store` raises, and `lost()`."""
+        """Confirm the acknowledgements given so far by `store`. Raises what `store` raises, and `lost()`."""
         given, before = self._given, self._lost_up_to
         after, up_to = self._flushed
         if given > up_to:
@@ -184,7 +184,7 @@ class ForeignAcks:
         return bool(self._meeting) and self._meeting.pop(place, None) is not None
 
     def stored(self, given: int) -> None:
-        """The first `given` acknowledgements are stored: what was sent before has arrived."""
+        """The first `given` acknowledgements are stored: those sent before have arrived."""
         if self._meeting:
             self._meeting = {place: number for place, number in self._meeting.items() if number > given}
 
@@ -225,7 +225,7 @@ class ForeignAcks:
         return count
 
     def _settle(self, message_id: MessageId) -> bool:
-        """Have the other consumer that has a message acknowledge it; False if there is none in this process."""
+        """Let the consumer that has a message acknowledge it; False if it is not in this process."""
         link = self._source.settle(message_id, self._owner)
         if link is None:
             return False

@@ -170,7 +170,7 @@ class Consumer(Receiver):
                 try:
                     await self._means.topics.learn(name)
                     await self._join(name, first=False)
-                except (PenstockError, OSError) as error:  # gone meanwhile, or tried again
+                except (PenstockError, OSError) as error:  # already gone, or tried again
                     log.info("consumer %s cannot join %s now: %s", self.name, name, error)
             bases = {name.base for name in found}
             for source in [one for one in self.parts if one.topic.name.base not in bases]:
@@ -300,7 +300,7 @@ class Consumer(Receiver):
         return found
 
     def _find(self, message_id: MessageId) -> TopicConsumer | None:
-        """Ledgers are the cluster's, and each is of one topic: where it was seen decides, else the partition."""
+        """Ledgers are the cluster's, and each is of one topic: the topic it was seen in, else the partition's."""
         place = (message_id.ledger, message_id.entry)
         found = [part for part in self.parts.values() if part.out.row(place) is not None]
         if found:

@@ -54,7 +54,7 @@ class WholeEntries:
         """Nothing depends on it."""
 
     def add(self, entry_id: int, end: int, mask: int) -> None:
-        """Not called: there are no parts."""
+        """Not called: entries have no parts here."""
 
     def left(self, entry_id: int, bits: int) -> int:
         return bits

@@ -47,7 +47,7 @@ _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] 
         ("attempting to unsubscribe", ErrorKind.SUBSCRIPTION_SHARED),
     ),
 }
-# Where the client's kind means something else to the callers of this server.
+# Kinds of the client that mean something else to the callers of this server.
 _KINDS: Final[dict[type[PulsarException], ErrorKind]] = {
     AlreadyClosed: ErrorKind.UNAVAILABLE,
     AuthenticationError: ErrorKind.UNAVAILABLE,  # it is the server that is refused, not its caller
@@ -86,7 +86,7 @@ def engine_error(error: PenstockError, what: str = "") -> PenstockError:
 
 
 def own_error(error: PulsarException, what: str = "") -> PenstockError:
-    """The same of what the server asks for as itself, whoever its caller is."""
+    """The same for requests that the server makes as itself."""
     if isinstance(error, AuthorizationError):
         what = f"{what}: {_NOT_ALLOWED}" if what else _NOT_ALLOWED
     return engine_error(error, what)

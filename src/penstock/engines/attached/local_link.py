@@ -25,13 +25,13 @@ from .link import Attachment, LinkSink, Moved
 log = logging.getLogger(__name__)
 
 TAKEN_AT_ONCE: Final = 64  # deliveries
-STORED_AT: Final = 500  # entries that were acknowledged, if nobody waits until that is durable
+STORED_AT: Final = 500  # acknowledged entries, if no caller waits for durability
 SAVES_MAX: Final = 16  # of the cursor that are not done
 LATE_MAX: Final = 10_000  # acknowledgements that wait to be looked up in the log
 
 
 class Subscribes(Protocol):
-    """What is used of a `Broker`."""
+    """The used part of `Broker`."""
 
     async def subscribe(
         self, names: Sequence[TopicName], subscription: str, options: ConsumerOptions
@@ -138,7 +138,7 @@ class LocalLink:
             self._consumer.stop_flow()
 
     def start_over(self) -> bool:
-        """The broker of this process saves what was acknowledged, and disconnects the consumers of the log."""
+        """The broker of this process saves acknowledgements, and disconnects the consumers of the log."""
         self._unstored.clear()
         self.restart()
         return False
@@ -173,7 +173,7 @@ class LocalLink:
         return self._consumer
 
     def _acknowledging(self) -> Consumer | None:
-        """The consumer that acknowledges; until the link has started there is none, and an acknowledgement is lost."""
+        """The consumer that acknowledges; before the link has started there is none, and an acknowledgement is lost."""
         self._unconfirmed.give()
         if self._consumer is None:
             self._lose(Moved(self._wanted.topic))
@@ -188,7 +188,9 @@ class LocalLink:
         if consumer is None or place[0] != self._source.topic.ledger:
             return
         self._unstored.acknowledge_part(place, open_bits)
-        if len(self._unstored) >= STORED_AT and self._storing is None:  # nobody waits until they are stored
+        if (
+            len(self._unstored) >= STORED_AT and self._storing is None
+        ):  # no caller waits until they are stored
             self._storing = self._tasks.spawn(self._store_some(consumer), f"store for {self._wanted.topic}")
         answers = self._answers
         if not answers.acknowledge_but(place[1], open_bits, consumer):
@@ -293,7 +295,7 @@ class LocalLink:
         return outcome.value
 
     async def flush(self) -> None:
-        """As `Link.flush`. Raises `Moved` if the consumer was closed meanwhile."""
+        """As `Link.flush`. Raises `Moved` if the consumer is closed before."""
         consumer = self._open_consumer()
         number = self._unstored.number
         try:

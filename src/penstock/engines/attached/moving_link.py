@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 MOVED_MAX_S: Final = 5.0  # the longest pause between two attempts to reach the owner of a partition
 START_S: Final = 20.0  # for a partition that moves while a consumer subscribes
-STORE_S: Final = 30.0  # likewise while its acknowledgements are on their way
+STORE_S: Final = 30.0  # the same while its acknowledgements are in transit
 STEP_S: Final = 0.5
 ROUNDS_MAX: Final = 100  # of acknowledgements that are made while a link opens
 
@@ -39,7 +39,7 @@ class MovingLink:
     after the last entry that arrived, or at the position of its last seek.
 
     Acknowledgements that the old link may not have stored, or that are made while there is no link, are given to the next link
-    before it has permits, so that their messages do not come again; a `flush` waits until they are durable there, for STORE_S at most.
+    before it has permits, so that their messages are not redelivered; a `flush` waits until they are durable there, for STORE_S at most.
     Then they are lost, or if they are too many (`Unstored`): their messages may be delivered again, and a `flush` fails
     (`Unconfirmed`). Those of a consumer that is not durable are lost at once.
     """
@@ -92,7 +92,7 @@ class MovingLink:
         except BaseException:
             self._drop(link)
             if started:
-                with suppress(PulsarException):  # there is no connection: the owner has noticed, or will
+                with suppress(PulsarException):  # not connected: the owner has noticed, or will
                     await link.close()
             raise
         if self._link is not link:  # it has ended again
@@ -106,7 +106,7 @@ class MovingLink:
             link.flow(permits)
 
     async def _acknowledge_again(self, link: OwnerLink) -> None:
-        """Have the owner store what the ones before may not have stored, and what is acknowledged meanwhile. Raises an error that
+        """Let the owner store acknowledgements that earlier owners may not have stored, and new ones. Raises an error that
         is retriable if it does not."""
         for _ in range(ROUNDS_MAX):
             if not self._unstored or self._link is not link:
@@ -129,7 +129,7 @@ class MovingLink:
             self._unstored.give_to(link)
 
     def _turn(self) -> None:
-        """Those who wait for a link look again."""
+        """Wake the callers that wait for a link."""
         self._turned.set()
         self._turned = asyncio.Event()
 
@@ -288,7 +288,7 @@ class MovingLink:
         await self._unconfirmed.flush(self._store, lambda: Moved(self._wanted.topic))
 
     async def _store(self) -> None:
-        """Have what was acknowledged be stored by the present or the next owner. Raises `Moved` if no link to it opens in time: then
+        """Let the present or the next owner store the acknowledgements. Raises `Moved` if no link to it opens in time: then
         acknowledgements are lost."""
         # Not by the clock: if the whole process was stopped, owners have their time afterwards.
         left_s = STORE_S

@@ -1,6 +1,6 @@
 """The entries of one topic or partition that one consumer has: those that arrived and are not wholly acknowledged.
 
-The cluster delivers and acknowledges whole entries (parts of them only where it keeps acknowledgements within batches), and
+The cluster delivers and acknowledges whole entries (parts of them only if it keeps acknowledgements within batches), and
 an entry may be redelivered of which some messages are done, with the client, or due later. The state of each message
 here decides which of them are delivered.
 """
@@ -40,8 +40,8 @@ class Row(msgspec.Struct, gc=False):
     redeliveries: int = 0
     tokens: tuple[
         int, ...
-    ] = ()  # of the entries delivered, by identity: one of before a seek is none of them
-    entry: Entry | None = None  # where its next refusal is the last
+    ] = ()  # the delivered entries, by identity: one from before a seek is not among them
+    entry: Entry | None = None  # if its next refusal is the last
 
     @property
     def all(self) -> int:
@@ -69,9 +69,9 @@ class Outstanding:
         return self._rows.get(place)
 
     def arrived(self, entry: Entry, mask: int, redeliveries: int) -> tuple[Row, int]:
-        """An entry came with the messages in `mask`; returns those that are to be delivered, which count as out.
+        """An entry came with the messages in `mask`; returns those to deliver, which count as outstanding.
 
-        Where nothing is `left` of the row, it was acknowledged while it was on its way: the cluster is to be told again.
+        If nothing is `left` of the row, it was acknowledged in transit: the cluster needs the acknowledgement again.
         """
         place = (entry.ledger, entry.entry_id)
         row = self._rows.get(place)
@@ -96,8 +96,8 @@ class Outstanding:
         return row, wanted
 
     def acknowledge(self, place: Place, index: int) -> tuple[int, Row] | None:
-        """A message is done, all of the entry for -1. Returns the messages that were out, and the row; None where
-        nothing is known of the entry, or there is no such message."""
+        """A message is done, all of the entry for -1. Returns the outstanding messages, and the row; None if
+        the entry or the message is unknown."""
         row = self._rows.get(place)
         if row is None or index >= row.count or not row.left:
             return None
@@ -130,8 +130,8 @@ class Outstanding:
         return max((one for one in self._rows if one < place), default=None)
 
     def take_back(self, place: Place, bits: int, *, later: bool, tried: bool = True) -> int:
-        """Messages that are out are not with the client any more: to come again, `later`: when `due` says so.
-        What was never `tried` does not count. Returns which of them were out."""
+        """Outstanding messages are no longer with the client: they are redelivered, `later`: at `due`.
+        Messages never `tried` do not count. Returns the outstanding ones."""
         row = self._rows.get(place)
         if row is None:
             return 0
@@ -156,7 +156,7 @@ class Outstanding:
         return places, count
 
     def due(self, asked: Mapping[Place, int]) -> list[Place]:
-        """The time of messages has come; returns the entries that are to be asked for, which the caller does."""
+        """The delay of messages is over; returns the entries that the caller must request."""
         found: list[Place] = []
         for place, bits in asked.items():
             row = self._rows.get(place)

@@ -1,4 +1,4 @@
-"""Positions in a log of a cluster: dense offsets where its brokers number entries, else opaque ones made of the id.
+"""Positions in a log of a cluster: dense offsets if its brokers number entries, else opaque ones made from the id.
 
 An opaque position is `ledger << 64 | entry << 24 | index`: it rises with the log, so that what follows an entry is
 at its `end` or later, and it is never shown.
@@ -22,7 +22,7 @@ def opaque(place: Place, index: int = 0) -> int:
 
 
 def place_of(position: int) -> Place:
-    """Where an opaque position lies."""
+    """The id of an opaque position."""
     return position >> _LEDGER_SHIFT, position >> _ENTRY_SHIFT & _ENTRY_MASK
 
 

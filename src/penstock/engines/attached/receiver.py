@@ -81,7 +81,7 @@ class Receiver(Outbox):
         self.grant()
 
     def settled(self, count: int) -> None:
-        """`count` messages are no longer out with this consumer."""
+        """`count` messages of this consumer are settled."""
         if count:
             self.unacked -= count
             self._pump()
@@ -203,7 +203,7 @@ class Receiver(Outbox):
         self._pump()
 
     def void(self, source: Subscription) -> list[Delivery]:
-        """Drop what was not taken of a topic; returns it."""
+        """Drop and return the untaken deliveries of a topic."""
         waiting = [one for one in self._waiting if one.subscription is source]
         if waiting:
             self._waiting = deque([one for one in self._waiting if one.subscription is not source])
@@ -253,6 +253,6 @@ def share_of(room: int, topics: int) -> int:
 
 
 def to_grant(share: int, permitted: int) -> int:
-    """How many permits more to give where `permitted` are open: none while it is less than half of the share."""
+    """The number of further permits if `permitted` are open: none while it is less than half of the share."""
     missing = share - permitted
     return missing if missing > 0 and 2 * missing >= share else 0

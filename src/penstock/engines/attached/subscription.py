@@ -53,7 +53,7 @@ class SeekingConsumer(Receiver, Protocol):
 
 
 class ClusterCursor:
-    """What is acknowledged: everything below `mark`, and ranges beyond, as they were learned last. Positions are those of the log."""
+    """Acknowledged messages: everything below `mark`, and ranges beyond, as last learned. Positions are those of the log."""
 
     def __init__(self) -> None:
         self.mark = 0
@@ -101,7 +101,7 @@ class Subscription:
         self.connected: Sequence[str] = ()  # the names of its consumers, in any process
         self.redelivered = 0
         self.dead_letters = DeadLetterStats()
-        self.active: Receiver | None = None  # where it is a consumer of this process
+        self.active: Receiver | None = None  # if it is a consumer of this process
         self._admin = admin
 
     @property

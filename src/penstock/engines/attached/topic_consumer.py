@@ -45,7 +45,7 @@ class Owner(Protocol):
         """Drop and return deliveries of a topic that were not taken: they will be redelivered."""
 
     def settled(self, count: int) -> None:
-        """Messages are no longer out."""
+        """Messages are settled."""
 
     def grant(self) -> None:
         """There may be room for more."""
@@ -170,7 +170,7 @@ class TopicConsumer:
         self.forget()
 
     def forget(self) -> None:
-        """The subscription moved: earlier messages are no longer out, and are not redelivered."""
+        """The subscription moved: earlier messages are settled, and are not redelivered."""
         self._burying.forget()
         self._foreign.forget()
         self.at_end = False
@@ -216,7 +216,7 @@ class TopicConsumer:
             found = self.out.acknowledge(place, one.batch_index)
             if found is None:
                 row = self.out.row(place)
-                if row is not None:  # all of it is done, or there is no such message
+                if row is not None:  # all of it is settled, or the message is unknown
                     acknowledged += one.batch_index < row.count
                     if not row.left and place not in whole:  # the owner may not know of it
                         whole.append(place)
@@ -376,4 +376,4 @@ class TopicConsumer:
         try:
             await self.link.close()
         except PulsarException:
-            pass  # there is no connection: the broker has noticed, or will
+            pass  # not connected: the broker has noticed, or will

@@ -76,7 +76,7 @@ class Unread:
         return entries
 
     def clear(self) -> None:
-        """Drop all of them: they are no longer needed."""
+        """Drop all of them."""
         self._entries.clear()
 
     def close(self) -> None:

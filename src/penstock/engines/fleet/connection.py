@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             transport.write(head + body)
         else:
             transport.write(head)
-            # Beside the answer, which may begin before the body ends.
+            # Concurrently with the answer, which may begin before the body ends.
             self._sending = self._tasks.spawn(
                 self._send_parts(transport, answer, headers, body), "pass on a body"
             )

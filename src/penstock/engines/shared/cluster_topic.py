@@ -1,4 +1,4 @@
-"""A topic or partition of a cluster as this server uses it: who publishes and consumes here, and how much."""
+"""A topic or partition of a cluster as this server uses it: its producers and consumers here, and their counts."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
 
 
 class ClusterTopic:
-    """`broker.Topic` without the log, which stands beside it. Producers and subscriptions are this server's, each entered by
+    """`broker.Topic` without the log, which is separate. Producers and subscriptions are this server's, each entered by
     the one that makes it."""
 
     first_offset: int
@@ -51,7 +51,7 @@ class ClusterTopic:
         return BacklogFigures()
 
     def published(self, messages: int, size: int, took_ms: float) -> None:
-        """Count what was stored."""
+        """Count stored messages."""
         self.rate_in.add(messages, size)
         self.last_publish_ms = self._now_ms()
         if self.write_latency is None:

@@ -1,4 +1,4 @@
-"""Where messages go that no consumer could process.
+"""Dead-letter topics: the destination of messages that no consumer could process.
 
 Each message is published at once and by itself. A message that the dead-letter topic refuses (terminated, over quota, too
 large, schema, permission) waits and is retried with back-off; it holds up no other message. A message that is durable in the
@@ -45,7 +45,7 @@ WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of entries held for them; the same
 
 
 class DeadLetters:
-    """Publishes messages to dead-letter topics with where they came from."""
+    """Publishes messages to dead-letter topics with their origin."""
 
     def __init__(self, decode: Decode, lend: Lend, schemas: Schemas) -> None:
         self._decode = decode
@@ -88,7 +88,7 @@ class DeadLetters:
     async def _version(self, source: TopicName, version: int | None, producer: Producer) -> int | None:
         """The schema that the message was written with, as a version of the dead-letter topic.
 
-        None where the topic has schemas that it may not follow: the letter goes without, rather than not at all.
+        None if the topic has schemas that it may not follow: the letter goes without a version rather than not at all.
         """
         if version is None:
             return None

@@ -1,4 +1,4 @@
-"""What waits for a consumer's endpoint, and how much the endpoint permits; all that holds whoever delivers."""
+"""Deliveries that wait for a consumer's endpoint, and the endpoint's permits; the same for every engine."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ COUNT_BYTES: Final = 32 * 1024  # of deliveries are counted in the budget at a t
 class Outbox(ABC):
     """Of `broker.Receiver`: what its endpoint takes, and what it permits.
 
-    What waits in the outbox, and what was taken from it last, counts in the `budget` of its principal.
+    Deliveries in the outbox, and those taken from it last, count in the `budget` of its principal.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Outbox(ABC):
         self.permits = min(PERMITS_MAX, self.permits + permits)
 
     def check_cumulative(self, message_id: MessageId) -> None:
-        """Raise BAD_PARAMETER where everything up to a message cannot be acknowledged at once."""
+        """Raise BAD_PARAMETER if everything up to a message cannot be acknowledged at once."""
         if self.options.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,

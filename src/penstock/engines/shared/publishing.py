@@ -102,7 +102,7 @@ class Numbers:
 
 
 def batch_sizes(messages: Sequence[OutMessage]) -> list[int]:
-    """How many messages each batch has: cut where the schema version changes, round one that goes alone, at the bounds."""
+    """The number of messages of each batch: cut at changes of the schema version, around a message that goes alone, and at the bounds."""
     counts: list[int] = []
     size = 0
     last: OutMessage | None = None

@@ -40,7 +40,7 @@ REPLY_TOPICS: Final = "penstock-replies-"  # how the local names of such topics 
 
 
 class ReplyAddresses(Protocol):
-    """Where the replies of an engine go."""
+    """The destinations of the replies of an engine."""
 
     def own(self, process: str, namespace: NamespaceName) -> str:
         """The address of a process for replies to its requests of a namespace."""
@@ -74,7 +74,7 @@ class ReplyTransport(Protocol):
     """Carries replies between addresses of `ReplyAddresses`. `receive` gets the replies that arrive."""
 
     async def listen(self, reply_to: str) -> None:
-        """Have what is sent to one of this process's addresses arrive, from before this returns; harmless when repeated.
+        """Receive replies sent to one of this process's addresses, from before this returns; may be repeated.
         Raises what the cluster says."""
 
     async def send(self, reply_to: str, message: OutMessage) -> None:
@@ -85,7 +85,7 @@ class ReplyTransport(Protocol):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a reply goes, and the id of its request."""
+    """The destination of a reply, and the id of its request."""
 
     reply_to: str
     correlation_id: str
@@ -148,7 +148,7 @@ class Replies:
         self._addresses = addresses or TopicPerProcess()
 
     def reply_to(self, namespace: NamespaceName) -> str:
-        """Where replies to requests of a namespace come."""
+        """The destination of replies to requests of a namespace."""
         return self._addresses.own(self.requests.process, namespace)
 
     async def listen(self, namespace: NamespaceName) -> None:

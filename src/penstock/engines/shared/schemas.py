@@ -17,7 +17,7 @@ def check_schema(schema: SchemaInfo, bytes_max: int) -> None:
 
 
 def schema_needed(topic: TopicName) -> PenstockError:
-    """The error of messages without a schema where they may not go."""
+    """The error of messages without a schema in a topic that refuses them."""
     return PenstockError(
         ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
     )

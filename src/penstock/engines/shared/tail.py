@@ -10,11 +10,11 @@ import msgspec
 
 from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 
-ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
+ENTRY_BYTES: Final = 350  # measured overhead of an entry; most of a small one
 
 
 class Followers(set[Callable[[], None]]):
-    """Who is called when a log grew; `first` is called as one comes."""
+    """The callbacks for a log that grew; `first` is called when one is added."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Followers(set[Callable[[], None]]):
 async def follow_until(
     followers: set[Callable[[], None]], done: Callable[[], bool], timeout_ms: float
 ) -> None:
-    """Follow a log until `done`, or until the time is over."""
+    """Follow a log until `done`, or until the timeout."""
     if done():
         return
     changed = asyncio.Event()
@@ -45,7 +45,7 @@ async def follow_until(
 
 
 class _Run(msgspec.Struct, frozen=True, gc=False):
-    """Entries that were appended and that nobody has read yet: each has the run in its place."""
+    """Appended entries that were not read yet: each has the run in its place."""
 
     ledger: int
     entry_id: int
@@ -59,7 +59,7 @@ class _Run(msgspec.Struct, frozen=True, gc=False):
 class Tail:
     """The newest entries of one log: contiguous ids, oldest first.
 
-    A list, as a deque finds what is in its middle by counting. What left it at the front is None, until that is half of it.
+    A list, as a deque finds its middle by counting. Entries that left at the front are None, until half of the list is.
     """
 
     __slots__ = ("_entries", "_gone", "first")
@@ -147,7 +147,7 @@ _Put = tuple[Tail, int, int, int]
 
 
 class TailCache:
-    """All tails of a broker share `bytes_max`; what was appended first of all goes first, and as a whole."""
+    """All tails of a broker share `bytes_max`; the run appended first of all is evicted first, as a whole."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -157,7 +157,7 @@ class TailCache:
     def append(
         self, tail: Tail, ledger: int, placed: AppendResult, entries: Sequence[NewEntry]
     ) -> tuple[int, int]:
-        """Keep what was appended to a log; how many messages that is, and how many bytes of data."""
+        """Keep the entries appended to a log, with their number of messages and bytes of data."""
         if type(entries) is NewRun:
             self.put_run(tail, ledger, placed, entries)
             return len(entries), entries.size_bytes
@@ -172,7 +172,7 @@ class TailCache:
             self._keep((tail, entries[0].entry_id, len(entries), size))
 
     def put_run(self, tail: Tail, ledger: int, placed: AppendResult, entries: NewRun) -> None:
-        """Keep a run that was appended: an entry is made for who reads it."""
+        """Keep an appended run: entries are made for their readers."""
         run = _Run(ledger, placed.entry_id, placed.offset, entries)
         tail.extend(placed.entry_id, [run] * len(entries))
         self._keep((tail, placed.entry_id, len(entries), entries.size_bytes))

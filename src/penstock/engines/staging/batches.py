@@ -10,7 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 
 class Share(msgspec.Struct):
-    """What is staged for one log. `ledger` is 0 if the engine finds logs by their topics."""
+    """The staged entries of one log. `ledger` is 0 if the engine finds logs by their topics."""
 
     ledger: int
     topic: str

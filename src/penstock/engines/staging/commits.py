@@ -1,4 +1,4 @@
-"""Commits of staged batches: which set of topics a commit is for, whether it repeats the last one, and what is refused."""
+"""Commits of staged batches: their set of topics, repeats, and refusals."""
 
 import logging
 from collections import Counter
@@ -41,7 +41,7 @@ def counts_of(found: Iterable[Share | Span]) -> Counts:
 
 
 def digest_of(stages: Sequence[Expected]) -> str:
-    """What tells one request to commit from another: its stages, as they were counted."""
+    """The identity of a request to commit: its stages, as they were counted."""
     return sha256(msgspec.json.encode(list(stages))).hexdigest()[:32]
 
 
@@ -55,7 +55,7 @@ def below(last: Commit, batch: int, topics: Targets) -> PenstockError:
 
 
 def check_same(last: Commit, topics: Targets, staged: Counts) -> None:
-    """Raise BATCH_CONFLICT unless what is staged has the numbers of what was committed."""
+    """Raise BATCH_CONFLICT unless the staged counts equal those of the commit."""
     committed = counts_of(last.spans)
     if staged != committed:
         raise PenstockError(

@@ -1,6 +1,6 @@
-"""What staged publishing asks of an engine: where parts are kept, and how a writer is fenced, remembered and committed.
+"""The ports of staged publishing: storage of parts, and fencing, memory and commits of writers.
 
-A `Parts` keeps the entries of parts apart from their topics. A `Writers` knows who the writers are and what they committed,
+A `Parts` keeps the entries of parts apart from their topics. A `Writers` knows the writers and their commits,
 and opens a `Session` on one: while it is open, either no other process changes the writer, or nothing that the session
 changes is stored.
 """
@@ -21,7 +21,7 @@ from .batches import B, Batch
 B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
 
 Runs = Sequence[tuple[Topic, Sequence[NewEntry]]]
-Over = Sequence[tuple[B, Sequence[str]]]  # batches, and stages of them that are to be dropped
+Over = Sequence[tuple[B, Sequence[str]]]  # batches, and their stages to drop
 Outline = tuple[Mapping[int, StagedBatch], int]  # a writer's batches, and their size in bytes
 
 
@@ -33,7 +33,7 @@ class Parts(Protocol[B]):
     """The parts of all writers, as the batches that they are of."""
 
     async def start(self) -> None:
-        """Learn what is staged, before anything else is called. Raises UNAVAILABLE; then it is called again."""
+        """Learn the stages, before anything else is called. Raises UNAVAILABLE; then it is called again."""
 
     async def put(self, key: StageKey, part: int, checksum: int, runs: Runs, origin: str) -> None:
         """Store a part durably; without effect if it is known to be stored.
@@ -66,7 +66,7 @@ class Parts(Protocol[B]):
         ...
 
     async def sweep(self) -> None:
-        """Release what is not in use any more. Called at intervals."""
+        """Release unused resources. Called at intervals."""
 
     async def close(self) -> None:
         """Stop; staged parts stay."""
@@ -106,7 +106,7 @@ class Session(Protocol[B_contra]):
     ) -> Commit:
         """Append the entries of `stages` to their topics, which were admitted, and remember the commit, all or nothing;
         the commit with its spans, when readers find the entries. `over` as in `repeat`. `tried` gets the commit before its
-        outcome can be unknown: a later session tells by it whether it was stored."""
+        outcome can be unknown: a later session learns from it whether it was stored."""
         ...
 
     async def repeat(self, commit: Commit, over: Over[B_contra]) -> None:
@@ -116,7 +116,7 @@ class Session(Protocol[B_contra]):
         """
 
     async def ledger_of(self, name: TopicName) -> int | None:
-        """The ledger of a log today, as in spans; None if a log that was created again cannot be told from the first one.
+        """The ledger of a log today, as in spans; None if a recreated log cannot be distinguished from the first one.
 
         Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND, and BAD_PARAMETER for a topic that has partitions now.
         """
@@ -133,7 +133,7 @@ class Writers(Protocol[B_contra]):
     touch_ms: int
 
     async def start(self) -> None:
-        """Learn what was committed, before anything else is called. Raises UNAVAILABLE; then it is called again."""
+        """Learn the commits, before anything else is called. Raises UNAVAILABLE; then it is called again."""
 
     def open(self, name: str, size_bytes: int) -> AbstractAsyncContextManager[Session[B_contra]]:
         """A session on a writer, which may not be known, to commit at most `size_bytes`.
@@ -159,7 +159,7 @@ class Writers(Protocol[B_contra]):
         ...
 
     async def sweep(self) -> None:
-        """Release what is not in use any more. Called at intervals."""
+        """Release unused resources. Called at intervals."""
 
     async def close(self) -> None:
         """Stop."""

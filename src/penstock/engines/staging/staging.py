@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class Staging(Generic[B]):
-    """`broker.Staging`. A change to a writer holds its lock. What is stored goes on when its caller leaves."""
+    """`broker.Staging`. A change to a writer holds its lock. A started change completes when its caller leaves."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Staging(Generic[B]):
         self._sweeping: Timer | None = None
 
     async def start(self) -> None:
-        """Learn what is staged and committed; happens at the first use, if not before. Raises UNAVAILABLE."""
+        """Learn stages and commits; happens at the first use, if not before. Raises UNAVAILABLE."""
         if not self._started:
             async with self._starting:
                 await self._start()
@@ -336,7 +336,7 @@ class Staging(Generic[B]):
                 await asyncio.sleep(self._random.uniform(0, PAUSE_S))
         raise AssertionError("the last attempt returns or raises")
 
-    # -- what was left behind
+    # -- abandoned stages
 
     def _expect_sweep(self) -> None:
         self._sweeping = self._clock.call_later(self._sweep_ms, self._begin_sweep)

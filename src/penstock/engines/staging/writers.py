@@ -29,7 +29,7 @@ class KnownWriter:
 
     @property
     def writer(self) -> Writer:
-        """Who it is."""
+        """Its identity."""
         claimed = self.claimed or Claimed("", "", 0)
         at = max([claimed.at, *(commit.at for commit in self.commits.values())])
         keep = any(commit.keep for commit in self.commits.values())

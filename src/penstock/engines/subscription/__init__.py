@@ -1,4 +1,4 @@
-"""One subscription of one log: who takes part, what is out with whom, what goes to whom next."""
+"""One subscription of one log: its consumers, unacknowledged messages, and the choice of the next receiver."""
 
 from .consumer import Consumer
 from .subscription import Subscription

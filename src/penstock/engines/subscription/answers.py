@@ -18,7 +18,7 @@ LOOK_AT: Final = 1000  # entries, before those that are acknowledged are forgott
 
 class Answers:
     """`broker.Answers`: the answers to one subscription's messages. Those that are out are answered at once; the `_late` ones look up
-    in the log what is out no more."""
+    in the log what is no longer outstanding."""
 
     def __init__(self, subscription: Source, out: Outstanding) -> None:
         self._subscription = subscription
@@ -188,7 +188,7 @@ class Answers:
 
     def holder(self, entry_id: int, index: int, owner: str | None) -> Receiver | None:
         """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;
-        None, which is any, where consumers have no owners."""
+        None, which is any, if consumers have no owners."""
         if owner is None:
             return None
         own = [consumer for consumer in self._out.selection.consumers if consumer.owner == owner]
@@ -264,7 +264,7 @@ class PartialBatches:
         self.clients = clients
         self.learn = learn
         self._cursor = cursor
-        # By entry: where it ends, and the masks of its parts.
+        # By entry: its end, and the masks of its parts.
         self._parts: dict[int, tuple[int, list[int]]] = {}
         self._look_at = LOOK_AT
 

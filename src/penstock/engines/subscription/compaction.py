@@ -1,7 +1,7 @@
 """Compaction: of each key only the last value, for consumers that ask for that (Pulsar's topic compaction).
 
-Nothing is rewritten: what stays is a set of offsets up to a horizon, kept beside the log and laid over it when a
-`compacted` subscription reads. What was published after the horizon is read as it is.
+Nothing is rewritten: the retained messages are a set of offsets up to a horizon, stored apart from the log and applied when a
+`compacted` subscription reads. Messages published after the horizon are read unchanged.
 """
 
 from typing import Final, Self
@@ -26,7 +26,7 @@ class Kept:
         block[at >> 3] |= 1 << (at & 7)
 
     def mask(self, offset: int, count: int) -> int:
-        """Which of the `count` messages from `offset` on are to be seen, as bits."""
+        """The visible ones of the `count` messages from `offset` on, as bits."""
         found = 0
         done = 0
         known = min(count, max(0, self.horizon - offset))
@@ -42,7 +42,7 @@ class Kept:
         return found | ((1 << count) - 1) >> known << known
 
     def next(self, offset: int) -> int:
-        """The first offset from `offset` on that is to be seen."""
+        """The first visible offset from `offset` on."""
         at = offset
         while at < self.horizon:
             number, first = divmod(at, BLOCK)
@@ -55,7 +55,7 @@ class Kept:
 
     @property
     def last(self) -> int:
-        """The last offset that was left, -1 where none was."""
+        """The last retained offset, -1 if there is none."""
         if not self.blocks:
             return -1
         number = max(self.blocks)

@@ -61,7 +61,7 @@ class Consumer(Receiver):
     # -- answers
 
     async def acknowledge(self, message_id: MessageId) -> None:
-        """Acknowledge one message, or a whole entry where the id has no batch index.
+        """Acknowledge one message, or a whole entry if the id has no batch index.
 
         Raises MESSAGE_NOT_FOUND. It is durable after `flush`, or within the cursor's flush time.
         """

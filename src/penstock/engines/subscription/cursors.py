@@ -23,7 +23,7 @@ CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription reme
 class StoredCursor:
     """The part of a subscription that its store keeps, if it is durable: the cursor and the properties.
 
-    `moved` is called when the cursor changed and is to be saved.
+    `moved` is called when the cursor changed and needs to be saved.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StoredCursor:
         self.durable = store is not None
         self.deleted = False
         self.properties = dict(properties)
-        # Versions of clients that acknowledged part of a batch. They are stored beside the properties.
+        # Versions of clients that acknowledged part of a batch. They are stored with the properties.
         self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
         self._ledger = ledger
         self._tasks = tasks
@@ -76,7 +76,7 @@ class StoredCursor:
         await self._save()
 
     async def refresh(self) -> None:
-        """Nothing to do: the subscription knows where it stands."""
+        """Nothing to do: the subscription knows its position."""
 
     async def _save(self, properties: bytes | None = None) -> None:
         while self.cursors is not None and not self.deleted:
@@ -92,7 +92,7 @@ class StoredCursor:
                 return
 
     def take_changes(self) -> CursorChange:
-        """What is to be saved now."""
+        """The changes to save now."""
         self.saves += 1
         return CursorChange(self._ledger, self.name, self.cursor.mark, self.cursor.take_changes())
 

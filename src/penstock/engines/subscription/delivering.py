@@ -1,7 +1,7 @@
 """The run of a subscription: what goes to whom next.
 
-A run delivers as long as a consumer has room: first what is to be delivered again, in the order of the log, then
-what was never read. It runs on the loop without waiting; where entries are not in memory it asks the store and runs
+A run delivers as long as a consumer has room: first messages to redeliver, in the order of the log, then
+messages never read. It runs on the loop without waiting; if entries are not in memory it asks the store and runs
 again when they came.
 """
 
@@ -151,7 +151,7 @@ class Delivering:
         self.wake()
 
     def _replay_one(self, first: Slice) -> bool:
-        """Deliver what is to be delivered again."""
+        """Redeliver messages."""
         replay = self._out.replay
         entry = self.reading.held(first.entry_id)
         if entry is None:
@@ -277,7 +277,7 @@ class Delivering:
     # -- to whom
 
     def _budget(self) -> Budget | None:
-        """Where a read counts: with a consumer that has room, and whose principal has, if there is one."""
+        """The budget that a read counts in: that of a consumer with room, whose principal has room, too, if there is one."""
         consumers = self._out.selection.consumers
         ready = [c for c in consumers if c.capacity() > 0] or consumers
         for consumer in ready:
@@ -298,7 +298,7 @@ class Delivering:
         if not mask:
             return
         out = self._out
-        # A delivery time is for consumers that share: where one gets everything, order goes first, as in Pulsar.
+        # A delivery time is for consumers that share: if one gets everything, order has priority, as in Pulsar.
         shared = out.selection.active is None
         if entry.deliver_at and shared and entry.deliver_at > self._topic.clock.now_ms():
             out.delays.add(entry, mask)

@@ -2,7 +2,7 @@
 
 A hash belongs to the consumer that the ring of points, or the consumers' own ranges, give it to; a hash with messages
 out to the consumer that has them. Messages of that hash for other consumers, and all that follow them, wait aside
-until those are settled (Pulsar's draining hashes, PIP-379). So do messages whose consumer has no room, lest the others
+until those are settled (Pulsar's draining hashes, PIP-379). So do messages whose consumer has no room, so that the others
 wait behind them.
 """
 
@@ -30,7 +30,9 @@ class KeyShared(Selection):
         super().__init__(keys, partition)
         self._out: dict[int, tuple[Receiver, int]] = {}  # by hash: with whom messages are, and how many
         self._aside: dict[int, list[Slice]] = {}
-        self._short: dict[Receiver, dict[int, None]] = {}  # who lacks room for which hashes, oldest first
+        self._short: dict[
+            Receiver, dict[int, None]
+        ] = {}  # receivers without room, and the hashes that wait for them, oldest first
         self._points: dict[int, list[Receiver]] = {}  # the first of each has it, the others collided with it
         self._places: list[int] = []
         self._numbers: dict[str, list[Receiver | None]] = {}  # consumers of one name are numbered
@@ -87,7 +89,7 @@ class KeyShared(Selection):
         return sticky_hash(key) if self._ranges else ring_hash(key)
 
     def owner(self, key_hash: int) -> Receiver | None:
-        """Whose the hash is; None where no consumer named its range."""
+        """The receiver of a hash; None if no consumer named its range."""
         if self._ranges:
             at = bisect_right(self._ranges, key_hash, key=lambda r: r[0]) - 1
             if at >= 0 and self._ranges[at][0] <= key_hash <= self._ranges[at][1]:
@@ -112,7 +114,7 @@ class KeyShared(Selection):
         given: dict[Receiver, list[tuple[Entry, int, Hashes | None]]] = {}
         done = 0
         for entry in entries:
-            # Who has as many bytes as it takes is asked again, and without any room nothing more is to wait aside.
+            # A receiver with its maximum of bytes is asked again; without any room nothing more is set aside.
             if min(sizes.values()) <= 0 or max(rooms.values()) <= 0 or self.aside >= ASIDE_MAX:
                 break
             hashes = self._hashes_of(entry)
@@ -127,7 +129,7 @@ class KeyShared(Selection):
     def _split(
         self, entry: Entry, mask: int, hashes: Hashes, rooms: dict[Receiver, int]
     ) -> dict[Receiver, int]:
-        """Who gets which messages now; the others wait. `rooms` has how many messages consumers take, as far as they were asked."""
+        """The receivers of messages now; the others wait. `rooms` has the number of messages that asked consumers take."""
         going: dict[Receiver, int] = {}
         for key_hash, bits in _by_hash(hashes, mask):
             consumer, rest = self.owner(key_hash), bits
@@ -159,7 +161,7 @@ class KeyShared(Selection):
             if entry.count > 1:
                 self._remember(entry, found)
         if self._whole and not isinstance(found, int):
-            return found[0]  # who acknowledges entries as a whole must get them whole, as in Pulsar
+            return found[0]  # a consumer that acknowledges whole entries must get them whole, as in Pulsar
         return found
 
     def _remember(self, entry: Entry, hashes: Hashes) -> None:

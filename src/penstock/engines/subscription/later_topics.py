@@ -20,7 +20,7 @@ async def _nothing() -> None:
 
 
 class LaterTopics:
-    """Has consumers `join` topics: attach to what is there of a topic, from its beginning, lest messages be missed."""
+    """Has consumers `join` topics: attach to the existing partitions of a topic, from its beginning, so that no message is missed."""
 
     def __init__(
         self,

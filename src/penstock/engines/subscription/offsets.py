@@ -196,7 +196,7 @@ class OffsetSet:
         return changes
 
     def touch(self, chunks: dict[int, bytes | None]) -> None:
-        """Remember `chunks` as changed again: what was taken could not be saved."""
+        """Mark `chunks` as changed again: they could not be saved."""
         self._changed.update(chunks)
         self._mark_changed = True
 

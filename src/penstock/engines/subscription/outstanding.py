@@ -1,4 +1,4 @@
-"""What was read and is not acknowledged: out with consumers, or to be delivered again, now or at its time.
+"""Messages that were read and are not acknowledged: with consumers, or to be redelivered, now or later.
 
 A message that came back too often goes to the dead-letter topic instead.
 """
@@ -26,7 +26,7 @@ WAITING_MAX: Final = 50_000  # messages given back with a delay before nothing m
 
 
 class Outstanding:
-    """`pending` is with consumers, `replay` is to be delivered again; `selection` says to whom.
+    """`pending` is with consumers, `replay` is to be redelivered; `selection` chooses the receivers.
 
     `moved` is called when the cursor changed, `wake` when there is something to deliver; `bury` publishes a message
     to the dead-letter topic.
@@ -59,7 +59,7 @@ class Outstanding:
         self._times: dict[int, int] = {}  # how often, by offset, of messages that came back
         self._timers = Timers(topic.clock, _wanted)
         self._waiting = 0  # messages that were given back and wait
-        self._epoch = 0  # a seek makes what was before mean nothing
+        self._epoch = 0  # a seek invalidates earlier epochs
 
     # -- out
 
@@ -80,12 +80,12 @@ class Outstanding:
             self._wake()
 
     def settle(self, part: Pending, mask: int) -> None:
-        """These messages are no longer out: their consumer has room again, and what waited for their keys may go."""
+        """These messages are settled: their consumer has room again, and messages that waited for their keys may go."""
         self.release(part, mask)
         part.consumer.settled(mask.bit_count())
 
     def release(self, part: Pending, mask: int) -> None:
-        """`settle`, where the caller notifies the consumer."""
+        """`settle`; the caller notifies the consumer."""
         self.pending.release(part, mask)
         if part.hashes is not None and (freed := self.selection.settled(part, mask)):
             self.again(freed)
@@ -150,7 +150,7 @@ class Outstanding:
             self.replay.add(again)
 
     def take_all_back(self, consumer: Receiver, subscription: Source) -> None:
-        """Everything a consumer has is to be delivered again; what it never took does not count as tried."""
+        """Redeliver everything a consumer has; messages it never took do not count as tried."""
         untouched: dict[int, int] = {}
         for delivery in consumer.outbox:
             if delivery.subscription is subscription:
@@ -173,7 +173,7 @@ class Outstanding:
 
     @property
     def full(self) -> bool:
-        """Whether so many messages wait that were given back that nothing more is to be read."""
+        """Whether so many returned messages wait that reading must pause."""
         return self._waiting >= WAITING_MAX and len(self._times) >= WAITING_MAX
 
     def deliver_due(self, budget: Budget | None) -> Slice | None:
@@ -221,7 +221,7 @@ class Outstanding:
         async def bury(entry: Entry, index: int) -> None:
             if not cursor.mask(offset + index, 1):
                 await self._bury(entry, index, letter, self._times.get(offset + index, 0))
-            if epoch == self._epoch:  # what was buried before a seek comes again after it
+            if epoch == self._epoch:  # dead letters from before a seek are delivered again after it
                 self.acknowledged(offset, 1 << index)
 
         def again(part: EntryDeadLetters, wait_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Parts of entries: those that consumers have, and those that are to be delivered again."""
+"""Parts of entries: those that consumers have, and those to redeliver."""
 
 import heapq
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class PendingTable:
         return self._by_entry.get(entry_id, [])
 
     def release(self, part: Pending, mask: int) -> None:
-        """These messages of a part are no longer out."""
+        """These messages of a part are settled."""
         self.messages -= (part.mask & mask).bit_count()
         part.mask &= ~mask
         if part.mask:
@@ -82,7 +82,7 @@ class PendingTable:
 
 
 class Replay:
-    """What is to be delivered again now, the earliest first; slices of one entry are merged."""
+    """The parts to redeliver now, the earliest first; slices of one entry are merged."""
 
     def __init__(self) -> None:
         self._slices: dict[int, Slice] = {}

@@ -1,4 +1,4 @@
-"""Where a subscription reads on, and the entries it has at hand."""
+"""The read position of a subscription, and the entries it has in memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from .store import READ_BYTES
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed
-# A cluster that is away, and a topic that is gone, are reported where that is found out.
+# An unreachable cluster and a deleted topic are reported by the code that notices.
 _KNOWN: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT, ErrorKind.TOPIC_NOT_FOUND))
 
 
@@ -83,7 +83,7 @@ class Reading:
         self._failures = failures
         self._ahead: list[Entry] = []
         self._ahead_bytes = 0
-        self._budget: Budget | None = None  # where they are counted
+        self._budget: Budget | None = None  # that counts them
         self._epoch = 0
 
     def restart(self) -> None:
@@ -102,12 +102,12 @@ class Reading:
                 self._budget = None
 
     def drop_passed(self) -> None:
-        """The same, where all of them were delivered."""
+        """The same, if all of them were delivered."""
         if self._ahead and self.next_entry is not None and self.next_entry > self._ahead[-1].entry_id:
             self.drop_ahead()
 
     def held(self, entry_id: int) -> Entry | None:
-        """An entry that is in memory: the topic's tail, or what was read ahead."""
+        """An entry in memory: of the topic's tail, or read ahead."""
         entry = self._topic.peek(entry_id)
         if entry is not None or not self._ahead:
             return entry
@@ -123,7 +123,7 @@ class Reading:
         return self._ahead[at : at + entries_max] if at >= 0 else ()
 
     def pass_gap(self) -> range:
-        """Pass over ids that no entry has, where a gap comes next; returns them."""
+        """Skip ids that no entry has, if a gap comes next; returns them."""
         start = self.next_entry
         if start is None:
             return range(0)
@@ -144,7 +144,7 @@ class Reading:
     def fetch(
         self, entry_id: int, entries_max: int = AHEAD_ENTRIES_MAX, budget: Budget | None = None
     ) -> None:
-        """Have entries from `entry_id` on brought into memory; later, where `budget` has no room for them."""
+        """Have entries from `entry_id` on brought into memory; later, if `budget` has no room for them."""
         self.drop_ahead()
         reserved = self._topic.read_bytes_max
         if budget is not None and not budget.reserve(reserved):

@@ -1,7 +1,7 @@
 """The side of a consumer that a subscription delivers to: what waits for it, and how much more it takes.
 
 One consumer may be attached to many subscriptions of one name (a partitioned topic's, or several topics'); its
-window and permits are shared among them, so that what is out is bounded as a whole.
+window and permits are shared among them, so that the total of unacknowledged messages is bounded.
 """
 
 from collections import deque
@@ -39,7 +39,7 @@ class SubscribedLog(Log, Protocol):
         """Entries from `entry_id` on that are in memory, up to `entries_max`."""
 
     def gap_end(self, entry_id: int) -> int:
-        """The id after a gap that begins at `entry_id`, as far as reads have seen it; `entry_id` where there is none.
+        """The id after a gap that begins at `entry_id`, as far as reads have seen it; `entry_id` if there is none.
 
         A log whose ids may skip has entries of one message each, whose ids are their offsets. What a read returns has no
         gap in it, and its first entry may lie beyond the id that was asked for.
@@ -56,7 +56,7 @@ class Source(Protocol):
     deleted: bool
     saves: int  # how often changes of the cursor were taken to be saved
     saves_done: int  # the changes of so many of the first saves are durable
-    compacted: bool  # whether its consumers see of what was compacted only the last values
+    compacted: bool  # whether its consumers see only the last values of compacted messages
     unacked_max: int  # messages that one consumer may have out; 0: any number
 
     @property
@@ -64,7 +64,7 @@ class Source(Protocol):
         """Whether nothing is delivered now: another process has the log, or may have it."""
 
     def check_held(self) -> None:
-        """Raise where what is acknowledged would not count, as another process has the log."""
+        """Raise if acknowledgements would not count, as another process has the log."""
 
     @property
     def backlog(self) -> int:
@@ -112,7 +112,7 @@ class Receiver(Outbox):
         return room
 
     def room(self) -> tuple[int, int]:
-        """How many messages it takes, and how many bytes of entries before that is to be asked again; one more may exceed them."""
+        """The number of messages it takes, and of bytes of entries until it must be asked again; one more may exceed them."""
         return self.capacity(), min(self._outbox_max, self._count_at) - self.outbox_bytes
 
     def bound_unacked(self) -> None:
@@ -130,7 +130,7 @@ class Receiver(Outbox):
         self.wake_sources()
 
     def settled(self, count: int) -> None:
-        """`count` messages are no longer out with this consumer."""
+        """`count` messages of this consumer are settled."""
         self.unacked -= count
         if self._starved:
             self._starved = False
@@ -162,7 +162,7 @@ class Receiver(Outbox):
         self._ready.set()
 
     def repeats(self) -> None:
-        """Called by a subscription: what it is about to deliver was with a consumer before, which may acknowledge it meanwhile."""
+        """Called by a subscription: the next delivery was with another consumer before, which may still acknowledge it."""
         self._repeats = not self.options.auto_ack
 
     def take(self, count_max: int = 1 << 30, bytes_max: int = 1 << 60) -> list[Delivery]:
@@ -233,7 +233,7 @@ class Receiver(Outbox):
         self._attached.pop(subscription.topic.ledger, None)
 
     def close(self, reason: PenstockError | None = None) -> None:
-        """Leave every subscription; what was out goes to the others."""
+        """Leave every subscription; unacknowledged messages go to the others."""
         if self.closed:
             return
         self.closed = True

@@ -1,4 +1,4 @@
-"""Who gets a message: the rules of each subscription type. Key_Shared's are in `key_shared`.
+"""The choice of a receiver: the rules of each subscription type. Key_Shared's are in `key_shared`.
 
 To add a type, write its class and name it in `RULES` (`subscription`).
 """
@@ -23,7 +23,7 @@ Keys = Callable[[Entry], list[bytes]]
 # One for all messages of an entry, or one for each.
 Hashes = int | list[int]
 
-# Hands messages of an entry to a consumer; with the hashes of their keys where order by key is promised.
+# Hands messages of an entry to a consumer; with the hashes of their keys if order by key is promised.
 Give = Callable[[Receiver, Entry, int, Hashes | None], None]
 
 # Hands messages of several entries to a consumer, none of which was delivered before.
@@ -31,11 +31,11 @@ GiveAll = Callable[[Receiver, Sequence[tuple[Entry, int, Hashes | None]]], None]
 
 
 class Selection:
-    """The consumers of a subscription, and who of them gets which messages; this one is for no consumers."""
+    """The consumers of a subscription, and the choice among them; this one is for no consumers."""
 
     def __init__(self, keys: Keys, partition: int) -> None:
         self.consumers: list[Receiver] = []
-        self.active: Receiver | None = None  # who gets everything, where one consumer does
+        self.active: Receiver | None = None  # the one that gets everything, if there is one
         self.aside = 0  # messages that wait here
         self._keys = keys
         self._partition = partition
@@ -74,11 +74,11 @@ class Selection:
         return done
 
     def only(self) -> Receiver | None:
-        """Who gets all that comes next, whatever it is; None where that depends on the messages, or on whose turn it is."""
+        """The receiver of all that comes next; None if that depends on the messages, or on turns."""
         return None
 
     def settled(self, part: Pending, mask: int) -> Sequence[Slice]:
-        """These messages, given with hashes, are no longer out; returns what need not wait now."""
+        """These messages, given with hashes, are settled; returns those that need not wait now."""
         return ()
 
     def release_all(self) -> Sequence[Slice]:
@@ -192,7 +192,7 @@ class Shared(Selection):
         return done
 
     def _share(self, count: int) -> int:
-        """A batch is spread over those who share, lest one of them gets all of a request's messages."""
+        """A batch is spread over sharing consumers, so that one of them does not get all messages of a request."""
         return -(-count // len(self.consumers))
 
     def _part(self, consumer: Receiver, mask: int, most: int) -> int:
@@ -224,7 +224,7 @@ class Shared(Selection):
 
 
 def check_ranges(ranges: tuple[tuple[int, int], ...], taken: list[tuple[int, int]]) -> None:
-    """Raise BAD_PARAMETER for a range that is none, KEY_RANGE_TAKEN where two of them meet."""
+    """Raise BAD_PARAMETER for an invalid range, KEY_RANGE_TAKEN if two of them overlap."""
     taken = list(taken)
     for start, end in ranges:
         if not 0 <= start <= end < KEY_SHARED_RANGE:

@@ -35,5 +35,5 @@ class CursorWriter(Protocol):
         ...
 
     def delete_cursor(self, ledger: int, subscription: str) -> Awaitable[None]:
-        """Delete a cursor; nothing happens when there is none."""
+        """Delete a cursor; nothing happens if there is none."""
         ...

@@ -1,4 +1,4 @@
-"""A subscription: who takes part, and where its cursor stands.
+"""A subscription: its consumers and its cursor.
 
 An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
 """
@@ -53,7 +53,7 @@ class Host(Protocol):
         """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
 
     def moved(self, subscription: "Subscription") -> None:
-        """The cursor moved: it is to be saved, and may have held what can go now."""
+        """The cursor moved: it needs to be saved, and messages that it held may be deleted now."""
 
     def rewound(self) -> None:
         """A cursor went back: the backlog may be larger than it was."""
@@ -67,7 +67,7 @@ class Host(Protocol):
         """Publish message `index` of `entry` to the dead-letter topic; completes when it is durable there."""
 
     async def reply(self, subscription: "Subscription", consumer: Receiver | None, reply: Reply) -> Outcome:
-        """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
+        """Deliver a reply to the waiting requester (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
 
     def reply_all(
         self, subscription: "Subscription", consumer: Receiver | None, replies: Sequence[Reply]
@@ -76,7 +76,7 @@ class Host(Protocol):
 
 
 class Subscription(StoredCursor):
-    """`broker.Subscription`: one subscription of one log. `compaction` says what was compacted.
+    """`broker.Subscription`: one subscription of one log. `compaction` is the result of the last compaction.
 
     `answers` is for what consumers say of the messages they were given.
 
@@ -116,7 +116,7 @@ class Subscription(StoredCursor):
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self._previous: Receiver | None = None  # the active consumer before, which still has messages
         self._until: Timer | None = None
-        self.compacted = False  # whether its consumers see of what was compacted only the last values
+        self.compacted = False  # whether its consumers see only the last values of compacted messages
         self.partial_batches = PartialBatches(cursor, self.clients_by_index, self.learn_client)
         self.dead_letters = DeadLetterStats()
         subject = f"{topic.name} {name}"
@@ -142,7 +142,7 @@ class Subscription(StoredCursor):
         self.acknowledged, self.acknowledged_ranges = cursor.mask, cursor.ranges
 
     def check_held(self) -> None:
-        """Nobody else has the log."""
+        """No other process has the log."""
 
     @property
     def halted(self) -> bool:
@@ -161,7 +161,7 @@ class Subscription(StoredCursor):
 
     @property
     def active(self) -> Receiver | None:
-        """Who gets everything, of an exclusive or failover subscription."""
+        """The active consumer of an exclusive or failover subscription."""
         return self._out.selection.active
 
     def add(self, consumer: Receiver, *, unique_name: bool = False) -> None:
@@ -265,7 +265,7 @@ class Subscription(StoredCursor):
             self.host.removed(self)
 
     def dissolve(self, reason: PenstockError, *, with_topic: bool = False) -> None:
-        """The subscription is deleted: remove its consumers, and close those that have no other. Where its topic is
+        """The subscription is deleted: remove its consumers, and close those that have no other. If its topic is
         deleted, those that follow topics that come later stay."""
         for consumer in list(self.consumers):
             self.remove(consumer)
@@ -290,7 +290,7 @@ class Subscription(StoredCursor):
             await self.move(await self.topic.offset_after(target, inclusive=inclusive))
 
     async def move(self, offset: int) -> None:
-        """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
+        """Continue at `offset`, durably; forgets unacknowledged and delayed messages, and acknowledgements beyond it."""
         self._restart()
         self.cursor.reset(offset)
         self.host.rewound()
@@ -306,7 +306,7 @@ class Subscription(StoredCursor):
         self._delivering.reading.restart()
 
     def skip(self, offset: int) -> None:
-        # Reading goes on where it is: what it passed is out or to come again, and what is skipped it passes over.
+        # The read position stays: what it passed is outstanding or to be redelivered, and skipped messages it passes over.
         self._out.acknowledged_below(min(offset, self.topic.next_offset))
         self.wake()
 

@@ -26,7 +26,7 @@ ASKED_MIN: Final = 256  # requests that are remembered before those that ended a
 
 
 class WorkerRequest(Request):
-    """A wait for the reply to `message`. `on_withdraw` tells the owner to stop waiting for it."""
+    """A wait for the reply to `message`. `on_withdraw` asks the owner to stop waiting for it."""
 
     message: OutMessage | None = None
     sent_by: Partitions | None = None  # which number independently of one another; None: not sent yet
@@ -122,7 +122,7 @@ class WorkerProducer(Producer):
 
     @staticmethod
     def _withdraw(request: WorkerRequest) -> None:
-        """Tell the owner to stop waiting for the reply to a message."""
+        """Ask the owner to stop waiting for the reply to a message."""
         message, sent_by = request.message, request.sent_by
         if message is not None and message.sequence_id is not None and sent_by is not None:
             for entries in sent_by.entries:
