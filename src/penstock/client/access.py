@@ -1,7 +1,7 @@
 """How a server is reached over HTTP: its address, which client asks, and which certificates to trust. It can be pickled.
 
 Tokens travel by reference (a file, an environment variable), so that neither a plan nor a log of Spark's, nor
-what is sent to its workers, holds one.
+data sent to its workers, holds one.
 """
 
 import os
@@ -17,14 +17,14 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 TOKEN_BYTES_MAX: Final = 64 << 10
 
-# Also in what is no URL, as errors show it.
+# Also in texts that are not URLs, as errors show them.
 _PASSWORD: Final = re.compile(r"^(\s*(?:[A-Za-z][-+.A-Za-z0-9]*://)?[^:/?#@]*):[^/?#]+@")
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's URL and what it takes to be let in; an empty text is none.
+    """A server's URL and credentials; an empty text is none.
 
-    `token` is for who holds one already (the command line); elsewhere `token_file` or `token_env` name it, and it
+    `token` is for callers that hold one already (the command line); elsewhere `token_file` or `token_env` name it, and it
     is read for each request. `ca_file` are the certificates to trust instead of the system's; `cert_file`
     and `key_file` are the client's own (PEM). `original_principal` names the principal that a proxy acts for.
     """
@@ -42,7 +42,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         try:
             parts = urlsplit(self.url)
             _ = parts.port
-        except ValueError:  # a bracket that is not closed, a port that is no number
+        except ValueError:  # an unclosed bracket, a port that is not a number
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             shown = without_password(self.url)
@@ -53,7 +53,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "url", parts.geturl().rstrip("/"))
 
     def bearer(self) -> str:
-        """The token, or nothing. Raises UNAUTHENTICATED where the one that is named is not there."""
+        """The token, or nothing. Raises UNAUTHENTICATED if the named one does not exist."""
         if self.token_file:
             try:
                 with Path(self.token_file).open(encoding="utf-8") as file:
@@ -81,7 +81,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return headers
 
     def tls(self) -> ssl.SSLContext | None:
-        """Which certificates to trust, and our own; None for plain HTTP. Raises BAD_PARAMETER for files that are none."""
+        """The trusted certificates, and our own; None for plain HTTP. Raises BAD_PARAMETER for files without certificates."""
         if not self.url.startswith("https://"):
             return None
         try:

@@ -1,4 +1,4 @@
-"""How a client says who it is."""
+"""Authentication methods of clients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .errors import ErrorGettingAuthenticationData, InvalidConfiguration, Pulsar
 
 
 class Authentication:
-    """Who the client is: the name of a method, and the data that it sends to the broker."""
+    """The identity of a client: the name of a method, and the data that it sends to the broker."""
 
     method = "none"
     original_principal = ""
-    """The principal that the client acts for, where it is a proxy."""
+    """The principal that the client acts for, if it is a proxy."""
     original: Authentication | None = None
-    """The credentials of that principal, where the proxy forwards them."""
+    """The credentials of that principal, if the proxy forwards them."""
 
     def data(self) -> bytes:
         """The data to send now; asked again when it wants fresh data."""

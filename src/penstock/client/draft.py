@@ -33,7 +33,7 @@ class ReplyResult(msgspec.Struct, frozen=True):
     """The reply to a request (PIP-371).
 
     Attributes:
-        request_message_id: Where the request lies.
+        request_message_id: The id of the request.
         reply_content: What the consumer replied.
         is_error_result: Whether the consumer calls it an error.
     """
@@ -113,7 +113,7 @@ class MessageBuilder:
         return self.key(key)
 
     def ordering_key(self, key: str | bytes) -> Self:
-        """What a KeyShared subscription goes by instead of the key."""
+        """The key that KeyShared subscriptions use in place of the key."""
         self.draft.ordering_key = key.encode() if isinstance(key, str) else key
         return self
 

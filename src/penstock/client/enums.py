@@ -18,7 +18,7 @@ SHARED_TYPES: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
 
 
 class InitialPosition(IntEnum):
-    """Where a new subscription begins."""
+    """The initial position of a new subscription."""
 
     Latest = 0
     Earliest = 1
@@ -59,7 +59,7 @@ class ProducerAccessMode(IntEnum):
 
 
 class KeySharedMode(IntEnum):
-    """Who divides the keys among the consumers: the broker, or they themselves."""
+    """How keys are divided among the consumers: by the broker, or by themselves."""
 
     AutoSplit = 0
     Sticky = 1
@@ -82,7 +82,7 @@ class ConsumerCryptoFailureAction(IntEnum):
 
 
 class KeyValueEncodingType(Enum):
-    """Where the key of a key/value message is: in the payload, or in the message's key."""
+    """The place of the key of a key/value message: the payload, or the message's key."""
 
     INLINE = "INLINE"
     SEPARATED = "SEPARATED"

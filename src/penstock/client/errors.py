@@ -139,7 +139,7 @@ class ConnectError(PulsarException, kind=ErrorKind.UNAVAILABLE, retry=True):
 
 
 class ReadError(PulsarException, kind=ErrorKind.UNAVAILABLE, retry=True):
-    """The connection broke, or carried what is not the protocol."""
+    """The connection broke, or violated the protocol."""
 
 
 class ErrorGettingAuthenticationData(PulsarException, kind=ErrorKind.UNAUTHENTICATED):
@@ -147,7 +147,7 @@ class ErrorGettingAuthenticationData(PulsarException, kind=ErrorKind.UNAUTHENTIC
 
 
 class NotConnected(PulsarException, kind=ErrorKind.UNAVAILABLE, retry=True):
-    """There is no connection now; one is being made."""
+    """Not connected; a connection is being opened."""
 
 
 class AlreadyClosed(PulsarException):
@@ -203,11 +203,11 @@ class UnknownError(PulsarException, number=0, passing=True):
 
 
 class AuthenticationError(PulsarException, kind=ErrorKind.UNAUTHENTICATED, number=3):
-    """The broker does not know who this is."""
+    """Authentication failed."""
 
 
 class AuthorizationError(PulsarException, kind=ErrorKind.FORBIDDEN, number=4):
-    """The broker knows who this is, and says no."""
+    """The role has no permission."""
 
 
 class BrokerMetadataError(PulsarException, number=1, passing=True):
@@ -219,7 +219,7 @@ class BrokerPersistenceError(PulsarException, kind=ErrorKind.STORAGE_FAILED, ret
 
 
 class ChecksumError(PulsarException, kind=ErrorKind.CHECKSUM, number=9):
-    """What arrived is not what was sent."""
+    """The message was damaged in transit: its checksum is wrong."""
 
 
 class ConsumerBusy(PulsarException, kind=ErrorKind.CONSUMER_BUSY, number=5, passing=True):
@@ -255,11 +255,11 @@ class ProducerBlockedQuotaExceededException(
 
 
 class TopicNotFound(PulsarException, kind=ErrorKind.TOPIC_NOT_FOUND, number=11):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class SubscriptionNotFound(PulsarException, kind=ErrorKind.SUBSCRIPTION_NOT_FOUND, number=12):
-    """There is no such subscription."""
+    """The subscription does not exist."""
 
 
 class ConsumerNotFound(PulsarException, kind=ErrorKind.CONSUMER_NOT_FOUND, number=13):
@@ -283,7 +283,7 @@ class ConsumerAssignError(PulsarException, kind=ErrorKind.KEY_RANGE_TAKEN, numbe
 
 
 class TransactionCoordinatorNotFoundError(PulsarException, number=20):
-    """There is no coordinator of transactions."""
+    """No transaction coordinator was found."""
 
 
 class InvalidTxnStatusError(PulsarException, number=21):
@@ -299,7 +299,7 @@ class TransactionConflict(PulsarException, number=23):
 
 
 class TransactionNotFound(PulsarException, number=24):
-    """There is no such transaction."""
+    """The transaction does not exist."""
 
 
 class ProducerFenced(PulsarException, kind=ErrorKind.PRODUCER_FENCED, number=25):

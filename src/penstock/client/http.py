@@ -38,7 +38,7 @@ class RemoteError(PenstockError):
 
 
 class Offsets(NamedTuple):
-    """Where a partition's log begins and ends (exclusive); `at` answers `publish_time`."""
+    """The bounds of a partition's log (end exclusive); `at` answers `publish_time`."""
 
     ledger: int
     earliest: int
@@ -49,7 +49,7 @@ class Offsets(NamedTuple):
 class HttpClient:
     """One server; to be used as a context manager.
 
-    Calls raise RemoteError where the server refuses, and UNAVAILABLE where it cannot be reached.
+    Calls raise RemoteError if the server refuses, and UNAVAILABLE if it cannot be reached.
     """
 
     def __init__(self, access: Access | str, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -153,7 +153,7 @@ class HttpClient:
             self.call("PUT", admin_path(topic))
 
     def offsets(self, topic: TopicName, partition: int, publish_time: int | None = None) -> Offsets:
-        """Where a partition begins and ends, and where what was published at or after a time begins."""
+        """The bounds of a partition, and the first offset published at or after a time."""
         answer = self.call(
             "GET", f"{partition_path(topic, partition)}/offsets", params={"publish_time": publish_time}
         )
@@ -191,7 +191,7 @@ def refusal(status: int, body: bytes) -> RemoteError:
 
 
 def _line(body: bytes) -> str:
-    """What an answer says that is no error of ours: the title of a page, or the begin of a text, in one line."""
+    """The text of an answer without our error format: the title of a page, or the beginning of a text, in one line."""
     text = body[:2000].decode(errors="replace")
     title = re.search(r"<title>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
     return " ".join((title[1] if title else text).split())[:200]

@@ -24,7 +24,7 @@ class Decoder(Protocol):
 
 
 class Message:
-    """What was published, and what is known about it."""
+    """A received message and its metadata."""
 
     __slots__ = ("_id", "_redeliveries", "_schema", "_stored", "_topic", "_writer")
 
@@ -61,18 +61,18 @@ class Message:
         return self._stored.properties
 
     def partition_key(self) -> str:
-        """The key, "" when there is none; base64 when the key is bytes."""
+        """The key, or ""; base64 if the key is bytes."""
         return self._stored.key or ""
 
     def key_bytes(self) -> bytes | None:
-        """The key as bytes, None when there is none."""
+        """The key as bytes, or None."""
         stored = self._stored
         if stored.key is None:
             return None
         return b64decode(stored.key) if stored.key_is_base64 else stored.key.encode()
 
     def ordering_key(self) -> str:
-        """The ordering key, "" when there is none."""
+        """The ordering key, or ""."""
         key = self._stored.ordering_key
         return "" if key is None else key.decode(errors="replace")
 
@@ -85,7 +85,7 @@ class Message:
         return self._stored.event_time
 
     def message_id(self) -> MessageId:
-        """Where it lies."""
+        """The message id."""
         return self._id
 
     def topic_name(self) -> str:
@@ -107,7 +107,7 @@ class Message:
         return -1 if version is None else version
 
     def producer_name(self) -> str:
-        """Who published it."""
+        """The name of its producer."""
         return self._stored.producer_name
 
     def sequence_id(self) -> int:

@@ -12,7 +12,7 @@ _EARLIEST, _LATEST = model.EARLIEST, model.LATEST
 
 @total_ordering
 class MessageId:
-    """Where a message lies.
+    """The position of a message.
 
     Attributes:
         earliest: The position before the first message that a topic holds.
@@ -55,7 +55,7 @@ class MessageId:
         return self._batch_index
 
     def batch_size(self) -> int:
-        """How many messages the entry holds, 0 where it is not known."""
+        """The number of messages in the entry, 0 if it is not known."""
         return self._batch_size
 
     def partition(self) -> int:
@@ -63,7 +63,7 @@ class MessageId:
         return self._partition
 
     def topic_name(self) -> str:
-        """The topic (the partition) that the message came from, "" where it is not known."""
+        """The topic (the partition) that the message came from, "" if it is not known."""
         return self._topic
 
     def serialize(self) -> bytes:
@@ -79,7 +79,7 @@ class MessageId:
             topic: The topic of the message, which a consumer of several topics needs to know.
 
         Raises:
-            ValueError: These bytes are no message id.
+            ValueError: The bytes are not a message id.
         """
         return MessageId._of(model.MessageId.from_bytes(message_id_bytes), topic or "")
 

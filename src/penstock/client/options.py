@@ -1,6 +1,6 @@
 """The options of `Client`, `create_producer`, `subscribe` and `create_reader`, of both clients.
 
-Each option stands here once: its name, type, default and meaning. Both clients take them as keyword arguments of
+Each option is declared here once: its name, type, default and meaning. Both clients take them as keyword arguments of
 the official client's names; `complete` adds the defaults. An option with `NoEffect` is accepted so that code for
 the official client runs unchanged, and the reason says why it changes nothing.
 """
@@ -84,7 +84,7 @@ class ProducerOptions(TypedDict, total=False):
     message_router: Annotated[MessageRouter | None, None]
     """A function of a message and the number of partitions; returns the partition."""
     multi_schema: Annotated[bool, True]
-    """Whether messages may have schemas of their own (PIP-43)."""
+    """Whether messages may have individual schemas (PIP-43)."""
     interceptors: Annotated[Sequence[ProducerInterceptor], ()]
     """What watches and changes the messages."""
     initial_subscription_name: Annotated[str | None, None]
@@ -99,12 +99,12 @@ class ConsumerOptions(TypedDict, total=False):
     max_total_receiver_queue_size_across_partitions: Annotated[int, 50_000]
     """The same, for all topics together."""
     consumer_name: Annotated[str | None, None]
-    """A name of its own."""
+    """Its name."""
     unacked_messages_timeout_ms: Annotated[int | None, None]
-    """After how long without an acknowledgement a message comes again; None: never."""
+    """The time without an acknowledgement after which a message is redelivered; None: never."""
     broker_consumer_stats_cache_time_ms: Annotated[int, 30_000, NoEffect("the client asks for no statistics")]
     negative_ack_redelivery_delay_ms: Annotated[int, 60_000]
-    """After how long a refused message comes again."""
+    """The delay of redelivery of a refused message."""
     is_read_compacted: Annotated[bool, False]
     """Whether only the last message of each key is received."""
     properties: Annotated[dict[str, str] | None, None]
@@ -112,14 +112,14 @@ class ConsumerOptions(TypedDict, total=False):
     pattern_auto_discovery_period: Annotated[int, 60]
     """How often new topics are looked for, in seconds."""
     initial_position: Annotated[InitialPosition, InitialPosition.Latest]
-    """Where a new subscription begins."""
+    """The initial position of a new subscription."""
     crypto_key_reader: Annotated[Any, None, NoEffect(_CRYPTO)]
     replicate_subscription_state_enabled: Annotated[bool, False]
     """Whether other clusters follow the subscription."""
     max_pending_chunked_message: Annotated[int, 10]
     """How many split messages may be incomplete at once."""
     auto_ack_oldest_chunked_message_on_queue_full: Annotated[bool, False]
-    """Whether the oldest of them is acknowledged, and so lost, when there are more; else it comes again, whole, on the next connection."""
+    """Whether the oldest of them is acknowledged, and so lost, if there are more; else it is redelivered, whole, on the next connection."""
     start_message_id_inclusive: Annotated[bool, False]
     """Whether `seek` to a message delivers it, too."""
     batch_receive_policy: Annotated[ConsumerBatchReceivePolicy | None, None]
@@ -144,7 +144,7 @@ class ReaderOptions(TypedDict, total=False):
     receiver_queue_size: Annotated[int, 1000]
     """How many messages the broker may send ahead."""
     reader_name: Annotated[str | None, None]
-    """A name of its own."""
+    """Its name."""
     subscription_role_prefix: Annotated[str | None, None]
     """What the name of its passing subscription begins with."""
     is_read_compacted: Annotated[bool, False]
@@ -176,7 +176,7 @@ class ClientOptions(TypedDict, total=False):
     tls_certificate_file_path: Annotated[str | None, None]
     """The client's certificate."""
     original_principal: Annotated[str | None, None]
-    """The principal that the client acts for, where it is a proxy and its role is in the server's `auth.proxy_roles`."""
+    """The principal that the client acts for, if it is a proxy and its role is in the server's `auth.proxy_roles`."""
     original_authentication: Annotated[Authentication | None, None]
     """The credentials of that principal, to be forwarded: the server verifies them."""
     ssl_context: Annotated[ssl.SSLContext | None, None]
@@ -193,7 +193,7 @@ class ClientOptions(TypedDict, total=False):
 
 @functools.cache
 def _declared(kind: Any) -> dict[str, tuple[Any, ...]]:
-    """Each option's default, and `NoEffect` where it has none."""
+    """Each option's default, and `NoEffect` if it has none."""
     return {name: hint.__metadata__ for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
@@ -201,7 +201,7 @@ def complete(kind: type[Options], call: str, given: Mapping[str, Any]) -> Option
     """All options of `kind`: those given to the function `call`, and the defaults of the others.
 
     Raises:
-        TypeError: There is no such option.
+        TypeError: The option does not exist.
     """
     declared = _declared(cast(Hashable, kind))
     for name in given:

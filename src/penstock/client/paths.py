@@ -1,4 +1,4 @@
-"""Where a server keeps things, as paths of its URL."""
+"""Paths of a server's URL."""
 
 from urllib.parse import quote
 
@@ -7,7 +7,7 @@ from penstock.model.names import NamespaceName, TopicName
 
 
 def topic_path(topic: TopicName) -> str:
-    """Messages of a topic (PIP-64); the domain is named only where it is not the usual one."""
+    """Messages of a topic (PIP-64); the domain is named only if it is not `persistent`."""
     domain = "" if topic.persistent else f"{topic.domain}/"
     return f"/topics/{domain}{topic.tenant}/{topic.namespace}/{quoted(topic.local)}"
 
@@ -36,7 +36,7 @@ def namespace_path(namespace: NamespaceName) -> str:
 
 
 def lookup_path(topic: TopicName) -> str:
-    """Where a topic is served; not found where it neither exists nor would be created by publishing to it."""
+    """The broker of a topic; not found if it neither exists nor would be created by publishing to it."""
     return f"/lookup/v2/topic/{topic.domain}/{topic.tenant}/{topic.namespace}/{quoted(topic.local)}"
 
 

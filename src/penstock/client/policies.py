@@ -13,7 +13,7 @@ class ConsumerDeadLetterPolicy(msgspec.Struct, eq=False):
 
     Args:
         max_redeliver_count: How many times a message is delivered again before that.
-        dead_letter_topic: Where to; `{topic}-{subscription}-DLQ` when it is not given.
+        dead_letter_topic: The topic; `{topic}-{subscription}-DLQ` by default.
         initial_subscription_name: A subscription to make on that topic, so that it keeps the messages.
     """
 
@@ -27,7 +27,7 @@ class ConsumerDeadLetterPolicy(msgspec.Struct, eq=False):
 
 
 class ConsumerBatchReceivePolicy(msgspec.Struct, eq=False):
-    """When `batch_receive` has enough: whichever bound is met first. A bound below 1 is none.
+    """When `batch_receive` has enough: whichever bound is met first. A bound below 1 does not count.
 
     Args:
         max_num_message: How many messages.

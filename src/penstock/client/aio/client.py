@@ -32,7 +32,7 @@ class Client:
 
     Args:
         service_url: `pulsar://host:6650`, `pulsar+ssl://…`, `http://…` or `https://…`.
-        authentication: Who the client is, such as `AuthenticationToken(token)`.
+        authentication: The credentials of the client, such as `AuthenticationToken(token)`.
         operation_timeout_seconds: How long to wait for the broker's answers.
         options: See `penstock.client.options.ClientOptions`.
     """
@@ -65,8 +65,8 @@ class Client:
 
         Args:
             topic: The topic; a short name is of `public/default`.
-            producer_name: A name of its own, unique on the topic; the broker gives one when it is None.
-            schema: The schema of its messages; bytes when it is None.
+            producer_name: A name, unique on the topic; if None, the broker chooses one.
+            schema: The schema of its messages; bytes if None.
             options: See `penstock.client.options.ProducerOptions`.
 
         Raises:
@@ -93,9 +93,9 @@ class Client:
 
         Args:
             topic: A name, a list of names, or a compiled pattern of full names.
-            subscription_name: The subscription; it is made where there is none.
+            subscription_name: The subscription, created if it does not exist.
             consumer_type: How consumers share it.
-            schema: How to read values; bytes when it is None.
+            schema: The schema to read values by; bytes if None.
             message_listener: A function or coroutine function of the consumer and each message, instead of
                 `receive`.
             options: See `penstock.client.options.ConsumerOptions`.
@@ -132,8 +132,8 @@ class Client:
 
         Args:
             topic: The topic.
-            start_message_id: Where to begin: after this message, MessageId.earliest or MessageId.latest.
-            schema: How to read values; bytes when it is None.
+            start_message_id: The position to begin at: after this message, MessageId.earliest or MessageId.latest.
+            schema: The schema to read values by; bytes if None.
             reader_listener: A function or coroutine function of the reader and each message.
             options: See `penstock.client.options.ReaderOptions`.
         """

@@ -38,7 +38,7 @@ class Consumer(AnyConsumer):
         """Wait for a message.
 
         Args:
-            timeout_millis: How long to wait; for ever when it is None.
+            timeout_millis: The longest wait; unlimited if None.
 
         Raises:
             Timeout: There was none in time.
@@ -46,7 +46,7 @@ class Consumer(AnyConsumer):
         return await self.incoming.receive(None if timeout_millis is None else timeout_millis / 1000)
 
     async def batch_receive(self) -> list[Message]:
-        """Wait for as many messages as the batch receive policy says; fewer, or none, when its time is over."""
+        """Wait for as many messages as the batch receive policy says; fewer, or none, after its timeout."""
         policy, loop = self._batch_policy, asyncio.get_running_loop()
         until = loop.time() + policy.timeout_ms / 1000 if policy.timeout_ms > 0 else None
         messages: list[Message] = []
@@ -119,7 +119,7 @@ class Consumer(AnyConsumer):
         await self.close()
 
     async def close(self) -> None:
-        """Leave; what was not acknowledged goes to other consumers."""
+        """Leave; unacknowledged messages go to other consumers."""
         await self.incoming.close()
 
     def __aiter__(self) -> AsyncIterator[Message]:

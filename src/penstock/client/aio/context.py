@@ -56,7 +56,7 @@ class Context:
 
     async def close(self) -> None:
         """End all tasks and all connections. A task that has something to say to the broker when it ends, say it is leaving
-        a topic, gets no answer: a broker that answers nothing holds nobody up."""
+        a topic, gets no answer: a silent broker delays no other request."""
         self.tasks.cancel()
         await self._pool.close()
         await self.tasks.close()

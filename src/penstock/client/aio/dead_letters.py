@@ -1,4 +1,4 @@
-"""Messages that were redelivered often enough, to a topic of their own."""
+"""Dead letters: messages that reached the maximum of redeliveries go to a separate topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeadLetters:
         self._producers: dict[str, Producer] = {}
 
     async def publish(self, topic: str, message: Message) -> None:
-        """Publish a message of `topic` where the dead letters go."""
+        """Publish a message of `topic` to the dead-letter topic."""
         target = self._policy.dead_letter_topic or f"{topic}-{self._subscription}-DLQ"
         producer = self._producers.get(target)
         if producer is None:

@@ -49,7 +49,7 @@ class Arrivals:
         self.wake(len(messages))
 
     def take(self) -> Message | None:
-        """The first message, None where there is none."""
+        """The first message, or None."""
         with self._lock:
             return self._queue.popleft() if self._queue else None
 
@@ -142,14 +142,14 @@ class Incoming:
     # -- acknowledgements
 
     def check_order(self) -> None:
-        """Raise CumulativeAcknowledgementNotAllowedError where messages have no order."""
+        """Raise CumulativeAcknowledgementNotAllowedError if messages have no order."""
         if self._kind in SHARED_TYPES:
             raise CumulativeAcknowledgementNotAllowedError(
                 f"a {self._kind.name} subscription has no order to acknowledge up to"
             )
 
     def redeliver_all(self) -> None:
-        """All that is not acknowledged is to be delivered again, now."""
+        """Redeliver all unacknowledged messages now."""
         for receiver in self.receivers.values():
             receiver.redeliver_all()
 
@@ -179,7 +179,7 @@ class Incoming:
         self._receiver_of(message_id).acknowledge_up_to(message_id)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """A message is to be delivered again, after a while."""
+        """Redeliver a message after a delay."""
         message_id = message._id if isinstance(message, Message) else message
         self._receiver_of(message_id).refuse(message_id)
 
@@ -194,7 +194,7 @@ class Incoming:
 
     @property
     def settle_due(self) -> bool:
-        """Whether so much was taken that it is to be accounted for: the broker is allowed more in steps of half the queue."""
+        """Whether enough was taken to send permits: the broker gets more in steps of half the queue."""
         return len(self._unsettled) >= self._settle_at or not self.arrivals
 
     def settle(self) -> None:

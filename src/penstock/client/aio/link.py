@@ -44,7 +44,7 @@ class Attached(Protocol):
         """A command that concerns it."""
 
     def lost(self, link: Link, error: PulsarException) -> None:
-        """The connection is gone, or the broker wants it to come again."""
+        """The connection is lost, or the broker asks to reconnect."""
 
 
 class Link(asyncio.Protocol):
@@ -151,12 +151,12 @@ class Link(asyncio.Protocol):
                 self._take_back()
 
     def close(self) -> None:
-        """Close the connection once what was written is out."""
+        """Close the connection once all written bytes are sent."""
         if self._transport is not None:
             self._transport.close()
 
     async def ended(self, timeout_s: float) -> None:
-        """Wait for the end of a connection that is closed, while the loop is still there: what was written goes out, and of
+        """Wait for the end of a connection that is closed, while the loop still exists: written bytes are sent, and of
         an encrypted one both sides say so. One that takes too long is cut."""
         if self._transport is None:
             return
@@ -173,7 +173,7 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- lending: the blocking driver may read in a caller's thread, while the loop stands still
+    # -- lending: the blocking driver may read in a caller's thread, while the loop is paused
 
     def borrow(self) -> None:
         """The loop is not to read until `give_back`."""
@@ -184,7 +184,7 @@ class Link(asyncio.Protocol):
             self._transport.pause_reading()
 
     def give_back(self, *, linger: bool) -> None:
-        """Let the loop read again: soon, where only receipts are to come and another borrower may come first."""
+        """Let the loop read again: after a moment, if only receipts are expected and another borrower may come first."""
         self._borrowed = False
         if self.consumers or not linger:
             self._take_back()
@@ -262,7 +262,7 @@ def _give(attached: dict[int, Attached], number: int, frame: Frame) -> None:
 
 
 class Pool:
-    """Opens connections where there are none."""
+    """Opens connections as needed."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class Pool:
         self._closed = False
 
     async def link(self, address: Address, proxy_to: str | None = None) -> Link:
-        """A connection to a broker, through a proxy where `proxy_to` names the broker. Raises ConnectError."""
+        """A connection to a broker, through a proxy if `proxy_to` names the broker. Raises ConnectError."""
         key = (address, proxy_to)
         async with self._opening.setdefault(key, asyncio.Lock()):
             found = self._links.get(key)
@@ -308,7 +308,7 @@ class Pool:
             raise ConnectError(f"{address.authority} cannot be reached: {reason}") from error
         try:
             await link.ready(self._timeout_s)
-        except BaseException:  # nobody else knows of it
+        except BaseException:  # no other code has it
             link.close()
             raise
         return link
@@ -323,7 +323,7 @@ class Pool:
         return not any(link.producers or link.consumers for link in self._links.values())
 
     async def close(self) -> None:
-        """Close every connection: who waits for an answer over one of them gets an error. Takes at most CLOSE_S."""
+        """Close every connection: callers that wait for an answer get an error. Takes at most CLOSE_S."""
         self._closed = True
         links = list(self._links.values())
         self._links.clear()

@@ -1,4 +1,4 @@
-"""Who serves a topic, how many partitions it has, which topics there are, and what their schemas are."""
+"""Lookups: the broker of a topic, its partitions, the topics of a namespace, and schemas."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Lookup(BrokerLookup, Protocol):
     async def partitions(self, topic: str, *, create: bool = True) -> int:
         """How many partitions a topic has, 0 when it is not partitioned.
 
-        Asking makes a topic that is not there partitioned where the service is configured so; without `create` it raises
+        Asking creates a missing topic with partitions if the service is configured so; without `create` it raises
         TopicNotFound instead, as far as the service knows how.
         """
 
@@ -77,7 +77,7 @@ class Lookup(BrokerLookup, Protocol):
 
 
 class BinaryLookup:
-    """Asks over the protocol itself, each time another of the service's hosts where there are several."""
+    """Asks over the protocol itself, each time another of the service's hosts if there are several."""
 
     def __init__(self, pool: Pool, url: ServiceUrl, listener: str | None, timeout_s: float) -> None:
         self._pool = pool
@@ -104,7 +104,7 @@ class BinaryLookup:
         raise errors.LookupError(f"{topic}: more than {REDIRECTS_MAX} redirections")
 
     async def service(self) -> Link:
-        """A connection to the service. Raises why there is none."""
+        """A connection to the service. Raises the error that prevents it."""
         return await self._pool.link(next(self._hosts))
 
     async def _ask_lookup(self, link: Link, topic: str, authoritative: bool) -> Any:
@@ -202,18 +202,18 @@ class Schemas:
         self._known: dict[tuple[str, int], SchemaInfo | None] = {}
 
     async def latest(self, link: Link, topic: str) -> SchemaInfo | None:
-        """A topic's latest schema, None where it has none."""
+        """A topic's latest schema, or None."""
         return await self._ask(link, topic, None)
 
     async def version(self, link: Link, topic: str, version: int) -> SchemaInfo | None:
-        """A version of a topic's schema, None where there is none."""
+        """A version of a topic's schema, or None."""
         key = (topic, version)
         if key not in self._known:
             self._known[key] = await self._ask(link, topic, version)
         return self._known[key]
 
     async def register(self, link: Link, topic: str, info: SchemaInfo) -> int | None:
-        """The version of a schema, which is registered where it is new (PIP-43). Raises IncompatibleSchema."""
+        """The version of a schema, which is registered if it is new (PIP-43). Raises IncompatibleSchema."""
         command = CommandGetOrCreateSchema(topic=topic, schema=wire_schema(info))
         answer = await link.ask(command, self._timeout_s)
         if answer.HasField("error_code"):

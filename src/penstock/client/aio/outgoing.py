@@ -126,7 +126,7 @@ class Outgoing:
             publisher.outbox.waits.forget(token)
 
     def prepare(self, made: Draft) -> Prepared:
-        """Encode a message. Raises what is wrong with it."""
+        """Encode a message. Raises the error of a message that cannot be encoded."""
         made = self._interceptors.before_send(self.producer, made) if self._interceptors else made
         schema: Schema | None = made.schema
         if schema is not None and not self._multi_schema:
@@ -155,7 +155,7 @@ class Outgoing:
         return Prepared(message, schema, made)
 
     def post(self, prepared: Prepared, token: Token, *, request: bool = False) -> Publisher:
-        """Send a message; the token is called with what becomes of it. Raises what stands in the way."""
+        """Send a message; the token is called with the result. Raises the error that prevents sending."""
         message, schema, made = prepared
         if self._interceptors:
             token = Intercepted(self._interceptors, self.producer, made, token)
@@ -214,7 +214,7 @@ class AnyProducer:
         return self.outgoing.partitions.topic
 
     def producer_name(self) -> str:
-        """The producer's name, which the broker chooses where none was given."""
+        """The producer's name, which the broker chooses if none was given."""
         return self.outgoing.partitions.name
 
     def last_sequence_id(self) -> int:

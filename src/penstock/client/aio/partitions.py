@@ -37,7 +37,7 @@ class Router:
     """Keys by their hash, as Pulsar's clients compute it; the others round robin, or all to one partition.
 
     With batching, round robin stays with a partition for as long as a batch may: else every message would
-    be a batch of its own.
+    be a separate batch.
     """
 
     def __init__(self, mode: PartitionsRoutingMode, sending: Sending) -> None:

@@ -63,7 +63,7 @@ class Producer(AnyProducer):
             content: The value, as the producer's schema takes it; None is the null value.
             properties: Texts that travel with it.
             partition_key: Its key; messages of one key go to one partition, in order.
-            ordering_key: What a KeyShared subscription goes by instead of the key.
+            ordering_key: The key that KeyShared subscriptions use in place of the key.
             sequence_id: Its number, for deduplication; by default the producer counts.
             replication_clusters: Which clusters it is replicated to.
             disable_replication: Do not replicate it.
@@ -72,7 +72,7 @@ class Producer(AnyProducer):
             deliver_after: Not to be delivered before this time has passed.
 
         Raises:
-            PulsarException: The message was not stored; Timeout where that is not known.
+            PulsarException: The message was not stored; Timeout if that is not known.
         """
         outgoing = self.outgoing
         made = outgoing.draft(
@@ -103,7 +103,7 @@ class Producer(AnyProducer):
 
         Args:
             value: What to send.
-            schema: The message's own schema (PIP-43); the producer's where it is None.
+            schema: The schema of the message (PIP-43); that of the producer if None.
         """
         return AsyncMessageBuilder(self.outgoing, value, schema)
 
@@ -192,7 +192,7 @@ async def open_producer(
 
 
 def _properties(options: ProducerOptions) -> dict[str, str]:
-    """A producer's properties; one with a message router tells the broker to keep the partitions that it chooses."""
+    """A producer's properties; one with a message router asks the broker to keep the partitions that it chooses."""
     given = options["properties"] or {}
     if options["message_router"] is None:
         return given

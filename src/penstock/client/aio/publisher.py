@@ -70,7 +70,7 @@ class Publisher:
     # -- coming and going
 
     async def start(self) -> None:
-        """Connect. Raises what stands in the way."""
+        """Connect. Raises the error that prevents it."""
         await within(self._connect, self._context.timeout_s)
         self._context.tasks.spawn(self._reconnecting.run(), f"keep the producer of {self.topic}")
 
@@ -80,7 +80,7 @@ class Publisher:
 
     @property
     def supports_requests(self) -> bool:
-        """Whether the broker knows PIP-371; where there is no connection, that is assumed."""
+        """Whether the broker knows PIP-371; assumed without a connection."""
         return self._link is None or self._link.session.supports_request_reply
 
     async def _connect(self) -> None:
@@ -162,7 +162,7 @@ class Publisher:
 
     @property
     def idle_link(self) -> Link | None:
-        """The connection, where nothing is on its way or waits to be."""
+        """The connection, if nothing is in flight or waits."""
         return self._link if self.outbox.count == 0 else None
 
     def post(self, message: OutMessage, token: Any, schema: Schema | None, *, alone: bool = False) -> None:
@@ -217,7 +217,7 @@ class Publisher:
             self._link.write(self.outbox.take())
 
     def awaited(self) -> None:
-        """A caller waits for what was just posted: send it in this turn, not after the batch's delay."""
+        """A caller waits for the message just posted: send it in this turn, not after the batch's delay."""
         if self.outbox.settings.batching and not self.outbox.urgent:
             self.outbox.urgent = True
             self._loop.call_soon(self.push)

@@ -25,13 +25,13 @@ _TOTAL_QUEUE_SIZE: Final = 50_000  # of all partitions together
 
 
 class Reader(AnyReader):
-    """Reads a topic from a position of its own, made by `Client.create_reader`."""
+    """Reads a topic from its own position, created by `Client.create_reader`."""
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
         """Wait for the next message.
 
         Args:
-            timeout_millis: How long to wait; for ever when it is None.
+            timeout_millis: The longest wait; unlimited if None.
 
         Raises:
             Timeout: There was none in time.

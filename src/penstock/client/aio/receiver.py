@@ -43,11 +43,11 @@ class Owner(Protocol):
         """No more messages will come."""
 
     def wants(self) -> int:
-        """How many callers wait for a message; asked where there is no queue."""
+        """The number of callers that wait for a message; used without a queue."""
 
 
 class Receiver:
-    """`start` is where one that is not durable begins."""
+    """`start` is the position of a consumer that is not durable."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Receiver:
         self.error: PulsarException | None = None
         self.position = start if how.durable is False else None  # after it; None: the broker knows
         self.inclusive = self._inclusive = inclusive
-        self.by_time = False  # the broker alone knows where a seek by time led
+        self.by_time = False  # only the broker knows the position of a seek by time
         self._context = context
         self._owner = owner
         self._how = how
@@ -85,7 +85,7 @@ class Receiver:
     # -- coming and going
 
     async def start(self) -> None:
-        """Subscribe. Raises what stands in the way."""
+        """Subscribe. Raises the error that prevents it."""
         await within(self._connect, self._context.timeout_s)
         self._context.tasks.spawn(self._reconnecting.run(), f"keep the consumer of {self.topic}")
 
@@ -105,7 +105,7 @@ class Receiver:
         if link.consumers.get(self._id) is not self:
             raise NotConnected("the connection broke")
         self._link = link
-        self._owner.forget(self)  # what was not taken comes again
+        self._owner.forget(self)  # untaken messages are redelivered
         if not self._how.durable:
             self.inbox.start_at(self.position, inclusive=self.inclusive)
         self.inbox.attach()
@@ -126,7 +126,7 @@ class Receiver:
         self._owner.ended(self, error)
 
     async def close(self) -> None:
-        """Tell what was acknowledged, then leave."""
+        """Send pending acknowledgements, then leave."""
         if self.error is not None:
             return
         self.inbox.flush()
@@ -177,7 +177,7 @@ class Receiver:
         self._settle()
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
-        """The last message of the topic, and up to where this subscription is done, where the broker says."""
+        """The last message of the topic, and the position of this subscription, if the broker says it."""
         answer = await self.ask(CommandGetLastMessageId())
         partition = self.inbox.partition
         last = _message_id(answer.last_message_id, partition, self.topic)
@@ -193,7 +193,7 @@ class Receiver:
         self.inbox.handed_out(message._id, now)
         if not self._how.durable:
             self.position, self.inclusive, self.by_time = message._id, False, False
-            if self.error is None:  # the broker need not remember what was read
+            if self.error is None:  # the broker need not remember the position
                 self.inbox.acknowledge_up_to(message._id, now)
         self._settle_soon()
 

@@ -110,7 +110,7 @@ class Subscribing:
             await asyncio.sleep(REFRESH_S)
             try:
                 for base in bases:
-                    # A partition that is new has nothing from before: all of it is to be received.
+                    # A new partition has no earlier messages: all of it is received.
                     await self._add(await self._parts(base), InitialPosition.Earliest)
             except PulsarException as error:
                 log.info("the partitions of %s are not known now: %s", self.incoming.topic, error)
@@ -144,7 +144,7 @@ class Subscribing:
         for base in sorted(matching):
             try:
                 parts += await self._parts(base)
-            except TopicNotFound:  # gone meanwhile
+            except TopicNotFound:  # deleted since
                 continue
         await self._add(parts, position)
         for topic in set(self.incoming.receivers) - {str(part) for part in parts}:

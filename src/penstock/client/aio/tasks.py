@@ -21,7 +21,7 @@ _RANDOM: Final = random.SystemRandom()
 
 
 class Tasks:
-    """A client's running tasks. A task's failure is logged; `close` cancels what is left."""
+    """A client's running tasks. A task's failure is logged; `close` cancels the rest."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -113,7 +113,7 @@ class Reconnecting:
                 await asyncio.sleep(backoff.next_s())
             while True:
                 # An attempt may be lost before it fails: that is no reason to connect again after the next one,
-                # which would forget what came over it and will not come again.
+                # which would lose messages that came over it and are not sent again.
                 self._lost.clear()
                 try:
                     await self._connect()

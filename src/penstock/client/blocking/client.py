@@ -1,4 +1,4 @@
-"""The blocking client: the asyncio client's loop in a thread of its own."""
+"""The blocking client: the asyncio client's loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Client:
 
     Args:
         service_url: `pulsar://host:6650`, `pulsar+ssl://…`, `http://…` or `https://…`.
-        authentication: Who the client is, such as `AuthenticationToken(token)`.
+        authentication: The credentials of the client, such as `AuthenticationToken(token)`.
         operation_timeout_seconds: How long to wait for the broker's answers.
         options: See `penstock.client.options.ClientOptions`.
 
@@ -55,8 +55,8 @@ class Client:
 
         Args:
             topic: The topic; a short name is of `public/default`.
-            producer_name: A name of its own, unique on the topic; the broker gives one when it is None.
-            schema: The schema of its messages; bytes when it is None.
+            producer_name: A name, unique on the topic; if None, the broker chooses one.
+            schema: The schema of its messages; bytes if None.
             options: See `penstock.client.options.ProducerOptions`; batching is off by default.
 
         Raises:
@@ -81,9 +81,9 @@ class Client:
 
         Args:
             topic: A name, a list of names, or a compiled pattern of full names.
-            subscription_name: The subscription; it is made where there is none.
+            subscription_name: The subscription, created if it does not exist.
             consumer_type: How consumers share it.
-            schema: How to read values; bytes when it is None.
+            schema: The schema to read values by; bytes if None.
             message_listener: A function of the consumer and each message, instead of `receive`; it is called in
                 a thread of its own.
             options: See `penstock.client.options.ConsumerOptions`.
@@ -108,9 +108,9 @@ class Client:
 
         Args:
             topic: The topic.
-            start_message_id: Where to begin: after this message, MessageId.earliest or MessageId.latest.
-            schema: How to read values; bytes when it is None.
-            reader_listener: A function of the reader and each message, called in a thread of its own.
+            start_message_id: The position to begin at: after this message, MessageId.earliest or MessageId.latest.
+            schema: The schema to read values by; bytes if None.
+            reader_listener: A function of the reader and each message, called in a separate thread.
             options: See `penstock.client.options.ReaderOptions`.
         """
         inner = self._loop.call(self._inner.create_reader(topic, start_message_id, schema, **options))
@@ -124,7 +124,7 @@ class Client:
         Args:
             topic: The topic.
             subscription_name: What the name of the passing subscription begins with.
-            schema: How to read values; bytes when it is None.
+            schema: The schema to read values by; bytes if None.
         """
         reader = self.create_reader(
             topic,

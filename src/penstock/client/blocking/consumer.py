@@ -42,7 +42,7 @@ class Consumer(AnyConsumer):
         """Wait for a message.
 
         Args:
-            timeout_millis: How long to wait; for ever when it is None.
+            timeout_millis: The longest wait; unlimited if None.
 
         Raises:
             Timeout: There was none in time.
@@ -52,7 +52,7 @@ class Consumer(AnyConsumer):
         return receive(self._loop, self.incoming, timeout_millis)
 
     def batch_receive(self) -> list[Message]:
-        """Wait for as many messages as the batch receive policy says; fewer, or none, when its time is over."""
+        """Wait for as many messages as the batch receive policy says; fewer, or none, after its timeout."""
         return self._loop.call(self._inner.batch_receive())
 
     def acknowledge(
@@ -119,7 +119,7 @@ class Consumer(AnyConsumer):
         self._going.set()
 
     def close(self) -> None:
-        """Leave; what was not acknowledged goes to other consumers."""
+        """Leave; unacknowledged messages go to other consumers."""
         self._loop.call(self._inner.close())
         self._going.set()
 
@@ -147,7 +147,7 @@ def receive(loop: LoopThread, incoming: Incoming, timeout_millis: int | None) ->
 
 
 def follow(thread: str, what: str, receive: Callable[[], Message], work: Callable[[Message], Any]) -> None:
-    """Start a thread that gives `work` one message after the other, until there are no more."""
+    """Start a thread that passes messages to `work` one by one, until the consumer is closed."""
 
     def run() -> None:
         while True:

@@ -75,16 +75,16 @@ class LoopThread:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # only where the wait itself was interrupted
+            future.cancel()  # only if the wait itself was interrupted
             raise
 
     def check(self) -> None:
-        """Raise OperationNotSupported where a wait would never end."""
+        """Raise OperationNotSupported if a wait would never end."""
         if threading.get_ident() in (self._thread.ident, self._entered):
             raise OperationNotSupported("a callback of the client must not wait for the client")
 
     def post(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Have a function called, after what was posted before."""
+        """Call a function on the loop, after those posted before."""
         self._posted.append((work, arguments))
         if not self._awake:
             self._awake = True
@@ -101,7 +101,7 @@ class LoopThread:
             self._thread.join()
 
     def _run_posted(self) -> None:
-        self._awake = False  # first: what is posted from now on wakes the loop again
+        self._awake = False  # first: later posts wake the loop again
         posted = self._posted
         while posted:
             work, arguments = posted.popleft()
@@ -135,7 +135,7 @@ class _Selector(selectors.DefaultSelector):
             self.waiting = True
             self._lock.acquire()
             self.waiting = False
-        # A thread that entered may have changed what is waited for; events that are still due are reported again.
+        # A thread that entered may have changed the awaited events; those still due are reported again.
         return [(key, mask) for key, mask in events if self._is_current(key)]
 
     def _is_current(self, key: selectors.SelectorKey) -> bool:

@@ -1,7 +1,7 @@
 """Producers for programs without a loop.
 
 A single `send` goes without changing threads: the usual way through the loop's thread and back costs more than all
-else that a message needs (docs/decisions/0045-blocking-client-event-loop.md). Where the loop has nothing to do it is
+else that a message needs (docs/decisions/0045-blocking-client-event-loop.md). If the loop is idle it is
 stopped instead, and the caller itself writes to the connection and reads what comes, for any producer or consumer, until the
 receipt is there. A broker that takes longer is waited for in the usual way.
 """
@@ -28,7 +28,7 @@ from penstock.client.schema.schema import Schema
 
 from .loop import LoopThread
 
-STRAIGHT_S: Final = 0.002  # how long the loop may stand still
+STRAIGHT_S: Final = 0.002  # the longest pause of the loop
 READ_BYTES: Final = 32 * 1024  # what costs no system call to allocate
 
 Callback = Callable[[Result, MessageId | None], Any]
@@ -81,7 +81,7 @@ class Producer(AnyProducer):
             content: The value, as the producer's schema takes it; None is the null value.
             properties: Texts that travel with it.
             partition_key: Its key; messages of one key go to one partition, in order.
-            ordering_key: What a KeyShared subscription goes by instead of the key.
+            ordering_key: The key that KeyShared subscriptions use in place of the key.
             sequence_id: Its number, for deduplication; by default the producer counts.
             replication_clusters: Which clusters it is replicated to.
             disable_replication: Do not replicate it.
@@ -90,7 +90,7 @@ class Producer(AnyProducer):
             deliver_after: Not to be delivered before this time has passed.
 
         Raises:
-            PulsarException: The message was not stored; Timeout where that is not known.
+            PulsarException: The message was not stored; Timeout if that is not known.
         """
         outgoing = self.outgoing
         made = outgoing.draft(
@@ -142,7 +142,7 @@ class Producer(AnyProducer):
 
         Args:
             value: What to send.
-            schema: The message's own schema (PIP-43); the producer's where it is None.
+            schema: The schema of the message (PIP-43); that of the producer if None.
         """
         return BlockingMessageBuilder(self, value, schema)
 
@@ -202,7 +202,7 @@ class Producer(AnyProducer):
 
 
 def _posted(post: Callable[[Any, Token], object], message: Any, token: Token) -> None:
-    """In the loop: post a message; the token is called where that fails."""
+    """In the loop: post a message; the token is called if that fails."""
     try:
         post(message, token)
     except Exception as error:
@@ -245,7 +245,7 @@ class Waiter:
         self._lock.release()
 
     def wait(self) -> MessageId:
-        """The id. Raises why there is none."""
+        """The id. Raises the error of the message."""
         self._lock.acquire()
         if self.message_id is None:
             raise self.error or PulsarException("the message was not sent")

@@ -19,7 +19,7 @@ Seen = Callable[[str, Any], Any]
 
 
 class Reader(AnyReader):
-    """Reads a topic from a position of its own, made by `Client.create_reader`."""
+    """Reads a topic from its own position, created by `Client.create_reader`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Reader(AnyReader):
         """Wait for the next message.
 
         Args:
-            timeout_millis: How long to wait; for ever when it is None.
+            timeout_millis: The longest wait; unlimited if None.
 
         Raises:
             Timeout: There was none in time.

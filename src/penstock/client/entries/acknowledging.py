@@ -66,7 +66,7 @@ class Acknowledging:
             self._timer = self._loop.call_later(GROUP_S, self.send)
 
     def send(self) -> None:
-        """Send what waits, where there is a connection."""
+        """Send waiting acknowledgements, if there is a connection."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -94,7 +94,7 @@ class Acknowledging:
     async def flush(self) -> None:
         """Wait until the broker has answered all of them. Raises what it says, and Timeout."""
         self.send()
-        self._acks.take()  # where there is no connection: they go with the next one
+        self._acks.take()  # without a connection: they go with the next one
         waiting = self._acks.unsettled
         for group in waiting:
             if group.settled is None:

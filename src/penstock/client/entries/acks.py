@@ -1,7 +1,7 @@
 """Acknowledgements of entries: many in one command, each known until the broker has answered it.
 
 What has no answer when a connection is lost is sent again on the next one, before the broker may send messages: so
-what it names does not come again.
+its messages are not redelivered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AckGroup:
     def __init__(self, places: dict[Place, int], *, cumulative: bool) -> None:
         self.places = places
         self.cumulative = cumulative
-        self.settled: asyncio.Future[None] | None = None  # for those who wait
+        self.settled: asyncio.Future[None] | None = None  # for waiting callers
 
     def command(self, consumer_id: int) -> CommandAck:
         """The command for the broker."""
@@ -55,7 +55,7 @@ class AckGroup:
                 self.settled.set_result(None)
             else:
                 self.settled.set_exception(error)
-                self.settled.exception()  # who waited may be gone
+                self.settled.exception()  # waiting callers may have left
 
 
 class EntryAcks:
@@ -85,7 +85,7 @@ class EntryAcks:
             self._up_to = (place, open_bits)
 
     def take(self) -> list[AckGroup]:
-        """What is to be sent now; each group counts as unsettled until `settle`."""
+        """The acknowledgements to send now; each group counts as unsettled until `settle`."""
         groups: list[AckGroup] = []
         if self._up_to is not None:
             groups.append(AckGroup(dict((self._up_to,)), cumulative=True))
@@ -112,7 +112,7 @@ class EntryAcks:
             group.settle(error)
 
     def give_to(self, to: AckSink) -> None:
-        """Acknowledge over another connection what is to be sent, and what has no answer."""
+        """Send over another connection unsent acknowledgements and those without an answer."""
         for group in [*self._unsettled, *self.take()]:
             for place, open_bits in group.places.items():
                 if group.cumulative:

@@ -15,13 +15,13 @@ from penstock.wire.pulsar_pb2 import MessageIdData
 
 Place = tuple[int, int]  # ledger and entry
 
-_BATCH_MAX: Final = 1_000_000  # messages; more are no batch, but damaged metadata
+_BATCH_MAX: Final = 1_000_000  # messages; more are damaged metadata
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
     """An entry that a broker sent. Bit i of `mask` is set for message i of it, unless it is acknowledged already.
 
-    Times are in ms since the epoch, `deliver_at` 0: at once. `index` is the number of its last message where the
+    Times are in ms since the epoch, `deliver_at` 0: at once. `index` is the number of its last message if the
     cluster numbers entries and shows it. An entry that cannot be understood counts as one message.
     """
 
@@ -54,7 +54,7 @@ def read_arrived(frame: Frame) -> Arrived:
         if metadata.HasField("schema_version"):
             version = schema_version_number(metadata.schema_version)
     except PenstockError:
-        pass  # who decodes it says what is wrong
+        pass  # the decoder reports the error
     mask = (1 << count) - 1
     if command.ack_set:
         mask &= mask_of(command.ack_set)

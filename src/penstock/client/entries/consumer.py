@@ -1,6 +1,6 @@
 """A consumer of one topic or partition that takes whole entries, connected again when it has to be.
 
-Permits bound what is on its way: each message costs one. What a connection was permitted and did not send is permitted
+Permits bound the messages in flight: each costs one. Permits that a connection did not use are given
 again on the next one.
 """
 
@@ -57,8 +57,8 @@ class EntryContext(Protocol):
 
 
 class EntryConsumer:
-    """`start` is where one that is not durable begins: after it, or with it where that is `inclusive`. A topic that was
-    deleted is made again by one that comes back where it `recreates`.
+    """`start` is the position of a consumer that is not durable: after it, or at it if `inclusive`. A topic that was
+    deleted is created again by a consumer that reconnects if it `recreates`.
 
     One that is not durable loses nothing and repeats nothing when it connects again: it goes on after the last entry
     that arrived, and there is no `reset`.
@@ -76,7 +76,7 @@ class EntryConsumer:
     ) -> None:
         self.topic = how.topic
         self.error: PulsarException | None = None
-        self.permits = 0  # of messages that may still come; below zero where a batch overdrew them
+        self.permits = 0  # of messages that may still come; below zero if a batch overdrew them
         self._context = context
         self._how = how
         self._sink = sink
@@ -86,12 +86,12 @@ class EntryConsumer:
         self._goes_on = not how.durable and TopicName.parse(how.topic).persistent
         self._recreates = recreates
         self._link: Link | None = None
-        self._epoch = 0  # counts what was asked for again, so that what was sent before is known
+        self._epoch = 0  # counts requests for redelivery, so that earlier deliveries are recognized
         self._acks = Acknowledging(self._id, how.topic, context.timeout_s)
         self._arrived: list[Arrived] = []
         self._debt = 0  # messages that were sent beyond the permits of this connection
         self._muted = False  # while a seek is on its way, what comes is of before
-        self._dropped = 0  # messages that nobody gets: their permits are given again
+        self._dropped = 0  # dropped messages: their permits are given again
         self._due = False
         self._loop = asyncio.get_running_loop()
         self._keeping: asyncio.Task[Any] | None = None
@@ -102,7 +102,7 @@ class EntryConsumer:
     # -- coming and going
 
     async def start(self) -> None:
-        """Subscribe. Raises what stands in the way."""
+        """Subscribe. Raises the error that prevents it."""
         await within(self._connect, self._context.timeout_s)
         self._keeping = self._context.tasks.spawn(
             self._reconnecting.run(), f"keep the consumer of {self.topic}"
@@ -117,7 +117,7 @@ class EntryConsumer:
         return self._link
 
     async def _connect(self) -> None:
-        """Subscribe at the topic's broker, which is looked up again if `reconnect` is called meanwhile."""
+        """Subscribe at the topic's broker, which is looked up again if `reconnect` is called during it."""
         while True:
             asked = self._reconnects
             link = await self._context.lookup.link(self.topic)
@@ -133,7 +133,7 @@ class EntryConsumer:
             link.write([commands.flow(self._id, self.permits)])
 
     async def _subscribe(self, link: Link) -> bool:
-        """Returns False, and has left, if `reconnect` was called meanwhile."""
+        """Returns False, and has left, if `reconnect` was called during it."""
         asked = self._reconnects
         link.consumers[self._id] = self
         epoch = None if self._how.type in SHARED_TYPES else self._epoch
@@ -164,7 +164,7 @@ class EntryConsumer:
         return True
 
     def _close_at(self, link: Link) -> None:
-        """Have a broker close the consumer; what is on its way to it is nobody's."""
+        """Let a broker close the consumer; entries in flight are dropped."""
         link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
         self._id = self._acks.consumer_id = next(self._context.numbers)
 
@@ -251,7 +251,7 @@ class EntryConsumer:
 
     @property
     def due(self) -> int:
-        """Messages that the sink is still to get of what was permitted, also those that came in this turn of the loop."""
+        """Permitted messages that the sink has not got yet, including those that came in this turn of the loop."""
         came = sum(one.mask.bit_count() for one in self._arrived) if self._arrived else 0
         return self.permits + self._dropped + came
 
@@ -292,7 +292,7 @@ class EntryConsumer:
         self._soon()
 
     def _forget_arrived(self) -> None:
-        """What came and was not handed on will come again."""
+        """Entries that came and were not handed on will be redelivered."""
         arrived, self._arrived = self._arrived, []
         self._drop(sum(one.mask.bit_count() for one in arrived))
 
@@ -359,7 +359,7 @@ class EntryConsumer:
         return True
 
     def redeliver(self, places: Iterable[Place]) -> None:
-        """Ask for entries again (Shared and Key_Shared); they come with permits of their own."""
+        """Ask for entries again (Shared and Key_Shared); they come with separate permits."""
         self._acks.send()
         if self._link is not None:
             self._link.write([commands.redeliver(self._id, [wire_place(place) for place in places])])
@@ -403,7 +403,7 @@ class EntryConsumer:
             self._sink.reset()
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
-        """The last message of the topic, and up to where the subscription is done, where the broker says."""
+        """The last message of the topic, and the position of the subscription, if the broker says it."""
         answer = await self._ask(CommandGetLastMessageId())
         last = read_id(answer.last_message_id)
         done = answer.HasField("consumer_mark_delete_position")

@@ -1,6 +1,6 @@
 """A producer's entries from `add` to their receipts, over any number of connections; no I/O.
 
-Entries are settled in the order in which they were sent, but for repeats that a broker recognises. Where one has waited too
+Entries are settled in the order in which they were sent, but for repeats that a broker recognises. If one has waited too
 long, it fails with all that follow it, as in Pulsar's clients. They stay in the queue without their data until their
 receipts or the next connection: a receipt names only a sequence id, which clients may use twice.
 """
@@ -17,7 +17,7 @@ import msgspec
 from penstock.client.errors import PulsarException
 from penstock.client.session import commands
 
-DUPLICATE: Final = (-1, -1)  # where an entry is that the broker recognised as a repeat
+DUPLICATE: Final = (-1, -1)  # the position of an entry that the broker recognised as a repeat
 
 Placed = tuple[int, int]  # ledger and entry
 Outcome = Placed | PulsarException
@@ -75,7 +75,7 @@ class PendingEntries:
         return len(self._queue)
 
     def add(self, entries: Sequence[Outgoing], group: Group, now: float) -> list[bytes]:
-        """Entries that are to be sent now; returns their frames."""
+        """Entries to send now; returns their frames."""
         frames: list[bytes] = []
         queue, producer_id = self._queue, self._producer_id
         for at, one in enumerate(entries):
@@ -99,7 +99,7 @@ class PendingEntries:
         if queue[0].sequence_id == sequence_id:
             self._stored(queue.popleft(), ledger, entry)
             return True
-        if ledger < 0:  # a repeat is answered at once, before what is still being stored
+        if ledger < 0:  # a repeat is answered at once, before entries that are still being stored
             for one in queue:
                 if one.sequence_id == sequence_id:
                     queue.remove(one)
@@ -127,7 +127,7 @@ class PendingEntries:
         return [part for one in self._queue for part in one.frames]
 
     def expire(self, before: float, error: PulsarException) -> float | None:
-        """Fail everything where the oldest was sent until `before`; else returns when that was, None without any.
+        """Fail everything if the oldest was sent before `before`; else returns its time, None without entries.
 
         If what follows were stored without it, a broker that deduplicates would take its next attempt for a repeat.
         """

@@ -66,7 +66,7 @@ class EntryProducer:
         self.name = how.name or given
         self.error: PulsarException | None = None  # why it has ended
         self.schema_version: int | None = None  # of the schema in `how`
-        self.topic_epoch: int | None = None  # where it has the topic alone
+        self.topic_epoch: int | None = None  # if it has the topic alone
         self.max_message_size = MESSAGE_BYTES_MAX  # of an entry
         self._context = context
         self._how = how
@@ -80,7 +80,9 @@ class EntryProducer:
         self._id = next(context.numbers)
         self._pending = PendingEntries(self._id)
         self._link: Link | None = None
-        self._leaving: Link | None = None  # where the producer is to be closed before it is made again
+        self._leaving: Link | None = (
+            None  # the link on which the producer must be closed before it is created again
+        )
         self._epoch = 0
         self._loop = asyncio.get_running_loop()
         self._expiry: asyncio.TimerHandle | None = None
@@ -93,7 +95,7 @@ class EntryProducer:
     # -- coming and going
 
     async def start(self) -> None:
-        """Connect. Raises what stands in the way."""
+        """Connect. Raises the error that prevents it."""
         await within(self._connect, self._context.timeout_s)
         self._task = self._context.tasks.spawn(self._reconnecting.run(), f"keep the producer of {self.topic}")
 
@@ -139,7 +141,7 @@ class EntryProducer:
         link.write(pending.again())
 
     async def _leave(self) -> None:
-        """Close the producer that the broker has, if it is to be made again: receipts come until it is closed."""
+        """Close the producer at the broker, if it must be created again: receipts come until it is closed."""
         link, self._leaving = self._leaving, None
         if link is not None and not link.closed:
             try:
@@ -198,7 +200,7 @@ class EntryProducer:
         self._make_space()
 
     async def close(self) -> None:
-        """Leave the topic. What was sent gets its receipt before, where there is a connection; else it fails."""
+        """Leave the topic. Sent messages get their receipts before, if there is a connection; else they fail."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -255,7 +257,7 @@ class EntryProducer:
             await asyncio.wait((self._newest,))
 
     async def send(self, entry: Outgoing) -> Placed:
-        """Send one entry and return where it is. Raises why it was not stored."""
+        """Send one entry and return its position. Raises the error of an entry that was not stored."""
         await self.room()
         (outcome,) = await self.send_all((entry,))
         if isinstance(outcome, PulsarException):
@@ -280,7 +282,7 @@ class EntryProducer:
     # -- in
 
     def received(self, frame: Frame) -> None:
-        """A receipt, why there is none, or a reply."""
+        """A receipt, its error, or a reply."""
         receipt = frame.receipt
         if receipt is not None:
             if not self._pending.receipt(receipt.sequence_id, receipt.ledger, receipt.entry):

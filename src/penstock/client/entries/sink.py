@@ -1,4 +1,4 @@
-"""Who takes a consumer's entries."""
+"""The receiver of a consumer's entries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .arrived import Arrived
 
 
 class Sink(Protocol):
-    """Who takes a consumer's entries. Nothing here may wait."""
+    """The receiver of a consumer's entries. Nothing here may wait."""
 
     def arrived(self, entries: list[Arrived]) -> None:
         """Entries came, in order."""
 
     def reset(self) -> None:
-        """What is out and not acknowledged is void: it will come again, as far as the subscription still has it."""
+        """Outstanding messages are void: they are redelivered, as far as the subscription still has them."""
 
     def active(self, active: bool) -> None:  # the broker's word
         """Whether the consumer is the one that gets everything (Failover)."""

@@ -1,4 +1,4 @@
-"""Where a consumer begins: brokers begin with whole entries, and what of them comes before is passed over here."""
+"""The start position of a consumer: brokers begin with whole entries, and earlier messages of them are skipped here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .arrived import Arrived
 
 
 class Start:
-    """After `at`, or with it where that is `inclusive`; None: where the subscription stands."""
+    """After `at`, or at it if `inclusive`; None: the position of the subscription."""
 
     def __init__(self, at: MessageId | None, *, inclusive: bool, durable: bool) -> None:
         self._at = at
@@ -18,7 +18,7 @@ class Start:
 
     @property
     def wire_id(self) -> WireId | None:
-        """What a broker is told; it knows where those stand that are durable."""
+        """The position sent to a broker, which knows those of durable subscriptions."""
         return None if self._durable or self._at is None else WireId._of(self._at)
 
     def wanted(self, entry: Arrived) -> int:
@@ -37,18 +37,18 @@ class Start:
 
     @property
     def passes_over(self) -> bool:
-        """Whether a durable subscription that was moved here would keep a whole entry that nobody gets."""
+        """Whether a durable subscription that was moved here would keep a whole entry that no consumer gets."""
         at = self._at
         if at is None or self._inclusive or not self._durable or at in (EARLIEST, LATEST):
             return False
         return at.batch_index < 0 or at.batch_index + 1 == at.batch_size
 
     def after(self, entry: Arrived) -> Start:
-        """Where one that is not durable goes on."""
+        """The position at which a subscription that is not durable continues."""
         return Start(MessageId(entry.ledger, entry.entry_id), inclusive=False, durable=False)
 
     def sought(self, to: MessageId | int, *, inclusive: bool) -> Start:
-        """Where a seek leads; by time the broker alone knows."""
+        """The position of a seek; of one by time only the broker knows it."""
         if not isinstance(to, MessageId):
             to_id = None if self._durable else EARLIEST
             return Start(to_id, inclusive=False, durable=self._durable)

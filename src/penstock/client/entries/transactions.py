@@ -1,7 +1,7 @@
 """Transactions of a cluster: entries in several topics that readers see together, or never.
 
-A coordinator is the owner of a partition of a system topic. It gives out the ids, is told of each topic before the first
-entry goes there, and ends the transaction; one that nobody ends is aborted when its time is over.
+A coordinator is the owner of a partition of a system topic. It assigns the ids, learns of each topic before the first
+entry goes there, and ends the transaction; a transaction that is not ended is aborted after its timeout.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TransactionId = tuple[
 
 
 class Transactions:
-    """Begins and ends transactions. Raises what stands in the way; after an error of `end` the outcome is not known."""
+    """Begins and ends transactions. After an error of `end` the outcome is not known."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class Transactions:
         return answer.txnid_most_bits, answer.txnid_least_bits
 
     async def add(self, transaction: TransactionId, topics: Sequence[str]) -> None:
-        """Say where entries will go, before the first of them."""
+        """Register the topics of entries, before the first of them."""
         most, least = transaction
         command = CommandAddPartitionToTxn(
             txnid_most_bits=most, txnid_least_bits=least, partitions=list(topics)

@@ -10,7 +10,7 @@ class Field:
     """A field of a record.
 
     Args:
-        default: Its value where a record is made without one.
+        default: Its value if a record is created without one.
         required: Whether the schema forbids null.
         required_default: Whether the default is part of the schema.
     """
@@ -46,11 +46,11 @@ class Field:
         return " or ".join(kind.__name__ for kind in self.PYTHON)
 
     def _given(self, value: Any) -> Any:
-        """What a constructor was given, with objects made of the dicts that stand for records."""
+        """The arguments of a constructor, with dicts of records made into objects."""
         return value
 
     def _fallback(self) -> Any:
-        """The value where a record is made without one."""
+        """The value if a record is created without one."""
         return self._default
 
 

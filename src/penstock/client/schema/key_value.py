@@ -23,7 +23,7 @@ class KeyValueSchema(Schema):
     Args:
         key_schema: The schema of the keys.
         value_schema: The schema of the values.
-        encoding: Where the key is: in the payload (INLINE), or in the message's key (SEPARATED).
+        encoding: The place of the key: the payload (INLINE), or the message's key (SEPARATED).
     """
 
     needs_writer = True

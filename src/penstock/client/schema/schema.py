@@ -1,4 +1,4 @@
-"""What every schema does, and the schemas without a definition of their own: primitive types, the topic's, a message's."""
+"""The base of schemas, and the schemas without a definition: primitive types, the topic's, a message's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AUTO_CONSUME: Final = SchemaInfo(SchemaType.AUTO_CONSUME, name="AutoConsume")
 
 
 class Encoded(NamedTuple):
-    """A value as it is stored: the payload (None for a null value) and, where the schema says so, the key."""
+    """A stored value: the payload (None for a null value) and, if the schema says so, the key."""
 
     payload: bytes | None
     key: str | None = None  # base64
@@ -59,7 +59,7 @@ class Schema:
         raise NotImplementedError
 
     def encode_message(self, obj: Any) -> Encoded:
-        """The payload, and the key where the value holds it; None is the null value."""
+        """The payload, and the key if the value holds it; None is the null value."""
         return Encoded(None if obj is None else self.encode(obj))
 
     def decode_message(self, message: Message) -> Any:
@@ -142,7 +142,7 @@ class AutoProduceBytesSchema(Schema):
 
     Args:
         schema: What the bytes are encoded by. Without it, a producer looks up the topic's latest schema when it
-            is created, and takes any bytes where there is none.
+            is created, and takes any bytes if there is none.
     """
 
     def __init__(self, schema: Schema | None = None) -> None:
@@ -156,7 +156,7 @@ class AutoProduceBytesSchema(Schema):
             self._codec = codec
 
     def resolve(self, info: SchemaInfo | None) -> AutoProduceBytesSchema:
-        """A copy that checks by the topic's schema, `info`, where it has one."""
+        """A copy that checks by the topic's schema, `info`, if it has one."""
         return AutoProduceBytesSchema(None if info is None else Schema(info))
 
     def encode(self, obj: Any) -> bytes:
@@ -172,7 +172,7 @@ class AutoProduceBytesSchema(Schema):
 
 
 class AutoConsumeSchema(Schema):
-    """Values are what each message's own schema makes of it: dicts for records, bytes where there is none."""
+    """Each message is decoded by its own schema: dicts for records, bytes without a schema."""
 
     needs_writer = True
 

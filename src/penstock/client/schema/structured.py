@@ -59,7 +59,7 @@ class AvroSchema(_DefinedSchema):
 
     Args:
         record_cls: The class of the values; None for values that are dicts.
-        schema_definition: The Avro definition where there is no class.
+        schema_definition: The Avro definition if there is no class.
     """
 
     needs_writer = True
@@ -116,7 +116,7 @@ class JsonSchema(_DefinedSchema):
 
     Args:
         record_cls: The class of the values; None for values that are dicts.
-        schema_definition: The Avro definition where there is no class.
+        schema_definition: The Avro definition if there is no class.
     """
 
     def __init__(self, record_cls: type[Record] | None, schema_definition: Any = None) -> None:

@@ -111,7 +111,7 @@ class Acks:
         return frames
 
     def restart(self) -> None:
-        """A new connection: what is not done of a batch comes again whole. What is done is still to be sent."""
+        """A new connection: a partly acknowledged batch is redelivered whole. Its acknowledgements are still to be sent."""
         self._open.clear()
         self._partial.clear()
 

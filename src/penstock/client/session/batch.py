@@ -32,9 +32,9 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, eq=False):
-    """Payloads while nothing else is to be said of the messages; messages from then on.
+    """Payloads while the messages have nothing else; messages from then on.
 
-    `tokens` are the driver's: what is called with the result of each message. `born` is when the first came.
+    `tokens` are the driver's: called with the result of each message. `born` is the time of the first message.
     """
 
     version: int | None
@@ -77,7 +77,7 @@ class Held(msgspec.Struct, eq=False):
 
 
 def batch_key(message: OutMessage | None) -> str | bytes:
-    """What messages of one batch share when batching goes by key."""
+    """The shared key of a batch if batching is by key."""
     if message is None:
         return ""
     return message.ordering_key or message.key or ""

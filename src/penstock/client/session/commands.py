@@ -34,7 +34,7 @@ _KINDS: Final[dict[type, tuple[int, str]]] = {
     type(getattr(BaseCommand(), field)): (kind, field) for kind, field in FIELD.items()
 }
 
-# What stands before the body of SEND, by its size: both sizes and the type of the command.
+# The bytes before the body of SEND, by its size: both sizes and the type of the command.
 _FRONTS: Final = tuple((4 + size).to_bytes(4, "big") + b"\x08\x06\x32" + bytes((size,)) for size in range(64))
 _PRODUCER_ID: Final[Memo[int, bytes]] = Memo(lambda number: b"\x08" + integer(number) + b"\x10")
 
@@ -156,7 +156,7 @@ def send(
 def subscribe(
     consumer_id: int, how: Subscription, start: MessageId | None, epoch: int | None = None
 ) -> CommandSubscribe:
-    """Create a consumer; `start` is where one that is not durable begins, `epoch` how often it asked for everything
+    """Create a consumer; `start` is the position of one that is not durable, `epoch` how often it asked for everything
     again, for brokers to say which messages were sent before."""
     return CommandSubscribe(
         topic=how.topic,

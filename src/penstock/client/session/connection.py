@@ -1,4 +1,4 @@
-"""Where a service is, and one connection to it: the handshake, keep-alive, and frames both ways."""
+"""The address of a service, and one connection to it: the handshake, keep-alive, and frames both ways."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Address(NamedTuple):
 
 
 class ServiceUrl(NamedTuple):
-    """Where the service is."""
+    """The address of the service."""
 
     scheme: str
     addresses: tuple[Address, ...]
@@ -68,7 +68,7 @@ class ServiceUrl(NamedTuple):
 
 def parse_service_url(text: str) -> ServiceUrl:
     """Read a service URL. Raises InvalidUrl."""
-    if "@" in text:  # what is before it may be a password: it is not repeated
+    if "@" in text:  # the text before it may be a password: it is not repeated
         raise InvalidUrl("a service URL is like pulsar://127.0.0.1:6650, with no user or password in it")
     scheme, separator, rest = text.partition("://")
     hosts = rest.rstrip("/")
@@ -117,7 +117,7 @@ class Connection:
         self._out += frames
 
     def take(self) -> list[bytes]:
-        """What is to be written now."""
+        """The bytes to write now."""
         out, self._out = self._out, []
         return out
 
@@ -158,7 +158,7 @@ class Connection:
         return True
 
     def _refusal(self, error: PulsarException) -> PulsarException:
-        """The broker greets with an error; it may be about who this is."""
+        """The broker answers CONNECT with an error, perhaps of authentication."""
         if isinstance(error, AuthenticationError | AuthorizationError):
             return self._authentication.refused(error)
         return error
@@ -173,7 +173,7 @@ class Connection:
             self._decoder.frame_size_max = max(MESSAGE_BYTES_MAX, self.max_message_size) + OVERHEAD_BYTES
 
     def _challenged(self) -> None:
-        """The broker wants fresh credentials: the client's, or the principal's that it acts for where it forwards them."""
+        """The broker wants fresh credentials: the client's, or those of the principal that it acts for if it forwards them."""
         asked = self._authentication.original or self._authentication
         try:
             data = AuthData(auth_method_name=asked.method, auth_data=asked.data())

@@ -1,6 +1,6 @@
 """One consumer's messages from the wire to the application, over any number of connections.
 
-Permits bound what is on its way: the broker sends no more than it was allowed to, and is allowed more as the
+Permits bound the messages in flight: the broker sends no more than it was allowed to, and is allowed more as the
 application takes messages. A message whose schema has to be fetched first waits, and all after it, so that
 values are there when messages are.
 """
@@ -23,7 +23,7 @@ from .redelivery import Receiving, Redelivery
 
 
 class Inbox:
-    """`wanted` is a schema version to fetch; `rewound` says that what the queue holds will come again."""
+    """`wanted` is a schema version to fetch; `rewound` says that queued messages will be redelivered."""
 
     def __init__(
         self, consumer_id: int, topic: str, partition: int, settings: Receiving, schema: Schema
@@ -63,7 +63,7 @@ class Inbox:
             self._out.append(commands.flow(self.consumer_id, self._settings.queue_size))
 
     def detach(self) -> None:
-        """The connection is gone; what was not acknowledged comes again."""
+        """The connection is lost; unacknowledged messages are redelivered."""
         self.attached, self.wanted = False, None
         self._out.clear()
         self._forget()
@@ -88,7 +88,7 @@ class Inbox:
         self._redelivery.clear()
 
     def take(self) -> list[bytes]:
-        """What is to be written now."""
+        """The bytes to write now."""
         if not self.attached:
             return []
         out, self._out = self._out, []
@@ -132,7 +132,7 @@ class Inbox:
         self._pass_on(messages)
 
     def _drop_chunked(self) -> None:
-        """A split message was given up for newer ones; it is acknowledged where the application wants that."""
+        """A split message was given up for newer ones; it is acknowledged if the application wants that."""
         places, self._chunks.dropped = self._chunks.dropped, []
         if self._settings.ack_oldest_chunked:
             self._out.append(commands.acknowledge(self.consumer_id, [wire_place(place) for place in places]))
@@ -212,7 +212,7 @@ class Inbox:
             self.consumed(count)
 
     def ask(self, count: int = 1) -> None:
-        """Let the broker send, where there is no queue."""
+        """Let the broker send, if there is no queue."""
         self._out.append(commands.flow(self.consumer_id, count))
 
     def handed_out(self, message_id: MessageId, now: float) -> None:
@@ -232,7 +232,7 @@ class Inbox:
             self._redelivery.acknowledged_up_to(last)
 
     def reply(self, message_id: MessageId, to: str, content: bytes, *, is_error: bool, now: float) -> None:
-        """A request is done, and this is what is to be said to who asked."""
+        """A request is done, with this result for its caller."""
         place = (message_id.ledger_id(), message_id.entry_id())
         data = wire_place(place)
         index, size = message_id.batch_index(), message_id.batch_size()
@@ -248,11 +248,11 @@ class Inbox:
         self._redelivery.acknowledged(done)
 
     def refuse(self, message_id: MessageId, now: float) -> None:
-        """A message is to be delivered again, after a while."""
+        """Redeliver a message after a delay."""
         self._redelivery.refuse((message_id.ledger_id(), message_id.entry_id()), now)
 
     def redeliver_all(self) -> None:
-        """All that is not acknowledged is to be delivered again, now."""
+        """Redeliver all unacknowledged messages now."""
         self._out += self._acks.flush()
         self._redelivery.clear()
         self._waiting.clear()
@@ -266,7 +266,7 @@ class Inbox:
         return min(times, default=None)
 
     def tick(self, now: float) -> None:
-        """Send acknowledgements that have waited long enough; ask for messages whose time is over."""
+        """Send acknowledgements that have waited long enough; ask for redelivery of messages whose time-out is over."""
         due = self._acks.deadline()
         if due is not None and now >= due:
             self.flush()

@@ -23,7 +23,7 @@ class Opened(NamedTuple):
     """The messages of an entry. `permits` is what it cost; `places` are the parts of a chunked message.
 
     `invalid` says why it cannot be handed on (`CommandAck.ValidationError`), None when it can. `hidden` says
-    that it is to be left alone: it is encrypted.
+    that it stays as it is: it is encrypted.
     """
 
     messages: list[Stored]
@@ -81,7 +81,7 @@ class _Parts(msgspec.Struct):
 
 
 class Whole(NamedTuple):
-    """A message put together: its payload, still compressed, and where its parts are."""
+    """A joined message: its payload, still compressed, and the ids of its chunks."""
 
     payload: bytes
     places: tuple[Place, ...]
@@ -117,6 +117,6 @@ class Chunks:
         return Whole(b"".join(parts.data), tuple(parts.places))
 
     def clear(self) -> None:
-        """A new connection: they come again from their beginning."""
+        """A new connection: they are redelivered from their first chunk."""
         self._parts.clear()
         self.dropped.clear()

@@ -4,7 +4,7 @@
 
 Order is kept all the way: what comes after a message that waits for its schema waits as well. Nothing is lost
 when a connection is: entries without a receipt go out again, with the sequence ids they had, so that the
-broker can tell them from new ones. Tokens stand for the callers; the driver calls them with the results.
+broker can distinguish them from new ones. Tokens represent the callers; the driver calls them with the results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outbox:
         self.settings = settings
         self.count = 0
         self.attached = False
-        self.urgent = False  # a caller waits for what is in the batches
+        self.urgent = False  # a caller waits for messages in the batches
         self.last_sequence_id = -1
         self.waits = PendingRequests()
         self.wanted: Schema | None = None
@@ -79,7 +79,7 @@ class Outbox:
         self._out.clear()
 
     def take(self) -> list[bytes]:
-        """What is to be written now."""
+        """The bytes to write now."""
         if not self.attached:
             return []
         out, self._out = self._out, []
@@ -106,7 +106,7 @@ class Outbox:
         self._close_if_full(batch, now)
 
     def add_now(self, payload: bytes, token: Any, now: float) -> bool:
-        """`add_plain` and `flush` in one, faster; False where something has to be done before."""
+        """`add_plain` and `flush` in one, faster; False if something has to be done before."""
         if self._held or self._batches or not self.attached:
             return False
         sent = self._encoder.plain(payload, token, self._version, now)
@@ -191,7 +191,7 @@ class Outbox:
         return min(times, default=None)
 
     def tick(self, now: float) -> None:
-        """Send batches that have waited long enough. Where a message has waited too long, all fail that wait, as in Pulsar's
+        """Send batches that have waited long enough. If a message has waited too long, all waiting ones fail, as in Pulsar's
         clients: if what follows were stored without it, a broker that deduplicates would take its next attempt for a
         repeat."""
         first = min((batch.born for batch in self._batches.values()), default=now)

@@ -24,7 +24,7 @@ from .batch import Batch, Sending
 class Sent(msgspec.Struct, eq=False):
     """One entry. `tokens` are called with the results of its messages; a chunk that is not the last has none.
 
-    `chunks` is shared by the chunks of one message, and collects where they were stored.
+    `chunks` is shared by the chunks of one message, and collects their ids.
     """
 
     sequence_id: int
@@ -36,7 +36,7 @@ class Sent(msgspec.Struct, eq=False):
 
 
 class Settled(msgspec.Struct, eq=False):
-    """What became of an entry's messages: where they were stored, or why they were not."""
+    """The result of an entry's messages: their ids, or the error."""
 
     tokens: list[Any]
     ledger: int = -1
@@ -88,7 +88,7 @@ class Encoder:
         return sent, settled
 
     def plain(self, payload: bytes, token: Any, version: int | None, now: float) -> Sent | None:
-        """The entry of a message that is nothing but its payload; None where that takes more than encoding."""
+        """The entry of a message with a payload only; None if that takes more than encoding."""
         if self._settings.compression is not CompressionType.NONE:
             return None
         number = self.next_sequence_id
@@ -183,7 +183,7 @@ class Encoder:
         return sent
 
     def _count(self, messages: list[OutMessage] | None, count: int) -> None:
-        """Only messages without a number of their own use one up."""
+        """Only messages without a sequence id use one up."""
         if messages is None:
             self.next_sequence_id += count
         else:
