@@ -1,4 +1,4 @@
-"""One call of the administrator's endpoint: who asks for what, with which parameters and body."""
+"""One call of the administrator's endpoint: its caller, operation, parameters and body."""
 
 from typing import Any, Final, TypeVar
 
@@ -60,7 +60,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def https_url(self) -> str:
-        """The same over TLS; "" where the server knows of none, neither its own nor a proxy's before it."""
+        """The same over TLS; "" if neither the server nor a proxy before it has a TLS address."""
         if self.address.startswith("https://"):
             return self.address
         return self.reached(self.caller.context.https_url)
@@ -81,7 +81,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def listed_namespace(self) -> NamespaceName:
-        """The same, where it is enough to be allowed anything in it: `visible` says which topics."""
+        """The same, if any permission in it is enough: `visible` says which topics."""
         name = NamespaceName.of(self.path["tenant"], self.path["namespace"])
         self.caller.may_list(name)
         return name
@@ -116,7 +116,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def named_topic(self) -> TopicName:
-        """The topic in the path, persistent where no domain is named; no permission is asked for."""
+        """The topic in the path, persistent without a domain; no permission is checked."""
         path = self.path
         domain = path.get("domain", "persistent")
         return TopicName.of(domain, path["tenant"], path["namespace"], path["topic"])

@@ -1,4 +1,4 @@
-"""The cluster, which has one broker: this one; its configuration, and where a topic is served."""
+"""The cluster, which has one broker: this one; its configuration, and lookups of topics."""
 
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ async def cluster(call: Call) -> dict[str, Any]:
     return {
         "serviceUrl": call.http_url,
         "brokerServiceUrl": call.reached(context.pulsar_url, context.pulsar_advertised),
-        **{name: url for name, url in encrypted.items() if url},  # an empty one is no address
+        **{name: url for name, url in encrypted.items() if url},  # an empty text is not an address
     }
 
 

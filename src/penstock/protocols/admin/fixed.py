@@ -109,7 +109,7 @@ _OF_CLUSTER: Final[tuple[tuple[str, str, Any], ...]] = (
     ("namespaceIsolationPolicies/brokers", "List the brokers that namespaces are isolated on: none.", []),
 )
 
-# What is for an administrator of the server, below /admin/v2; None is no body.
+# Answers for an administrator of the server, below /admin/v2; None is an empty body.
 _QUOTA: Final = "What is set aside for a bundle: nothing."
 _OF_SERVER: Final[tuple[tuple[str, str, Any], ...]] = (
     (
@@ -201,7 +201,7 @@ _declare(
 
 def _declare_setting(path: str, truth: Any, shape: Any, reason: str, check: Check) -> None:
     async def post(call: Call) -> None:
-        """Take what is the case already; anything else is refused."""
+        """Accept the present value; anything else is refused."""
         check(call)
         if call.body(shape) != truth:
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, reason)
@@ -215,7 +215,7 @@ _declare_setting(f"{NAMESPACE}/encryptionRequired", False, bool, NOT_DEMANDED, _
 _declare_setting(f"{NAMESPACE}/subscriptionAuthMode", "None", str, NOT_DEMANDED, _of_namespace)
 
 
-# -- what is decided elsewhere
+# -- values that are decided elsewhere
 
 
 @table.on("GET", f"{SUBSCRIPTION}/replicatedSubscriptionStatus", fixed=True)
@@ -235,7 +235,7 @@ async def strategy(call: Call) -> Compatibility | None:
 
 @table.on("GET", f"{TOPIC}/schemaValidationEnforced", query=("applied",), fixed=True)
 async def validation(call: Call) -> bool:
-    """Whether messages must have a schema where the topic has one: as the namespace decides."""
+    """Whether messages must have a schema if the topic has one: as the namespace decides."""
     name = call.topic
     call.broker.topics.partitions(name)
     return call.broker.namespaces.policies(name.namespace_name).schema_validation_enforced

@@ -46,7 +46,7 @@ class CheckedRequest(NamedTuple):
 
 
 def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpoint:
-    """Serves `/admin` and `/lookup` of the cluster, and by `own` what is the server's own there."""
+    """Serves `/admin` and `/lookup` of the cluster, and by `own` the server's own paths there."""
 
     async def serve(exchange: Exchange) -> None:
         path = raw_path(exchange.scope).decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""A log as it is stored, and where its cursors stand, under Pulsar's names. A log is one ledger for ever."""
+"""A stored log and the positions of its cursors, under Pulsar's names. A log is always one ledger."""
 
 from itertools import islice
 from typing import Any, Final
@@ -39,7 +39,7 @@ async def internals_by_partition(call: Call) -> dict[str, Any]:
 
 @table.on("GET", f"{TOPIC}/internal-info")
 async def info(call: Call) -> dict[str, Any]:
-    """The ledger of the topic, and where its durable cursors stand; of each partition where there are some."""
+    """The ledger of the topic, and the positions of its durable cursors; of each partition if there are some."""
     name, broker = call.seen_topic, call.broker
     logs = await broker.topics.all_of(name, create=False)
     if not broker.topics.partitions(name):
@@ -65,7 +65,7 @@ async def backlog_size(call: Call) -> int:
 
 
 async def _stats(topic: Topic) -> dict[str, Any]:
-    """One log as it is stored, and where its cursors stand."""
+    """One stored log, and the positions of its cursors."""
     bounds = topic.bounds
     entries = bounds.next_entry - bounds.first_entry
     ledger = {"ledgerId": topic.ledger, "entries": entries, "size": bounds.size_bytes}
@@ -99,7 +99,7 @@ async def _cursor(subscription: Subscription) -> dict[str, Any]:
         "waitingReadOp": bool(subscription.consumers) and figures.drained,
         "pendingReadOps": 0,
         "messagesConsumedCounter": max(0, figures.mark - bounds.first_offset) + figures.beyond,
-        "cursorLedger": -1,  # cursors are no ledgers here
+        "cursorLedger": -1,  # cursors are not ledgers here
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": await _positions(subscription),
         "state": "Open",
@@ -116,7 +116,7 @@ async def _cursor(subscription: Subscription) -> dict[str, Any]:
 
 
 async def _positions(subscription: Subscription) -> str:
-    """What is acknowledged beyond the mark, as Pulsar writes ranges of positions: open below, closed above."""
+    """Acknowledgements beyond the mark, as Pulsar writes ranges of positions: open below, closed above."""
     topic, found = subscription.topic, []
     for first, last in islice(subscription.acknowledged_ranges(), POSITIONS_MAX):
         before, end = await topic.entry_at(first) - 1, await topic.entry_at(last)

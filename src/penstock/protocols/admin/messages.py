@@ -26,7 +26,7 @@ table = Table()
 SCANNED_MAX: Final = 10_000
 SCANNED_AT_ONCE: Final = 256
 
-# Clients split the body where they find the first; the second counts the bytes as they are stored.
+# Clients split the body if they find the first; the second counts the stored bytes.
 BATCH_HEADER: Final = "X-Pulsar-num-batch-message"
 BATCH_SIZE_HEADER: Final = "X-Pulsar-batch-size"
 PROPERTIES_HEADER: Final = ExactName("X-Pulsar-PROPERTY")  # an object of a message's properties
@@ -155,7 +155,7 @@ async def id_at_time(call: Call) -> dict[str, Any]:
 
 @table.on("POST", f"{SUBSCRIPTION}/analyzeBacklog", body=dict[str, Any] | str)
 async def analyze(call: Call) -> dict[str, Any]:
-    """Count what a backlog holds, from a message on where the body has its id; no filter rejects anything.
+    """Count a backlog, from a message on if the body has its id; no filter rejects anything.
 
     Of a long backlog the first entries are counted, and `aborted` says so, as in Pulsar.
     """

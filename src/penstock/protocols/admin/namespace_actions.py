@@ -1,4 +1,4 @@
-"""What is done to all topics of a namespace at once; and its properties. Its one bundle is the namespace itself."""
+"""Actions on all topics of a namespace at once, and its properties. Its one bundle is the namespace itself."""
 
 from collections.abc import Callable
 from functools import partial
@@ -118,7 +118,7 @@ async def clear_properties(call: Call) -> None:
 
 @table.on("GET", f"{NAMESPACE}/property/{{key}}")
 async def get_property(call: Call) -> bytes:
-    """The value of a property, as text; nothing where there is none."""
+    """The value of a property, as text; empty without one."""
     return (await properties(call)).get(call.path["key"], "").encode()
 
 
@@ -130,7 +130,7 @@ async def put_property(call: Call) -> None:
 
 @table.on("DELETE", f"{NAMESPACE}/property/{{key}}")
 async def remove_property(call: Call) -> bytes:
-    """Remove a property; answers its value, nothing where there was none."""
+    """Remove a property; answers its value, empty without one."""
     had = await get_property(call)
     await _change(call, lambda now: {name: now[name] for name in now if name != call.path["key"]})
     return had

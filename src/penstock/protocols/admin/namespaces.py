@@ -169,7 +169,7 @@ class _Policies(msgspec.Struct, omit_defaults=True, rename=_NAMES):
 
 @table.on("PUT", NAMESPACE, body=dict[str, Any])
 async def create(call: Call) -> None:
-    """Create a namespace, with policies where the body names some."""
+    """Create a namespace, with the policies of the body, if any."""
     wanted = call.body_or_none(_Policies)
     policies = NamespacePolicies() if wanted is None else wanted.kept()
     await call.broker.namespaces.create(call.namespace, policies)
@@ -257,13 +257,13 @@ async def set_compatibility(call: Call) -> None:
 
 @table.on("GET", f"{NAMESPACE}/schemaValidationEnforced", query=("applied",))
 async def validation(call: Call) -> bool:
-    """Whether messages must have a schema where their topic has one."""
+    """Whether messages must have a schema if their topic has one."""
     return call.broker.namespaces.policies(call.namespace).schema_validation_enforced
 
 
 @table.on("POST", f"{NAMESPACE}/schemaValidationEnforced", body=bool)
 async def set_validation(call: Call) -> None:
-    """Demand a schema of messages where their topic has one, or not."""
+    """Set whether messages must have a schema if their topic has one."""
     await change(call, "schema_validation_enforced", call.body(bool))
 
 

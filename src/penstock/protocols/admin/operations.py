@@ -20,7 +20,7 @@ TOPIC: Final = f"{DOMAIN}/{{topic}}"
 SUBSCRIPTION: Final = f"{TOPIC}/subscription/{{subscription}}"
 
 BUNDLE: Final = "0x00000000_0xffffffff"  # each namespace is one, as all of it is served here
-# What some names in a path stand for; the others stand for any segment.
+# The patterns of some names in a path; the others match any segment.
 PARTICULAR: Final = {
     "domain": re.compile("persistent|non-persistent"),
     "bundle": re.compile("0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}"),
@@ -40,7 +40,7 @@ _IN_PATH: Final[dict[str, dict[str, Any]]] = {
     "bundle": {"type": "string", "enum": [BUNDLE]},
 }
 
-# What an operation whose path has this may be refused with, beside what all may be.
+# Further errors of an operation whose path has this.
 _BY_PART: Final = {
     "{tenant}": (ErrorKind.INVALID_NAME, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.NAMESPACE_IN_USE),
     "{topic}": (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.METHOD_NOT_ALLOWED),

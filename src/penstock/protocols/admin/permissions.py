@@ -1,4 +1,4 @@
-"""Who may do what in a namespace or with a topic, under Pulsar's paths.
+"""Permissions of roles in a namespace or on a topic, under Pulsar's paths.
 
 What the server's configuration grants is not shown here, as it cannot be changed here.
 """
@@ -21,7 +21,7 @@ table = Table()
 Granted = dict[str, tuple[str, ...]]
 
 ROLES_MAX = 1000  # of one namespace or topic: they are one document
-TOPICS_MAX = 1000  # of one namespace with permissions of their own
+TOPICS_MAX = 1000  # of one namespace with separate permissions
 
 
 def _role(call: Call) -> str:
@@ -86,14 +86,14 @@ async def of_topic(call: Call) -> Granted:
 
 @table.on("POST", f"{TOPIC}/permissions/{{role}}", body=list[str])
 async def grant_on_topic(call: Call) -> None:
-    """Let a role do these actions with a topic, beside what it may in the namespace."""
+    """Grant a role these actions on a topic, in addition to those in the namespace."""
     name = call.topic.base
     await _set_on_topic(call, name, check_actions(call.body(list[str])))
 
 
 @table.on("DELETE", f"{TOPIC}/permissions/{{role}}")
 async def revoke_on_topic(call: Call) -> None:
-    """Let a role do with a topic only what it may in the namespace; 412 where the topic grants it nothing."""
+    """Revoke the permissions of a role on a topic; 412 if the topic grants it nothing. Those of the namespace stay."""
     name = call.topic.base
     policies = call.broker.namespaces.policies(name.namespace_name)
     if _role(call) not in policies.topic_permissions.get(str(name), {}):

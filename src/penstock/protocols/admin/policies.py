@@ -38,7 +38,7 @@ table = Table()
 
 
 class Setting(NamedTuple):
-    """One policy: where it is kept, under which paths, and its JSON."""
+    """One policy: its field, its paths, and its JSON."""
 
     field: str
     namespace: str  # the last segment of its path below a namespace; "": not there
@@ -158,7 +158,7 @@ SETTINGS: Final = (
 
 
 def show(setting: Setting, policies: Any) -> Any:
-    """A policy's JSON, None where nothing is decided."""
+    """A policy's JSON, None if it is not set."""
     value = getattr(policies, setting.field)
     return None if value is None else setting.shown(value)
 
@@ -215,7 +215,7 @@ def _check_known(call: Call, body: msgspec.Struct) -> None:
 
 
 def _declare(setting: Setting, path: str, above: str) -> None:
-    """Declare how a policy is read, decided, and left to what is above."""
+    """Declare how a policy is read, set and removed."""
     of_topic = path.startswith(TOPIC)
 
     async def get(call: Call) -> Any:

@@ -59,7 +59,7 @@ class DispatchRateBody(msgspec.Struct):
     dispatchThrottlingRateInMsg: int = -1  # noqa: N815 - Pulsar's JSON
     dispatchThrottlingRateInByte: int = -1  # noqa: N815
     relativeToPublishRate: bool = False  # noqa: N815
-    ratePeriodInSecond: int = 1  # noqa: N815 - a second where it is left out; 0 is refused
+    ratePeriodInSecond: int = 1  # noqa: N815 - one second if left out; 0 is refused
 
 
 class AutoSubscriptionBody(msgspec.Struct):
@@ -135,7 +135,7 @@ def shown_auto_topics(auto: AutoTopics) -> dict[str, Any]:
 
 
 def read_subscription_types(names: list[str]) -> tuple[SubscriptionType, ...]:
-    """The types that names stand for, each once."""
+    """The types of names, each once."""
     found = []
     for name in names:
         kind = SubscriptionType.named(name)

@@ -1,6 +1,6 @@
 """Calls of Pulsar's admin API that are not answered here, each with the sentence that says why (405).
 
-An unknown path is 404; these are known, so that a tool can tell a server that lacks something from a wrong URL.
+An unknown path is 404; these are known, so that a tool can distinguish a missing feature from a wrong URL.
 """
 
 from typing import Final

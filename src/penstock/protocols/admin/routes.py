@@ -57,7 +57,7 @@ OPERATIONS: Final = tuple(operation for module in _MODULES for operation in modu
 
 class Found(NamedTuple):
     """An operation with the names in its path, still encoded. Or None with the methods that there are, and why
-    this one is refused where that is known; none and no reason where the path means nothing."""
+    this one is refused, if known; neither for an unknown path."""
 
     operation: AdminOperation | None
     names: dict[str, str]
@@ -66,7 +66,7 @@ class Found(NamedTuple):
 
 
 class Paths:
-    """All operations, and what is refused, by path and method."""
+    """All operations and refusals, by path and method."""
 
     def __init__(self, operations: Iterable[AdminOperation], refusals: Iterable[Refusal] = ()) -> None:
         self._by_path: dict[str, dict[str, AdminOperation]] = {}

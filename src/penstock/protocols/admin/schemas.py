@@ -45,7 +45,7 @@ def _given(call: Call) -> SchemaInfo:
 
 
 def _check_undefined(schema: SchemaInfo, part: str = "") -> None:
-    """Raise BAD_VALUE_SCHEMA for a definition where the type has none: it would be kept and mean nothing."""
+    """Raise BAD_VALUE_SCHEMA for a definition if the type has none: it would be stored without meaning."""
     if schema.type is SchemaType.KEY_VALUE:
         key, value, _ = key_value_parts(schema)
         _check_undefined(key, "key: ")
@@ -58,7 +58,7 @@ def _check_undefined(schema: SchemaInfo, part: str = "") -> None:
 
 
 def _key_value_data(text: str) -> bytes:
-    """`{"key": …, "value": …}` as the bytes that are stored; "" stands for a part without a definition."""
+    """`{"key": …, "value": …}` as stored bytes; "" is a part without a definition."""
     try:
         tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         parts = [bytes(tree[part]) for part in ("key", "value")]
@@ -132,7 +132,7 @@ async def metadata(call: Call) -> dict[str, Any]:
 
 @table.on("POST", f"{_TOPIC}/schema", body=SchemaPayload)
 async def register(call: Call) -> dict[str, Any]:
-    """Register a schema: answers its version, an old one where the schema is known already."""
+    """Register a schema: answers its version, an old one if the schema is known already."""
     topic, given = call.produced_topic, _given(call)
     call.broker.namespaces.check(topic.namespace_name)
     number = await call.broker.schemas.get_or_create(topic, given, forced=True)
@@ -157,7 +157,7 @@ async def compatibility(call: Call) -> dict[str, Any]:
 
 @table.on("POST", f"{_TOPIC}/version", body=SchemaPayload)
 async def version_of(call: Call) -> dict[str, Any]:
-    """The version of a schema, -1 where the topic has no such schema."""
+    """The version of a schema, -1 if the topic does not have the schema."""
     topic, given = call.seen_topic, _given(call)
     call.broker.schemas.check(topic, given)
     found = call.broker.schemas.find(topic, given)

@@ -166,7 +166,7 @@ def subscription_stats(subscription: Subscription) -> dict[str, Any]:
 
 
 def _key_shared(kind: SubscriptionType | None, consumers: Sequence[Receiver]) -> dict[str, str]:
-    """How a Key_Shared subscription finds who gets a key."""
+    """How a Key_Shared subscription chooses the consumer of a key."""
     if kind is not SubscriptionType.KEY_SHARED:
         return {}
     sticky = any(consumer.options.key_ranges for consumer in consumers)
@@ -234,7 +234,7 @@ def _publisher(producer: Publisher) -> dict[str, Any]:
 
 
 def shown_owner(one: Publisher | Receiver) -> dict[str, Any]:
-    """For which role it was made, and by which proxy; nothing where authentication is off."""
+    """The role it was created for, and the proxy; empty without authentication."""
     if one.owner is None:
         return {}
     return {"role": one.owner} if one.proxy is None else {"role": one.owner, "proxyRole": one.proxy}
@@ -255,7 +255,7 @@ def _consumer(consumer: Receiver) -> dict[str, Any]:
 
 
 def _connected(one: Publisher | Receiver, connected_ms: int) -> dict[str, Any]:
-    """Who is at the other end."""
+    """The client at the other end."""
     client = one.options.client
     return {
         "address": f"/{client.address}" if client.address else "",  # as Java writes it

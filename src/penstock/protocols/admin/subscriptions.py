@@ -18,7 +18,7 @@ table = Table()
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a subscription begins, or goes on: at `target`, or after it; `group`: where that consumer group goes on."""
+    """The position of a subscription: at `target`, or after it; `group`: the position of that consumer group."""
 
     target: MessageId
     inclusive: bool
@@ -79,7 +79,7 @@ def _message_position(content: bytes) -> Position:
 
 
 def offset_in_backlog(subscription: Subscription, count: int) -> int:
-    """The offset of the message that `count` unacknowledged ones come before; the end where there are fewer."""
+    """The offset after `count` unacknowledged messages; the end if there are fewer."""
     at, left = subscription.figures().mark, count
     for first, last in subscription.acknowledged_ranges():
         if first - at > left:
@@ -121,7 +121,7 @@ async def subscriptions(call: Call) -> list[str]:
 @table.on("PUT", SUBSCRIPTION, body=dict[str, Any] | str)
 async def create(call: Call) -> None:
     """Create a durable subscription at a position: `"earliest"`, `"latest"` (the default), a message id, or `{"group": NAME}`,
-    where that consumer group of Kafka goes on."""
+    at the position of that consumer group of Kafka."""
     position, name = read_position(call.content), call.consumed_topic
     subscription = call.subscription
     if position.group:
@@ -165,7 +165,7 @@ async def skip_all(call: Call) -> None:
 
 @table.on("POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}")
 async def expire(call: Call) -> None:
-    """Count what was published longer ago than this as acknowledged."""
+    """Expire messages older than this: they count as acknowledged."""
     found = await _found(call)
     before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
     await _skipped(found, [await one.topic.offset_at_time(before) for one in found])
@@ -182,7 +182,7 @@ async def expire_to(call: Call) -> None:
 
 @table.on("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}")
 async def expire_all(call: Call) -> None:
-    """Count what was published longer ago than this as acknowledged, on every subscription."""
+    """Expire messages older than this on every subscription: they count as acknowledged."""
     before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
     for log in await call.broker.topics.all_of(call.consumed_topic, create=False):
         offset = await log.offset_at_time(before)

@@ -1,4 +1,4 @@
-"""What is done to a topic as a whole: unload, truncate, trim, compact, terminate; and its properties."""
+"""Actions on a whole topic: unload, truncate, trim, compact, terminate; and its properties."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -33,7 +33,7 @@ async def truncate(call: Call) -> None:
 
 @table.on("POST", f"{TOPIC}/trim")
 async def trim(call: Call) -> None:
-    """Let go of the acknowledged messages that retention does not keep, now."""
+    """Delete acknowledged messages that retention does not keep, now."""
     await call.administration.trim_topic(_kept(call))
 
 
@@ -62,7 +62,7 @@ async def forget_policies(call: Call) -> None:
 
 @table.on("PUT", f"{TOPIC}/compaction")
 async def compact(call: Call) -> None:
-    """Begin to compact a topic: who reads it compacted sees each key's last value only."""
+    """Begin to compact a topic: compacted readers see only each key's last value."""
     require(call.broker.capabilities, Capability.COMPACTION)
     await call.administration.compact_topic(call.topic)
 
@@ -80,14 +80,14 @@ async def compaction(call: Call) -> dict[str, Any]:
 
 @table.on("GET", f"{TOPIC}/lastMessageId")
 async def last_message_id(call: Call) -> dict[str, Any]:
-    """The id of the last message; of each partition's, where there are some."""
+    """The id of the last message; of each partition's, if there are some."""
     name = call.consumed_topic
     return await _last_ids(call, name, await call.broker.topics.all_of(name, create=False))
 
 
 @table.on("POST", f"{TOPIC}/terminate", f"{TOPIC}/terminate/partitions")
 async def terminate(call: Call) -> dict[str, Any]:
-    """Let no message follow; answers the id of the last one, of each partition's where there are some."""
+    """Terminate the topic; answers the id of the last message, of each partition's if there are some."""
     name = call.topic
     return await _last_ids(call, name, await call.broker.topics.terminate(name))
 

@@ -12,7 +12,7 @@ from .session import Session, Work
 
 
 def ack(session: Session, command: CommandAck, frame: Frame) -> Work | None:
-    """Acknowledge messages; answered, once that is durable, where the client asks for it."""
+    """Acknowledge messages; answered, once that is durable, if the client asks for it."""
     handler = session.consumers.get(command.consumer_id)
     if handler is None:
         if command.HasField("request_id"):
@@ -38,7 +38,7 @@ def _version_of_reply(command: CommandAck) -> int | None:
 
 
 def _acknowledge(handler: ConsumerHandler, data: MessageIdData) -> bool:
-    """Acknowledge what is out; False when it is not."""
+    """Acknowledge outstanding messages; False if they are not outstanding."""
     if data.ledgerId != handler.source.topic.ledger:
         return False
     return handler.answers.acknowledge_but(data.entryId, handler.unacked(data), handler.consumer)

@@ -66,7 +66,7 @@ def message_id(data: pb.MessageIdData) -> MessageId:
 
 
 def start_of(data: pb.MessageIdData) -> MessageId:
-    """The first message that is to be sent for a start at `data`: an entry from its beginning, or from the
+    """The first message to send for a start at `data`: an entry from its beginning, or from the
     first message in its acknowledgement set. Clients pass over what comes before the one they want."""
     found = message_id(data)
     whole = MessageId(found.ledger, found.entry)

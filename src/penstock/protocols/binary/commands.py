@@ -31,7 +31,7 @@ FEATURES: Final = pb.FeatureFlags(
 
 
 def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work | None:
-    """Admit the client, or tell it why not and close."""
+    """Admit the client, or send the reason and close."""
     if command.auth_method_name == PROCESS_METHOD and not session.of_worker:
         _admit_process(session, command)
         return None
@@ -127,13 +127,13 @@ def _pong(session: Session, command: pb.CommandPong, frame: Frame) -> None:
 
 
 def _no_transactions(session: Session, command: object, frame: Frame) -> None:
-    """There is no transaction coordinator here."""
+    """Refuse: there is no transaction coordinator here."""
     none = PenstockError(ErrorKind.BAD_PARAMETER, "transactions are not supported")
     session.send(answers.error(getattr(command, "request_id", 0), none))
 
 
 def _answered(handle: Callable[[Session, Any], Work]) -> Handler:
-    """The handler of a request that is answered with ERROR where `handle` raises."""
+    """The handler of a request that is answered with ERROR if `handle` raises."""
     return lambda session, command, frame: session.answered(command.request_id, handle(session, command))
 
 

@@ -1,4 +1,4 @@
-"""The connection of one session: a socket's bytes in and out, held up where either side is too slow."""
+"""The connection of one session: a socket's bytes in and out, paused if either side is too slow."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from .session import Session
 
 log = logging.getLogger(__name__)
 
-OUT_BYTES_HIGH: Final = 256 * 1024  # written and not taken: no more is written than what is under way
+OUT_BYTES_HIGH: Final = 256 * 1024  # written and not sent: beyond this nothing new is written
 OUT_BYTES_LOW: Final = 64 * 1024
 OUT_BYTES_NARROW: Final = 16 * 1024  # the same while the principal is beyond its share
 TOO_FAST: Final = "its role is beyond its rate"
@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
         of_worker: bool = False,
         for_processes: bool = False,
     ) -> None:
-        """`entered`: the address, where the connection was counted under it already. `of_worker`: only a worker of this server
+        """`entered`: the address, if the connection was counted under it already. `of_worker`: only a worker of this server
         may connect; `for_processes`: only another process of this service."""
         settings, limits = context.broker.settings, context.limits
         self.session = Session(context, self, tasks, HANDLERS)
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
     # -- the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
         if transport.get_extra_info("sslcontext") is not None:
             self._transport = cast(asyncio.Transport, Pieces(self._transport))
         self._opened.add(self)
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         self.count()
 
     def _receive_bounded(self, data: bytes, allowance: Allowance | None) -> None:
-        """The same before the client is admitted: frames are small, and nothing is read behind CONNECT; and where its
+        """The same before the client is admitted: frames are small, and nothing is read behind CONNECT; and if its
         role has a bound: beyond it nothing is read for a while."""
         commands = 0
         for frame in self._decoder.feed(data):
@@ -245,11 +245,11 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport.close()
-        if self._stalled is None:  # what is left to send is not waited for longer than at any other time
+        if self._stalled is None:  # unsent bytes are waited for no longer than at any other time
             self._stalled = self._clock.call_later(self._stall_ms, self._transport.abort)
 
     def abort(self) -> None:
-        """Close at once; what is not sent yet is dropped."""
+        """Close at once; unsent bytes are dropped."""
         self.closed = self.session.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
             self._alive = self._clock.call_later(self._keep_alive_ms, self._look)
 
     def count(self) -> None:
-        """Count what is held: a frame not complete, commands not begun, entries not stored, output not taken.
+        """Count held memory: a frame not complete, commands not begun, entries not stored, output not taken.
 
         While the principal is beyond its share the client is not read, and given only what it takes at once.
         """

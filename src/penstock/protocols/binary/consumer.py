@@ -36,7 +36,9 @@ class ConsumerHandler:
     ) -> None:
         """`opened` has the connection's consumers, this one among them."""
         self.consumer = consumer
-        self.epoch = epoch  # counts the client's redeliveries, so that it knows what was sent before
+        self.epoch = (
+            epoch  # counts the client's redelivery requests, so that it recognizes earlier deliveries
+        )
         (self.source,) = consumer.attached
         what = "consumers of Pulsar's protocol"
         self.answers = offered(self.source.entry_answers, what)
@@ -77,12 +79,12 @@ class ConsumerHandler:
         self._disconnect()
 
     async def _write_taken(self) -> None:
-        """Write what was taken. This is no part of `_run`, whose frame would have the last entry while it waits for more."""
+        """Write taken deliveries. This is not part of `_run`, whose frame would hold the last entry while it waits for more."""
         output, taken, allowance = self._peer.output, self._taken, self._peer.allowance
         while taken:
             if output.paused:
                 await output.writable()
-                continue  # it may have been given back meanwhile
+                continue  # it may have been given back
             delivery = taken.popleft()
             self._write(delivery)
             if allowance is not None:
@@ -197,7 +199,7 @@ class ConsumerHandler:
         self.answers.redeliver_all(self.consumer)
 
     def _give_back(self) -> None:
-        """What was taken and not written cost no permits, and does not count as delivered."""
+        """Unwritten deliveries cost no permits, and do not count as delivered."""
         count = sum(delivery.count for delivery in self._taken)
         self.consumer.give_back(tuple(self._taken))
         self._taken.clear()
@@ -207,7 +209,7 @@ class ConsumerHandler:
     # -- the end
 
     def review(self) -> None:
-        """Permissions changed: leave the subscription where its topic may not be consumed any more."""
+        """Permissions changed: leave the subscription if its topic may not be consumed any more."""
         try:
             self._peer.admitted.may_consume(self.source.topic.name, self.source.name)
         except PenstockError:
@@ -215,7 +217,7 @@ class ConsumerHandler:
                 self._peer.tasks.spawn(self.close(), "close a consumer")
 
     def _disconnect(self) -> bool:
-        """Tell the client that its consumer is closed; False where it knows."""
+        """Notify the client that its consumer is closed; False if it knows."""
         if self._opened.get(self._id) is not self:
             return False
         del self._opened[self._id]
@@ -223,7 +225,7 @@ class ConsumerHandler:
         return True
 
     async def close(self, keep_ms: int = 0) -> None:
-        """Leave the subscription; what was not written does not count as delivered. One that is not durable
+        """Leave the subscription; unwritten messages do not count as delivered. One that is not durable
         waits for `keep_ms`."""
         self._task.cancel()
         if self._active_due is not None:

@@ -1,4 +1,4 @@
-"""SUBSCRIBE, FLOW, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and what is asked about a consumer."""
+"""SUBSCRIBE, FLOW, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and requests about a consumer."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ def _handler_of(session: Session, consumer_id: int) -> ConsumerHandler:
 
 
 async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
-    """Create a consumer, and its subscription where there is none."""
+    """Create a consumer, and its subscription if it does not exist."""
     broker, number = session.broker, command.consumer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_consume(name, check_subscription(command.subscription))
@@ -125,7 +125,7 @@ async def seek(session: Session, command: pb.CommandSeek) -> None:
     """Send again from a message or a time on; the client passes over what it does not want.
 
     The consumer is closed first and comes back, as with Pulsar: clients drop their queue a while after the answer,
-    with what came meanwhile.
+    with later messages.
     """
     handler = _handler_of(session, command.consumer_id)
     if command.HasField("message_id") == command.HasField("message_publish_time"):
@@ -175,7 +175,7 @@ async def close_consumer(session: Session, command: pb.CommandCloseConsumer) -> 
 
 
 async def last_message_id(session: Session, command: pb.CommandGetLastMessageId) -> None:
-    """Answer the id of the last message, -1:-1 where there is none, and where the subscription stands."""
+    """Answer the id of the last message, -1:-1 without one, and the position of the subscription."""
     handler = _handler_of(session, command.consumer_id)
     mark = handler.source.figures().mark
     marked = MessageId(handler.source.topic.ledger, await handler.source.topic.entry_at(mark) - 1)

@@ -105,7 +105,7 @@ class BinaryEndpoint:
             connection.finish()
 
     async def close(self) -> None:
-        """Cut what is left, and wait until everything of every connection is given up."""
+        """Cut remaining connections, and wait until everything of them is released."""
         for server in self._servers:
             server.close()
         for listener in self._tls:

@@ -17,7 +17,7 @@ class FramePace:
         self._since_ms = self._bytes = 0
 
     def check(self, decoder: FrameDecoder, now_ms: int, *, held_up: bool) -> str:
-        """Called now and then; says why the connection is to be cut, "" where it is not."""
+        """Called at intervals; returns why the connection must be cut, or ""."""
         limits = self._limits
         if held_up or not decoder.held or decoder.begun != self._frame:
             self._frame, self._since_ms, self._bytes = decoder.begun, now_ms, decoder.held

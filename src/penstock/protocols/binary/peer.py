@@ -1,4 +1,4 @@
-"""The client at the other end of a connection: who it is, until when, and the way to it."""
+"""The client at the other end of a connection: its identity, its expiry, and its connection."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -89,7 +89,7 @@ class Peer:
         self.tasks = tasks
         self.who: Caller | None = None
         self.peer_role: str | None = None  # what the client's certificate names
-        self.address = ""  # where the client is
+        self.address = ""  # of the client
         self.peer_address = ""  # and its port
         self.client = UNKNOWN_CLIENT  # what CONNECT says of it
         self.features = FeatureFlags()
@@ -106,7 +106,7 @@ class Peer:
         return self.context.broker
 
     def check_served(self) -> None:
-        """Raise NOT_SUPPORTED where producers and consumers of the protocol are the cluster's own."""
+        """Raise NOT_SUPPORTED if the cluster serves producers and consumers of the protocol itself."""
         if self.broker.cluster is not None and self.broker.cluster.traits.administered:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED,
@@ -123,7 +123,7 @@ class Peer:
 
     @property
     def admitted(self) -> Caller:
-        """Who it is; handlers are called only after CONNECT."""
+        """Its identity; handlers are called only after CONNECT."""
         assert self.who is not None
         return self.who
 
@@ -132,7 +132,7 @@ class Peer:
         self.output.write(encode(command_of(body)))
 
     def pend(self, size: int) -> None:
-        """Count what was sent and waits for the store; nothing more is read beyond the bound."""
+        """Count entries that wait for the store; nothing more is read beyond the bound."""
         self.pending_bytes += size
         if self.pending_bytes >= self.context.limits.max_connection_bytes_in_flight:
             self.output.hold(_PENDING)
@@ -163,7 +163,7 @@ class Credentials:
         self._expires_ms = 0
 
     def follow(self, who: Caller, method: str | None) -> None:
-        """From now on the connection goes by these; `method` None: the client cannot be asked for others."""
+        """Use these credentials from now on; `method` None: the client cannot be asked for others."""
         self.close()
         self._hold = who.watch(self._review, lambda reason: self._peer.output.cut(reason.message))
         if method is not None and who.expires_ms is not None:
@@ -188,7 +188,7 @@ class Credentials:
         )
 
     def close(self) -> None:
-        """Nothing is to be watched any more."""
+        """Stop all watches."""
         if self._hold is not None:
             self._hold.close()
             self._hold = None

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 GROUP_BYTES_MAX: Final = 8 * 1024 * 1024  # appended in one go
 # While the backlog is beyond its quota, the topic beyond its rate, or the store takes nothing, producers are
-# disconnected, as by Pulsar: they hear why when they come back, and send again what was not stored. Were what is
-# behind it stored meanwhile, it would come before it, or, after a crash, instead of it: its sequence ids would be
+# disconnected, as by Pulsar: they learn why when they reconnect, and send again what was not stored. If the entries
+# behind it were stored now, they would come before it, or, after a crash, instead of it: its sequence ids would be
 # behind the highest.
 _BLOCKED: Final = frozenset(
     (
@@ -48,7 +48,7 @@ _MARK: Final = REQUEST_TIMEOUT_PROPERTY.encode()
 
 
 class Sending(msgspec.Struct, gc=False):
-    """One SEND that waits: an entry, or why there is none."""
+    """One waiting SEND: an entry, or its error."""
 
     sequence_id: int
     highest: int
@@ -131,7 +131,7 @@ class ProducerHandler:
             self._peer.output.hold(self._why)
 
     def _request(self, entry: NewEntry) -> Request | None:
-        """Begin to wait for the reply where an entry is a request (PIP-371)."""
+        """Begin to wait for the reply if an entry is a request (PIP-371)."""
         asked = request_in(entry)
         if asked is None:
             return None
@@ -154,7 +154,7 @@ class ProducerHandler:
         if not same:
             del self._requests[sequence_id]
         if isinstance(got, PenstockError):
-            return  # its time is over, or it was not stored: the client knows by its own clock, or its receipt
+            return  # timed out, or not stored: the client knows from its own clock, or its receipt
         self._peer.send(
             CommandRequestReceipt(
                 reply_to_producer_id=self._id,
@@ -177,7 +177,7 @@ class ProducerHandler:
             await self._publish_waiting()
 
     async def _publish_waiting(self) -> None:
-        """Publish and answer. This is no part of `_run`, whose frame would have the messages while it waits for more."""
+        """Publish and answer. This is not part of `_run`, whose frame would hold the messages while it waits for more."""
         group = self._take()
         try:
             results = await self._publish(group)
@@ -237,7 +237,7 @@ class ProducerHandler:
     # -- the end
 
     def review(self) -> None:
-        """Permissions changed: leave the topic where it may not be published to any more."""
+        """Permissions changed: leave the topic if it may not be published to any more."""
         try:
             self._peer.admitted.may_produce(self.producer.topics[0].name)
         except PenstockError as error:
@@ -256,7 +256,7 @@ class ProducerHandler:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Store what was sent, then leave the topic; no reply is waited for any more."""
+        """Store sent entries, then leave the topic; waits for replies end."""
         await self.finish()
         self._task.cancel()
         for sequence_id in list(self._requests):
@@ -266,10 +266,10 @@ class ProducerHandler:
 
 
 def request_in(entry: NewEntry) -> tuple[int, int] | None:
-    """The sequence id and the timeout (ms) of the request that an entry is; None when it is none (PIP-371).
+    """The sequence id and the timeout (ms) of an entry that is a request, else None (PIP-371).
 
     A request is sent alone, or is the first with the property in an uncompressed batch. Raises
-    BAD_PARAMETER for a timeout that is no number.
+    BAD_PARAMETER for a timeout that is not a number.
     """
     if _MARK not in entry.data:
         return None

@@ -28,7 +28,7 @@ def schema_info(schema: pb.Schema) -> SchemaInfo:
 
 
 def schema_data(topic: TopicName, schema: SchemaInfo) -> pb.Schema:
-    """A schema as it is sent; Pulsar names it after its topic where it has no name."""
+    """A schema as it is sent; Pulsar names it after its topic if it has no name."""
     return pb.Schema(
         name=schema.name or topic.base.local,
         schema_data=schema.data,

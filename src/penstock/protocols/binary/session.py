@@ -1,6 +1,6 @@
 """What one client has open, without I/O: frames in, frames out (`Output`), in the order of the commands.
 
-What can be done at once is done at once; where a command has to wait, those behind it wait with it. What may take
+Commands are executed at once if possible; if one has to wait, later ones wait with it. Work that may take
 long (exclusive access, durable acknowledgements, replies) does not hold up the connection.
 """
 
@@ -45,7 +45,7 @@ class Session(Peer):
         self.producers: dict[int, ProducerHandler] = {}
         self.disconnected: set[int] = (
             set()
-        )  # producers the broker closed: what was sent to them is no mistake
+        )  # producers the broker closed: entries sent to them are not an error
         self.waiting_producers: dict[int, asyncio.Task[None]] = {}  # for exclusive access
         self.consumers: dict[int, ConsumerHandler] = {}
         self.watches: dict[int, TopicListWatch] = {}

@@ -19,7 +19,7 @@ from .peer import Peer
 
 
 def pattern_of(text: str) -> Pattern | None:
-    """The pattern of topics' names without their domain, where it is matched here; else None."""
+    """The pattern of topics' names without their domain, if it is matched here; else None."""
     try:
         return Pattern(text.split("://", 1)[-1])
     except PenstockError:
@@ -27,7 +27,7 @@ def pattern_of(text: str) -> Pattern | None:
 
 
 def hash_of(topics: list[str]) -> str:
-    """What stands for a list of topics: the CRC-32C of the sorted names, as Pulsar's clients compute it."""
+    """The digest of a list of topics: the CRC-32C of the sorted names, as Pulsar's clients compute it."""
     return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
 
 
@@ -53,7 +53,7 @@ def _logs(peer: Peer, name: TopicName) -> list[str]:
 
 
 class TopicListWatch:
-    """Tells a client which of the topics that it watches came and went. `begin` makes the list."""
+    """Notifies a client of created and deleted topics that it watches. `begin` makes the list."""
 
     def __init__(self, peer: Peer, watcher_id: int, namespace: NamespaceName, pattern: Pattern) -> None:
         self._peer = peer
@@ -63,7 +63,7 @@ class TopicListWatch:
         self.topics: list[str] = []  # sorted
         self._listing = False
         self._again = False  # permissions changed while the list was made
-        self._missed: dict[TopicName, None] = {}  # changed meanwhile
+        self._missed: dict[TopicName, None] = {}  # changed since the listing began
         watch = offered(peer.broker.watch, "watches of topics")
         self._watch = watch(namespace, pattern, self._changed)
 
@@ -126,7 +126,7 @@ class TopicListWatch:
             )
 
     def review(self) -> None:
-        """Permissions changed: list it again, and send what is different."""
+        """Permissions changed: list it again, and send the differences."""
         if self._listing:
             self._again = True
         else:

@@ -1,4 +1,4 @@
-"""What a client asks about topics: their partitions, where they are served, which there are in a namespace."""
+"""Requests of clients about topics: their partitions, lookups, and the topics of a namespace."""
 
 from typing import Final
 
@@ -59,7 +59,7 @@ def _original(command: pb.CommandPartitionedTopicMetadata | pb.CommandLookupTopi
 
 async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame) -> None:
     """Answer this broker, to be reached the way the client came: the name it knows itself by may not lead
-    there from where the client is."""
+    there from the client's network."""
     kind, context, broker = pb.CommandLookupTopicResponse, session.context, session.broker
     answer = kind(request_id=command.request_id)
     try:
@@ -98,7 +98,7 @@ def _serves_all(owner: Owner, url: str, tls_url: str) -> bool:
 
 
 def _name(answer: pb.CommandLookupTopicResponse, owner: Owner) -> None:
-    """The client takes the address of its own kind; some parse both, and an empty one is no URL."""
+    """The client takes the address of its own kind; some parse both, and an empty text is not a URL."""
     if owner.url:
         answer.brokerServiceUrl = owner.url
     if owner.tls_url:
@@ -106,7 +106,7 @@ def _name(answer: pb.CommandLookupTopicResponse, owner: Owner) -> None:
 
 
 async def topics_of_namespace(session: Session, command: pb.CommandGetTopicsOfNamespace) -> None:
-    """Answer the topics of a namespace; none at all where they are those that the client knows."""
+    """Answer the topics of a namespace; an empty list if the client knows them."""
     namespace = NamespaceName.parse(command.namespace)
     await session.broker.topics.learn_names(namespace)
     session.admitted.may_list(namespace)

@@ -26,7 +26,7 @@ class Block(NamedTuple):
         return self.position + len(self.frames)
 
     def boundary(self, at: int) -> int:
-        """Where the first message begins at or after `at`; the block's end where none does."""
+        """The start of the first message at or after `at`; the block's end without one."""
         found = bisect_left(self.starts, at)
         return self.starts[found] if found < len(self.starts) else self.end
 

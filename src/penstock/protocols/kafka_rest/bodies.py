@@ -1,4 +1,4 @@
-"""What is posted to messages: one representation or many parts, each with headers of its own."""
+"""Bodies posted to messages: one representation or many parts, each with its own headers."""
 
 from binascii import Error, a2b_base64, unhexlify
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def read_messages(headers: Mapping[str, str], body: bytes, budget: Budget) -> li
 
 
 def _decode(headers: Mapping[str, str], body: bytes, budget: Budget) -> bytes:
-    """A body as it was before it was encoded; its digest is of what was sent (RFC 2616 14.15)."""
+    """A body as it was before it was encoded; its digest is of the sent bytes (RFC 2616 14.15)."""
     check_digest(body, headers.get("content-md5"))
     transfer = headers.get("content-transfer-encoding", "binary").strip().lower()
     if transfer not in ("7bit", "8bit", "binary"):
@@ -56,7 +56,7 @@ def _decode(headers: Mapping[str, str], body: bytes, budget: Budget) -> bytes:
 def check_digest(body: bytes, header: str | None) -> None:
     """Compare a body, as it was sent, with its `Content-MD5`: base64, or hex as in the proposal's example.
 
-    Raises CHECKSUM, and BAD_PARAMETER for what is no digest.
+    Raises CHECKSUM, and BAD_PARAMETER for an invalid digest.
     """
     if header is None:
         return
@@ -139,7 +139,7 @@ def _element(data: bytes) -> bytes:
 
 
 def _stored(value: msgspec.Raw) -> bytes:
-    """A JSON string is stored as its text, everything else as it stands."""
+    """A JSON string is stored as its text, everything else unchanged."""
     data = bytes(value).strip()
     decoded: Any = msgspec.json.decode(data)  # a Raw is not looked into otherwise
     if not isinstance(decoded, str):

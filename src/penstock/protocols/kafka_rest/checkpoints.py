@@ -1,11 +1,11 @@
 """Checkpoints of positions in a journal that all processes before a cluster share.
 
 A record says how many records had counted when it was written, and counts itself only if none did since. So whatever
-order the records of several processes come in, everyone who reads them finds the same ones, and one process alone
-decides what cannot be computed from the log: where positions begin, and where they go on behind messages that were
+order the records of several processes come in, all readers find the same ones, and one process alone
+decides what cannot be computed from the log: the first position, and the position behind messages that were
 trimmed before anyone had read them.
 
-A record names its version. A process that reads one of an unknown version cannot tell which records count after it: it
+A record names its version. A process that reads one of an unknown version cannot know which records count after it: it
 returns no positions of the log any more.
 """
 
@@ -25,7 +25,7 @@ KIND: Final = "positions"
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """An entry by which a log is known again: one of the same name that was made anew has another one in its place."""
+    """An entry that identifies a log: a recreated log of the same name has another entry in its place."""
 
     ledger: int
     entry_id: int
@@ -35,12 +35,12 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """Points of a log that follow those of the records before. `number`: how many records counted before.
 
-    `steps`: they do not follow by the bytes between. `anew`: the log is another one, and what was before is void.
+    `steps`: they do not follow by the bytes between. `anew`: the log is another one, and earlier checkpoints are void.
     """
 
     number: int
     points: list[tuple[int, int]]  # offset and position, rising
-    last: Seen | None = None  # the entry that ends at the last point, where it was read
+    last: Seen | None = None  # the entry that ends at the last point, if it was read
     steps: bool = False
     anew: bool = False
     version: int = 0  # 0: not named

@@ -37,7 +37,7 @@ _PARTITION: Final = "/kafka/topics/{topic}/{partition}"
 
 
 class Welcome(msgspec.Struct):
-    """Where to go from `/kafka`."""
+    """The links of `/kafka`."""
 
     topics: str
     topic: str
@@ -46,7 +46,7 @@ class Welcome(msgspec.Struct):
 
 
 class PartitionLink(msgspec.Struct):
-    """One partition and where it is."""
+    """One partition and its link."""
 
     partition: int
     href: str
@@ -198,7 +198,7 @@ class KafkaRestEndpoint:
             answer = await self._read(await self._logs.get(name, partition), exchange)
         except TrimmedError:
             raise PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed") from None
-        caller.may_consume(name)  # still, where it waited
+        caller.may_consume(name)  # again after a wait
         return answer
 
     @operations.on(
@@ -235,11 +235,11 @@ class KafkaRestEndpoint:
         return await self._write(name, partition, exchange)
 
     def drain(self) -> None:
-        """End every wait: the server takes no new work and finishes what is in flight."""
+        """End every wait: the server takes no new work and finishes work in flight."""
         self._waits.drain()
 
     async def close(self) -> None:
-        """End what waits, and keep what is known of positions."""
+        """End waits, and store known positions."""
         await self._waits.close()
         await self._logs.close()
 

@@ -28,7 +28,7 @@ _GZIP: Final = 1
 
 
 def render(payloads: Iterable[bytes], at: int = 0) -> "tuple[bytes, array[int]]":
-    """The frames of `payloads`, and where each begins, counted from `at`."""
+    """The frames of `payloads`, and their starts, counted from `at`."""
     payloads = list(payloads)
     sizes = [len(payload) + HEAD_BYTES for payload in payloads]
     starts = array("Q", accumulate(sizes, initial=at))
@@ -51,7 +51,7 @@ def payloads_in(frames: bytes) -> list[bytes]:
 
 
 class Budget:
-    """What is left of a request's bounds. `unfolded`: the bytes that what was compressed has now; `grown`: by how many it is
+    """The rest of a request's bounds. `unfolded`: the decompressed bytes; `grown`: by how many it is
     larger."""
 
     def __init__(self, bytes_max: int, messages_max: int) -> None:

@@ -1,9 +1,9 @@
-"""The positions of a log of the server's own: entries are dense, their points are kept beside the log, and nothing trims it
+"""The positions of a log of this server: entries are dense, their points are stored with the log, and nothing trims it
 without saying so.
 
 The points are kept in documents of the broker's store, each of many points. A full document never changes;
 the points after the last one are found again by reading. `floor` is the point that the last trim left the log with:
-what is before it can be read no more.
+earlier entries can no longer be read.
 """
 
 import logging
@@ -28,7 +28,7 @@ _POINT: Final = struct.Struct(">QQ")
 
 
 class PositionDocuments:
-    """The documents of one log. A kind of their own, as a store loads all documents of a kind."""
+    """The documents of one log. A separate kind, as a store loads all documents of a kind."""
 
     def __init__(self, store: MetaStore, ledger: int) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class PositionDocuments:
         self._lasts[key] = points[-1].entry_id
 
     async def keep_floor(self, floor: Point, first_entry: int) -> None:
-        """Store the point that a trim is about to leave; what is only of entries before `first_entry` may go.
+        """Store the point before a trim; entries before `first_entry` are about to be deleted.
 
         Completes when it is durable; raises what the store raises.
         """
@@ -98,7 +98,7 @@ class LocalPositions(LogPositions):
     # -- events of the topic
 
     async def before_trim(self, before_entry: int) -> None:
-        """See what is about to go, and keep durably where the log will begin."""
+        """Read entries that are about to be deleted, and durably store the future start of the log."""
         await self.extend()
         async with self._lock:
             try:
@@ -106,7 +106,7 @@ class LocalPositions(LogPositions):
             except TrimmedError:
                 if before_entry > self.topic.bounds.first_entry:
                     raise
-                return  # another trim went further meanwhile
+                return  # another trim went further
             at = bisect_left(self._entries, before_entry)
             if at == len(self._entries) or self._entries[at] != before_entry:
                 self._entries.insert(at, floor.entry_id)
@@ -129,7 +129,7 @@ class LocalPositions(LogPositions):
         self._loaded = True
 
     async def _follow_trim(self) -> None:
-        """Drop the points of what is gone, so that the first is the first entry's."""
+        """Drop the points of deleted entries, so that the first is the first entry's."""
         if not self._loaded:
             await self._load()
         first = self.topic.bounds.first_entry
@@ -137,7 +137,7 @@ class LocalPositions(LogPositions):
             return
         at = bisect_left(self._entries, first)
         if at == len(self._entries) or self._entries[at] != first:
-            # Something else than this server trimmed. The nearest position known is where it was last seen.
+            # The log was trimmed by other means. The nearest known position is the last seen one.
             position = self._positions[max(0, at - 1)]
             if at < len(self._entries):
                 position = self._positions[at] - await self._measure(first, self._entries[at])

@@ -27,7 +27,7 @@ class Logs:
         for topic in broker.topics.open_topics:
             self.opened(topic)
 
-    # -- what the broker tells of topics
+    # -- notices of the broker about topics
 
     def opened(self, topic: Topic) -> None:
         """Logs that no client reads here are followed, too, as a trim would take their positions with it."""
@@ -45,7 +45,7 @@ class Logs:
             await found.forget()
 
     async def close(self) -> None:
-        """Keep what is not kept yet."""
+        """Store unsaved positions."""
         if self._shared is not None:
             await self._shared.close()
 
@@ -56,7 +56,7 @@ class Logs:
         return self._broker.topics.names(DEFAULT_NAMESPACE, "persistent")
 
     def partitions(self, name: TopicName) -> int:
-        """How many partitions a topic has, one where it is not partitioned; raises TOPIC_NOT_FOUND."""
+        """The number of partitions of a topic, one if it is not partitioned; raises TOPIC_NOT_FOUND."""
         return self._broker.topics.partitions(name) or 1
 
     async def get(self, name: TopicName, partition: int, *, refresh: bool = True) -> LogPositions:

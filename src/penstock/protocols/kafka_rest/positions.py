@@ -1,11 +1,11 @@
-"""Positions: where each message of a log begins in the log's bytes (docs/kafka-rest.md).
+"""Positions: the start of each message in the log's bytes (docs/kafka-rest.md).
 
 A position counts the bytes of all frames since the log's very first message. It is the same whatever was
-trimmed, restarted or added beside it, so it cannot be computed from what is there: points along the log are
+trimmed, restarted or added, so it cannot be computed from the present log: points along the log are
 kept, one about every 256 KiB, and what lies between two of them is read again when it is asked for. The index
-grows when a client asks and before entries are trimmed, by reading what is new; it costs a publisher nothing.
+grows when a client asks and before entries are trimmed, by reading new entries; it costs a publisher nothing.
 
-How points are kept is the engine's: beside its own log (`local_positions`), or in a journal that all processes before a
+The engine decides how points are stored: with its own log (`local_positions`), or in a journal that all processes before a
 cluster share (`shared_positions`).
 """
 
@@ -33,7 +33,7 @@ _UNFOLDS_INLINE: Final = 1024 * 1024  # what decompresses to more is worked on i
 
 
 class TrimmedError(Exception):
-    """Entries went while they were being read; asking again finds what is left."""
+    """Entries were deleted while they were read; a second attempt finds the rest."""
 
 
 class Point(NamedTuple):
@@ -44,7 +44,7 @@ class Point(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Where messages lie that were published, from one position to before another, and the log's size."""
+    """The range of published messages, from one position to before another, and the log's size."""
 
     start: int
     end: int
@@ -67,7 +67,7 @@ class LogPositions:
 
     @property
     def first(self) -> int:
-        """Where the first message that is still there begins."""
+        """The start of the first existing message."""
         return self._positions[0]
 
     async def extend(self) -> int:
@@ -75,12 +75,12 @@ class LogPositions:
         raise NotImplementedError
 
     async def place(self, ids: Sequence[MessageId], size_bytes: int) -> Stored | None:
-        """Where messages lie that were just stored, whose frames have `size_bytes`; None where that is not known cheaply.
+        """The range of messages just stored, whose frames have `size_bytes`; None if that is not known cheaply.
         Raises TrimmedError."""
         raise NotImplementedError
 
     async def boundary(self, at: int) -> int:
-        """Where the first message begins at or after `at`: the head's position where none does. O(log n)."""
+        """The start of the first message at or after `at`; the head's position without one. O(log n)."""
         if at <= self.first:
             return self.first
         if at >= self._head.position:
@@ -88,7 +88,7 @@ class LogPositions:
         return (await self._block_at(at)).boundary(at)
 
     async def before(self, at: int) -> int:
-        """Where the last message begins before `at`, which is beyond the first position."""
+        """The start of the last message before `at`, which is beyond the first position."""
         block = await self._block_at(at - 1)
         return block.starts[bisect_left(block.starts, at) - 1]
 
@@ -102,7 +102,7 @@ class LogPositions:
         return b"".join(parts)
 
     async def position_of(self, entry_id: int) -> int:
-        """Where an entry begins that the index reaches."""
+        """The start of an entry that the index reaches."""
         if entry_id >= self._head.entry_id:
             return self._head.position
         at = bisect_right(self._entries, entry_id) - 1
@@ -189,7 +189,7 @@ class LogPositions:
         return min(until - entry_id, BLOCK_ENTRIES)
 
     async def _read(self, entry_id: int, until: int) -> Sequence[Entry]:
-        """Some entries from one on, those before `until` alone; none: there are no more. Raises TrimmedError."""
+        """Some entries from one on, only those before `until`; empty at the end. Raises TrimmedError."""
         raise NotImplementedError
 
     def _after(self, entry: Entry) -> int:

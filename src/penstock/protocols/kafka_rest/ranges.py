@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 def parse_ranges(header: str | None) -> list[Range] | None:
-    """The ranges asked for; None without any, and for what is no byte range: that is ignored, says RFC 9110."""
+    """The requested ranges; None without any, and for anything but byte ranges, which RFC 9110 says to ignore."""
     if header is None:
         return None
     unit, separator, specs = header.partition("=")

@@ -1,7 +1,7 @@
 """What a stretch of a log looks like to its reader: frames as they are, lines of text, or JSON strings, in an array
 or one a line.
 
-Text is UTF-8 in the log. What is none, and what a reader's charset does not have, is replaced in `text/plain`;
+Text is UTF-8 in the log. Invalid bytes, and characters that a reader's charset lacks, are replaced in `text/plain`;
 `application/x-kafka` is the representation that loses nothing. JSON escapes what the charset does not have.
 
 A representation is known by its tag, and sent with `Content-MD5` as the proposal asks for (RFC 1864): a check of
@@ -39,14 +39,14 @@ OFFERED: Final = (MEDIA_TYPE, TEXT, TEXT_JSON, JSON, LINES)
 _OFFERED_TO_PEOPLE: Final = (TEXT, TEXT_JSON, JSON, LINES, MEDIA_TYPE)
 
 
-INLINE_BYTES: Final = 128 * 1024  # what is larger is hashed, encoded and compressed in a thread
+INLINE_BYTES: Final = 128 * 1024  # larger bodies are hashed, encoded and compressed in a thread
 GZIP_LEVEL: Final = 1  # several times faster than the default, for a tenth more bytes
 DIGESTS_MAX: Final = (
     4096  # pieces whose digest is remembered, at about 200 bytes each: many readers follow a log
 )
 
 # The charsets of texts that come in and go out: those that texts are written in. Python's registry also knows codecs
-# that are no charsets, and finds names by importing modules.
+# that are not charsets, and finds names by importing modules.
 UTF_8: Final = "utf-8"
 
 CHARSETS: Final = frozenset((
@@ -67,7 +67,7 @@ def codec_of(charset: str) -> str | None:
 
 
 class Form(NamedTuple):
-    """How an answer is written: its media type, and its charset where it is text."""
+    """How an answer is written: its media type, and its charset if it is text."""
 
     media_type: str
     charset: str

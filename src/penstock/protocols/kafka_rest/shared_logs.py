@@ -21,7 +21,7 @@ from .shared_positions import SharedPositions
 log = logging.getLogger(__name__)
 
 LOGS_MAX: Final = 256  # the least recently used is read again from its last checkpoint
-KEEP_S: Final = 300.0  # clusters trim what is older than that
+KEEP_S: Final = 300.0  # clusters trim older entries
 CLOSE_S: Final = 2.0
 
 
@@ -36,7 +36,7 @@ class SharedLogs:
         self._keeping: asyncio.Task[None] | None = None
 
     def of(self, topic: Topic) -> SharedPositions:
-        """The positions of a log; they are new where the topic was opened again."""
+        """The positions of a log; they are new if the topic was opened again."""
         found = self._logs.pop(topic.name, None)
         if found is None or found.topic is not topic:
             open_journal = partial(self._open_journal, topic.name, KIND)
@@ -66,10 +66,10 @@ class SharedLogs:
                 log.warning("positions not kept: %s", error, extra={"topic": str(one.topic.name)})
 
     async def close(self) -> None:
-        """Keep what was counted, as far as that is soon done."""
+        """Store counted positions, as far as that is soon done."""
         if self._keeping is not None:
             self._keeping.cancel()
         if self._logs:
-            # What is on its way cannot be taken back: it is not waited for, rather than cancelled.
+            # A started write cannot be undone: it is left running rather than cancelled.
             keeping = self._tasks.spawn(self._keep(list(self._logs.values())), "keep positions")
             await asyncio.wait((keeping,), timeout=CLOSE_S)

@@ -1,8 +1,8 @@
-"""The positions of a log of a cluster: the same in every process, whoever trims the log (docs/kafka-rest.md).
+"""The positions of a log of a cluster: the same in every process, also after trims (docs/kafka-rest.md).
 
-A log's entries are found by their offsets, which rise and may skip. Positions are counted from where the log began when it
-was first asked for, by reading it. What was counted is kept as checkpoints (`checkpoints`), and no position is told that
-lies STEP_BYTES or more beyond the last one. So where messages were trimmed that nobody had counted, positions go on
+A log's entries are found by their offsets, which rise and may skip. Positions are counted from the start of the log at the
+first request, by reading it. Counted positions are stored as checkpoints (`checkpoints`), and no position is answered that
+lies STEP_BYTES or more beyond the last one. So if uncounted messages were trimmed, positions go on
 STEP_BYTES beyond the last checkpoint, and none ever names two messages.
 """
 
@@ -31,9 +31,9 @@ POINTS_MAX: Final = (
     65_536  # 16 bytes each; beyond, every other one is dropped, and points lie twice as far apart
 )
 ENTRY_MESSAGES: Final = 16  # offsets count messages: so many are taken for as far as one entry
-JOURNAL_MS: Final = 10_000  # after which it is looked whether another process wrote a checkpoint
+JOURNAL_MS: Final = 10_000  # poll interval for checkpoints of other processes
 COUNTING_S: Final = 20.0  # a log that is long and new is counted by several requests
-# To say where a message lies that was just stored, so much of the log is read, and so far behind it is not tried.
+# To find the position of a message just stored, so much of the log is read; farther behind it is not tried.
 PLACING_BYTES: Final = 1024 * 1024
 PLACING_MESSAGES: Final = 4096
 PLACING_MS: Final = 2000.0
@@ -57,7 +57,7 @@ class SharedPositions(LogPositions):
         self._placed: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
 
     async def extend(self) -> int:
-        """As `LogPositions.extend`. Raises UNAVAILABLE where the log is too long to be counted at once."""
+        """As `LogPositions.extend`. Raises UNAVAILABLE if the log is too long to be counted at once."""
         try:
             async with asyncio.timeout(COUNTING_S), self._lock:
                 await self._extend()
@@ -87,7 +87,7 @@ class SharedPositions(LogPositions):
             return Stored(start[0], end[1], self._head.position)
 
     async def keep(self) -> None:
-        """Write a checkpoint of what was counted since the last one, if anything was."""
+        """Write a checkpoint of the positions counted since the last one, if any."""
         async with self._lock:
             if self._loaded and self._head > self._kept:
                 await self._learn()
@@ -98,11 +98,11 @@ class SharedPositions(LogPositions):
 
     @property
     def _reach(self) -> int:
-        """The offset up to which the log is known: beyond the head where it ends with offsets that are no messages'."""
+        """The offset up to which the log is known: beyond the head if it ends with offsets without messages."""
         return self.topic.gap_end(self._head.entry_id)
 
     async def _extend(self, until: int | None = None) -> None:
-        """Count on, up to the log's end, or until the head is at the position `until`; it may be told then."""
+        """Count on, up to the log's end, or until the head is at the position `until`, which may be answered then."""
         losses = 0
         while True:
             try:
@@ -135,7 +135,7 @@ class SharedPositions(LogPositions):
         self._loaded = False
 
     async def _prepare(self) -> None:
-        """Have the index begin where the log begins."""
+        """Let the index begin at the start of the log."""
         if not self._loaded:
             await self._load()
         elif self.topic.clock.monotonic_ms() - self._looked_ms >= JOURNAL_MS:
@@ -148,15 +148,15 @@ class SharedPositions(LogPositions):
         bounds = self.topic.bounds
         first = bounds.first_entry
         if first == bounds.next_entry:
-            first = max(first, self._head.entry_id)  # a log that is empty may not say where it ends
+            first = max(first, self._head.entry_id)  # an empty log may not know its end
         if first > self._head.entry_id:
-            # Nobody knows how long it was that is gone.
+            # The size of the trimmed part is unknown.
             await self._decide(Point(first, self._kept.position + STEP_BYTES), steps=True)
         elif first > self._entries[0]:
             await self._trim(first)
 
     async def _trim(self, first: int) -> None:
-        """Drop the points of what is gone, so that the first is the first entry's."""
+        """Drop the points of deleted entries, so that the first is the first entry's."""
         at = bisect_left(self._entries, first)
         if at < len(self._entries) and self._entries[at] == first:
             position = self._positions[at]
@@ -189,12 +189,10 @@ class SharedPositions(LogPositions):
     async def _is_same(self) -> bool:
         """Whether the log is the one that the last checkpoint is of."""
         at, topic = self._kept.entry_id, self.topic
-        await topic.read(
-            topic.bounds.first_entry, 1, READ_BYTES
-        )  # what was trimmed lately is noticed by reading
+        await topic.read(topic.bounds.first_entry, 1, READ_BYTES)  # recent trims are noticed by reading
         bounds = topic.bounds
         if bounds.first_entry == bounds.next_entry:
-            return True  # as long as it is empty, it may be trimmed, and not say where it ends
+            return True  # while empty, it may be trimmed, and not know its end
         if at > bounds.next_entry:
             return False
         if bounds.first_entry >= at:
@@ -205,7 +203,7 @@ class SharedPositions(LogPositions):
         return bool(found) and found[0].end == at and _seen(found[0]) == self._seen
 
     async def _learn(self) -> None:
-        """Follow the checkpoints that were written. Raises _MovedError where the head is another one now."""
+        """Apply new checkpoints. Raises _MovedError if the head changed."""
         before = self._head
         for one in await self._checkpoints.read_on():
             self._follow(one)
@@ -236,7 +234,7 @@ class SharedPositions(LogPositions):
             del self._entries[1:-1:2], self._positions[1:-1:2]
 
     def _add(self, point: Point) -> None:
-        """Add a point behind the others, in place of the last one where that is near."""
+        """Add a point behind the others, in place of the last one if that is near."""
         if len(self._entries) > 1:
             near = point.position - self._positions[-2] < BLOCK_BYTES
             if near and not self._is_far(self._entries[-2], point.entry_id):
@@ -249,7 +247,7 @@ class SharedPositions(LogPositions):
         await self._propose([*points, (*self._head,)], self._seen)
 
     async def _decide(self, point: Point, *, steps: bool = False, anew: bool = False) -> None:
-        """Propose where positions go on; what counts is this, or what another process proposed."""
+        """Propose the position to continue at; this proposal counts, or that of another process."""
         await self._learn()
         await self._propose([(*point,)], steps=steps, anew=anew)
 

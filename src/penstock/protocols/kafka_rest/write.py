@@ -80,7 +80,7 @@ class Write:
     async def _place(
         self, name: TopicName, partition: int, ids: Sequence[MessageId], size_bytes: int
     ) -> str | None:
-        """Where the messages lie; None when that takes too long to find out, or when they are gone again."""
+        """The range of the messages; None if that takes too long to find out, or if they are deleted already."""
         try:
             async with asyncio.timeout(PLACING_S):
                 log = await self._logs.get(name, partition, refresh=False)
@@ -101,7 +101,7 @@ class Write:
 
 
 def _all(results: Sequence[MessageId | PenstockError]) -> list[MessageId]:
-    """The ids of what was stored at one go; raises what refused it."""
+    """The ids of messages stored together; raises the error of a refusal."""
     for result in results:
         if isinstance(result, PenstockError):
             raise result

@@ -94,7 +94,7 @@ _SECURITY: Final = [{"$ref": f"#/components/securitySchemes/{name}"} for name in
 
 
 def servers(address: str = "") -> dict[str, Any]:
-    """The part of the document that says where the server is, by the URL at which it is reached over HTTP."""
+    """The server's address in the document, from the URL at which it is reached over HTTP."""
     scheme, _, host = (address or "http://localhost:8080").partition("://")
     protocol = "wss" if scheme == "https" else "ws"
     return {"penstock": {"host": host, "protocol": protocol, "security": [*_SECURITY]}}

@@ -1,4 +1,4 @@
-"""What was read from a socket and waits to be worked on, bounded in number and bytes.
+"""Frames that were read from a socket and wait to be processed, bounded in number and bytes.
 
 One side adds and waits for room, the other takes everything there is: work is done in groups that grow with
 the load, without a task or a future for each item.

@@ -57,9 +57,9 @@ class AskEndOfTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broken(msgspec.Struct, frozen=True, gc=False):
-    """A frame that is no command. Pulsar closes the socket; with a context it is answered instead.
+    """A frame that is not a command. Pulsar closes the socket; with a context it is answered instead.
 
-    `result` is Pulsar's number for what is wrong with it.
+    `result` is Pulsar's number for the error.
     """
 
     error: str

@@ -42,7 +42,7 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 
 
 class PendingAnswer(msgspec.Struct, gc=False):
-    """An answer to be written; `durable`: only once what was acknowledged so far is."""
+    """An answer to write; `durable`: only once the acknowledgements so far are."""
 
     answer: Answer
     durable: bool
@@ -65,7 +65,7 @@ class ConsumerHandler:
         self._unsubscribed = False
 
     async def run(self) -> None:
-        """Serve until the peer leaves or the socket is stopped; what was not written goes to others."""
+        """Serve until the peer leaves or the socket is stopped; unwritten messages go to other consumers."""
         try:
             await self._socket.run(self._read(), self._deliver(), self._answer_all())
         finally:
@@ -118,7 +118,7 @@ class ConsumerHandler:
         await self._acknowledge(acknowledged, replies)
 
     async def _acknowledge(self, acknowledged: list[MessageId], replies: list[Reply]) -> None:
-        """Give replies to those who wait for them, and acknowledge their requests and other messages; empties both lists."""
+        """Deliver replies to waiting requesters, and acknowledge their requests and other messages; empties both lists."""
         left: Sequence[Reply] = ()
         if replies:
             left = self._consumer.reply_all(replies)
@@ -138,7 +138,7 @@ class ConsumerHandler:
             await asyncio.gather(*(self._execute(one, None) for one in answering))
 
     async def _execute(self, command: Command, context: str | None) -> None:
-        """Do what a command says; an error goes into its answer, where it has one, and changes nothing else."""
+        """Execute a command; an error goes into its answer, if it has one, and changes nothing else."""
         answer = Answer()
         try:
             await self._do(command, answer)
@@ -243,7 +243,7 @@ class ReaderHandler:
             self._deliverer.stop()
 
     async def _execute_all(self, frames: list[bytes]) -> bool:
-        """Do what frames say, up to one that is not JSON; whether there is none."""
+        """Execute frames up to one that is not JSON; returns whether all are JSON."""
         allowance = self._socket.allowance
         for frame in frames:
             if allowance is not None:

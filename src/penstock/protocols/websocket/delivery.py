@@ -1,7 +1,7 @@
 """From a consumer's outbox to frames on its socket.
 
 Messages are taken in small portions and written in groups; a peer that does not read stops the taking, and the
-consumer's window, permits and outbox bound what is taken from the log.
+consumer's window, permits and outbox bound the messages taken from the log.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .socket import Socket
 
 log = logging.getLogger(__name__)
 
-PORTION: Final = 64  # deliveries taken at once; what is taken and not written is given back at the end
+PORTION: Final = 64  # deliveries taken at once; unwritten ones are given back at the end
 PORTION_BYTES: Final = 256 * 1024  # of their entries; one more may overdraw it
 FRAME_FACTOR: Final = 3  # what an entry takes as long as it waits: itself, decoded, and as base64 in a frame
 GROUP_MAX: Final = 64  # frames that are written at once
@@ -63,7 +63,7 @@ class FrameBudget:
 
 
 def budget_of(socket: Socket) -> FrameBudget | None:
-    """Where a socket's consumer counts what is read for it."""
+    """The budget that counts reads for a socket's consumer."""
     return None if socket.holding is None else FrameBudget(socket.holding)
 
 
@@ -99,10 +99,10 @@ class Deliverer:
             while taken:
                 if not socket.writable.is_set():
                     await socket.writable.wait()  # before there are frames that would wait
-                    continue  # a seek may have given back what was taken
+                    continue  # a seek may have given back the deliveries
                 written += await self._write_group()
                 if socket.gone:
-                    return  # what was not written goes back
+                    return  # unwritten deliveries go back
                 if written >= SENDS_BEFORE_OTHERS:
                     written = 0
                     await asyncio.sleep(0)
@@ -119,7 +119,7 @@ class Deliverer:
             running.cancel()
 
     def give_back(self) -> None:
-        """Return what was taken but never written: it does not count as delivered."""
+        """Give back taken deliveries that were never written: they do not count as delivered."""
         if self._taken:
             if self._left:
                 self._taken[0] = msgspec.structs.replace(self._taken[0], mask=self._left)
@@ -136,7 +136,7 @@ class Deliverer:
             await socket.send_all(group.frames)
             if socket.gone:
                 return 0
-        if taken and taken[0] is first:  # else a seek gave it back meanwhile
+        if taken and taken[0] is first:  # else a seek gave it back
             for _ in range(group.done):
                 taken.popleft()
             self._left = group.left
@@ -149,7 +149,7 @@ class Deliverer:
         return len(group.frames)
 
     def _fill(self, group: "Group") -> None:
-        """Make frames of what was taken, until the group is full."""
+        """Encode taken deliveries as frames until the group is full."""
         left = self._left
         for delivery in self._taken:
             entry = delivery.entry
@@ -218,7 +218,7 @@ class Group:
     def __init__(self, allowance: Allowance | None) -> None:
         self.frames: list[bytes] = []
         self.full = False
-        self.paused = False  # the rate of the role is used up: after it nothing is to be sent for some time
+        self.paused = False  # the role has used up its rate: nothing is sent for some time
         self.done = 0  # deliveries of which nothing is left
         self.messages = 0  # in them
         self.entry_bytes = 0

@@ -23,7 +23,7 @@ _keys: Final = msgspec.json.Decoder(dict[str, KeyInfo])
 
 
 def parse_keys(text: str | None) -> tuple[EncryptionKey, ...]:
-    """The parameter `encryptionKeys`; none where there is none.
+    """The parameter `encryptionKeys`; empty without it.
 
     Raises BAD_PARAMETER, and INTERNAL, as Pulsar does, for names of keys that the server would have to find.
     """

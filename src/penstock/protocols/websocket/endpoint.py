@@ -1,4 +1,4 @@
-"""The upgrade: who, on what, with which parameters; then the handler of the socket (Pulsar's WebSocket API)."""
+"""The upgrade: caller, target and parameters; then the handler of the socket (Pulsar's WebSocket API)."""
 
 import logging
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The JSON frames of Pulsar's WebSocket API, with what docs/websocket.md adds to them, and the texts in them.
 
-Frames of clients are read as Jackson reads them: unknown fields are ignored, scalars are taken where texts are
+Frames of clients are read as Jackson reads them: unknown fields are ignored, scalars are taken if texts are
 expected, and every field may be null. Base64 is read as Java's basic decoder does, strictly but for padding, which
 may be missing. Times are ISO 8601 with an offset, given out in UTC with milliseconds.
 """
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-# Unbounded integers would pass JSON and fail later, where neighbours would fail with them.
+# Unbounded integers would pass JSON and fail later, together with their neighbours.
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar = str | int | float | bool | None
 
@@ -29,7 +29,7 @@ _MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: readers of ISO
 
 _NO_SCHEMA: Final = b'"errorCode":0,"schemaVersion":0}'
 
-# What is wrong with a produced frame, by Pulsar's number for it (`send-error:N`).
+# Errors of produced frames, by Pulsar's numbers (`send-error:N`).
 BAD_JSON: Final = 3
 BAD_PAYLOAD: Final = 7
 UNKNOWN: Final = 8
@@ -96,7 +96,7 @@ class ProducerReply(msgspec.Struct, rename="camel", tag_field="type", tag="reply
     reply_content: bytes | UnsetType = UNSET  # as base64
     is_error_result: bool = False
     schema_version: int | UnsetType = UNSET
-    reply_value: Any = UNSET  # the content as JSON, where it names a version of the topic's schema
+    reply_value: Any = UNSET  # the content as JSON, if it names a version of the topic's schema
     context: str | UnsetType = UNSET
 
 
@@ -161,7 +161,7 @@ class Answer(msgspec.Struct, rename="camel", gc=False):
     reply: str | UnsetType = UNSET
 
 
-# `strict=False` reads "5" where a number is expected, as Jackson does.
+# `strict=False` reads "5" as a number, as Jackson does.
 read_message: Final = msgspec.json.Decoder(ProducerMessage, strict=False).decode
 read_plain: Final = msgspec.json.Decoder(PlainMessage).decode
 read_command: Final = msgspec.json.Decoder(ConsumerCommand, strict=False).decode
@@ -215,7 +215,7 @@ def encode_successes(message_ids: Iterable[bytes], contexts: Iterable[str | None
 
 
 def as_text(value: Scalar) -> str | None:
-    """A scalar where a text is expected, as Jackson coerces it."""
+    """A scalar in place of a text, as Jackson coerces it."""
     if value is None or type(value) is str:
         return value
     if value is True:

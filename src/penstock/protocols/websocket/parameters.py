@@ -17,7 +17,7 @@ from .upgrade import Query, bad
 WINDOW_MAX: Final = 1000  # Pulsar's cap of receiverQueueSize
 PENDING_DEFAULT: Final = 1000  # maxPendingMessages as documented
 ACK_TIMEOUT_MS_MIN: Final = 1000
-REDELIVERIES_DEFAULT: Final = 16  # where only deadLetterTopic is given; Pulsar's MAX_RECONSUMETIMES
+REDELIVERIES_DEFAULT: Final = 16  # if only deadLetterTopic is given; Pulsar's MAX_RECONSUMETIMES
 TOPICS_MAX: Final = 1000  # of one v3 consumer: each is attached to on the way
 PATTERN_CHARACTERS_MAX: Final = 1000
 
@@ -54,7 +54,7 @@ class SubscriptionMode(Enum):
 
 
 class InitialPosition(Enum):
-    """Where a new subscription begins."""
+    """The initial position of a new subscription."""
 
     LATEST = "Latest"
     EARLIEST = "Earliest"
@@ -72,7 +72,7 @@ class ProducerParameters(msgspec.Struct, frozen=True):
 
 
 class TopicsPattern(msgspec.Struct, frozen=True):
-    """A v3 consumer's pattern, `tenant/namespace/regex`, and where to look."""
+    """A v3 consumer's pattern, `tenant/namespace/regex`, and its namespace."""
 
     pattern: str
     namespace: NamespaceName
@@ -120,7 +120,7 @@ def producer_parameters(query: Query) -> ProducerParameters:
 def consumer_parameters(
     query: Query, *, multi: bool, outbox_bytes_max: int = 4 * 1024 * 1024
 ) -> ConsumerParameters:
-    """Read 1.3; raises BAD_PARAMETER. `multi` is v3, where the query names the topics."""
+    """Read 1.3; raises BAD_PARAMETER. `multi` is v3, whose query names the topics."""
     ack_timeout_ms = query.integer("ackTimeoutMillis", 0)
     if ack_timeout_ms != 0 and ack_timeout_ms < ACK_TIMEOUT_MS_MIN:
         raise bad(f"Ack timeout should be greater than {ACK_TIMEOUT_MS_MIN} ms")

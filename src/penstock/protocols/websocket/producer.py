@@ -3,7 +3,7 @@
 The reader only decodes; the publisher takes everything that waits and publishes it at once. So a commit carries
 what came while the one before was made, and no message costs a task or a future. When too much waits, reading
 pauses, and with it the client. How a group is published is in `publisher`. The replies to requests are
-written beside the receipts (`replies`).
+written between the receipts (`replies`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from .socket import Socket, documented
 COUNT_BYTES: Final = 64 * 1024
 HELD_FACTOR: Final = 1.5  # the payload is three quarters of its frame, and as large once more as an entry
 PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
-READ_AT_ONCE: Final = 64  # frames that are read before it is looked whether too much waits
+READ_AT_ONCE: Final = 64  # frames that are read before the backlog is checked
 ANSWERS_AT_ONCE: Final = 256  # written with one write, before others have their turn on the loop
 
 
@@ -81,7 +81,7 @@ class ProducerHandler:
         self._done = False  # nothing can expire any more
 
     async def run(self) -> None:
-        """Serve until the peer leaves or the socket is stopped; what was read is published."""
+        """Serve until the peer leaves or the socket is stopped; frames already read are published."""
         work = [self._publish_all(), self._replies.run()]
         if self._timeout_ms:
             work.append(self._expire_all())
@@ -141,7 +141,7 @@ class ProducerHandler:
         self._replies.close("" if self._socket.gone else self._close_reason or self._socket.stop_reason)
 
     def _count(self) -> None:
-        """Count what waits and what is being published with all that the server holds; a little goes uncounted."""
+        """Count waiting frames and publishes in the memory that the server holds; small amounts go uncounted."""
         held = self._backlog.size_bytes + self._publishing
         held = 0 if held < COUNT_BYTES else int(held * HELD_FACTOR)
         if held != self._counted and self._holding is not None:

@@ -1,6 +1,6 @@
 """Publishes the frames of one producer's socket that are there together, and writes the answer of each.
 
-What is nothing but payloads is published as such, and the answers are written from where the first one lies; messages
+Plain payloads are published as such, and the answers are computed from the id of the first one; messages
 with more, or of a topic that asks for schemas, are looked at one by one.
 """
 
@@ -76,7 +76,7 @@ class Publisher:
         self._count_failures(len(group) - self._settle(sent, results))
 
     def _plain(self, group: Sequence[Incoming]) -> list[bytes] | None:
-        """The payloads of a group of messages that are nothing else; None where they are to be looked at one by one."""
+        """The payloads of a group of plain messages; None if they must be examined one by one."""
         if self._trace is not None or [item for item in group if not item.plain]:
             return None
         payloads = [item.message.payload for item in group if item.message is not None]
@@ -106,7 +106,7 @@ class Publisher:
         self._meter.publishes.add(len(group), sum(map(len, payloads)))
 
     async def _outcome(self, publishing: Awaitable[T]) -> T | PenstockError:
-        """Await what is published; why it failed as a whole."""
+        """Await the publish; the error if it failed as a whole."""
         began = perf_counter()
         try:
             return await publishing

@@ -30,11 +30,11 @@ from .frames import (
 )
 
 _INT64_MAX: Final = 2**63 - 1
-_LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is disabled
+_LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores if replication is disabled
 
 
 class Incoming(msgspec.Struct, gc=False):
-    """A frame as it came. `message` is None where it cannot be published; then `answer` says why.
+    """A received frame. `message` is None if it cannot be published; then `answer` says why.
 
     `plain`: the message is nothing but a payload. `timeout_ms` makes it a request (PIP-371), `request` is its wait, and `message_id` what it got.
     """
@@ -54,7 +54,7 @@ class Incoming(msgspec.Struct, gc=False):
 def read_frames(
     texts: Iterable[bytes], clock: Clock, *, properties_bytes_max: int, keys: tuple[EncryptionKey, ...] = ()
 ) -> list[Incoming]:
-    """Read frames that came together. Never raises: what is wrong with one is its answer. With `keys` payloads come
+    """Read frames that came together. Never raises: the error of a frame is its answer. With `keys` payloads come
     encrypted."""
     arrived_ms, now_ms = clock.monotonic_ms(), clock.now_ms()
     plain = not keys
@@ -129,7 +129,7 @@ def refusal(result: int, text: str, context: str | None) -> bytes:
 
 
 def failure(error: PenstockError, context: str | None) -> bytes:
-    """The same, for an error of the broker: Pulsar tells bad payloads apart from everything else."""
+    """The same, for an error of the broker: Pulsar distinguishes bad payloads from other errors."""
     result = error.kind.codes.ws_result
     return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
 
@@ -155,9 +155,7 @@ def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> 
         message.replicate_to = _LOCAL_ONLY
     if frame.deliver_at is not None and frame.deliver_at > 0:
         message.deliver_at = frame.deliver_at
-    if (
-        frame.deliver_after_ms is not None and frame.deliver_after_ms > 0
-    ):  # the last word where both are given
+    if frame.deliver_after_ms is not None and frame.deliver_after_ms > 0:  # has priority if both are given
         message.deliver_at = min(now_ms + frame.deliver_after_ms, _INT64_MAX)
     if frame.sequence_id is not None and not _is_filler(frame, frame.sequence_id):
         if frame.sequence_id < 0:

@@ -1,7 +1,7 @@
 """The replies that a producer's requests wait for (PIP-371), on their way to its socket.
 
-When a wait ends, a call-back makes its frame and queues it: no request has a task. Only where the socket does not take
-what is written do frames wait here.
+When a wait ends, a call-back makes its frame and queues it: no request has a task. Frames wait here only while the socket takes
+nothing.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class _Due(msgspec.Struct, gc=False):
 
 
 class Replies:
-    """The open requests of one socket; `value_of` gives a reply as JSON where it names a schema."""
+    """The open requests of one socket; `value_of` gives a reply as JSON if it names a schema."""
 
     def __init__(self, socket: Socket, value_of: Callable[[Reply], Any]) -> None:
         self._socket = socket

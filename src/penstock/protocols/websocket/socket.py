@@ -1,6 +1,6 @@
 """One WebSocket of an endpoint: accepted or refused, read and written in groups, closed for a reason.
 
-It stands on a connection of our own server, which the ASGI scope of the upgrade carries: ASGI has an event for each
+It uses a connection of our server, which the ASGI scope of the upgrade carries: ASGI has an event for each
 message, and the hot loops of the endpoints read and write here.
 """
 
@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 
-CONNECTION_KEY: Final = "penstock.websocket"  # where the state of an ASGI scope has its connection
+CONNECTION_KEY: Final = "penstock.websocket"  # the key of the connection in the state of an ASGI scope
 GOING_AWAY: Final = 1001
 TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
-LOOKS: Final = 4  # in one idle time: what is idle is noticed within a quarter more than it
+LOOKS: Final = 4  # in one idle time: an idle socket is noticed within a quarter more than it
 QUEUE_MAX: Final = 64  # frames that wait for the end of the turn
 QUEUE_BYTES: Final = 64 * 1024  # of them; one more may overdraw it
-GRACE_MS: Final = 10_000  # what is in flight when a socket is to end may take this long
+GRACE_MS: Final = 10_000  # the longest time for work in flight at the end of a socket
 
 
 def documented(result: int) -> tuple[int, str]:
@@ -36,7 +36,7 @@ def documented(result: int) -> tuple[int, str]:
 
 
 class Connection(Protocol):
-    """What a socket stands on (`server.sockets`)."""
+    """The connection of a socket (`server.sockets`)."""
 
     @property
     def heard(self) -> int:
@@ -48,7 +48,7 @@ class Connection(Protocol):
 
     @property
     def writable(self) -> asyncio.Event:
-        """Set while the peer takes what is written."""
+        """Set while the peer reads."""
 
     def accept(self) -> None:
         """Complete the upgrade."""
@@ -73,7 +73,7 @@ class Socket:
         self.gone = False
         self.left = False  # the peer said so: nothing more comes
         self.activity = 0
-        self.writable = connection.writable  # set while the peer takes what is written
+        self.writable = connection.writable  # set while the peer reads
         self._connection: Connection | None = connection
         self._clock = clock
         self._queue: list[bytes] = []  # frames to be written at the end of this turn of the loop
@@ -84,7 +84,7 @@ class Socket:
         self._grace: Timer | None = None
         self.held: PermissionWatch | None = None  # the permission it lasts as long as
         self.holding: Holding | None = None  # what the server holds for it
-        self.proxied: ProxiedSocket | None = None  # where it is counted
+        self.proxied: ProxiedSocket | None = None  # counts it
         self.allowance: Allowance | None = None  # how fast it may be used
         self.abandoned: Callable[[], None] | None = (
             None  # called when it is cut off: its end is not waited for
@@ -103,7 +103,7 @@ class Socket:
 
     def finish(self) -> None:
         """Close the connection and drop it, when the producer or consumer has left its topics: a client that reads the
-        close frame may come back at once. What is left here in circles shall not hold the connection."""
+        close frame may come back at once. Reference cycles must not keep the connection."""
         self._close()
         if self._grace is not None:
             self._grace.cancel()
@@ -153,7 +153,7 @@ class Socket:
             self.queue(frame)
 
     def flush(self) -> None:
-        """Write what is queued."""
+        """Write the queue."""
         frames, self._queue, self._queue_bytes = self._queue, [], 0
         self.activity += len(frames)
         connection = self._connection
@@ -167,7 +167,7 @@ class Socket:
         await self.send_all((text.encode(),))
 
     def stop(self, code: int, reason: str) -> None:
-        """End the socket: read nothing more, finish what is in flight, close."""
+        """End the socket: read nothing more, finish work in flight, close."""
         if self._closing is None:
             self._close_with(code, reason)
             self._cancel_reading()
@@ -184,7 +184,7 @@ class Socket:
 
     @property
     def stop_reason(self) -> str:
-        """Why the socket is to end; "" where it is not, or the peer left."""
+        """Why the socket must end; "" if it need not, or the peer left."""
         return "" if self._closing is None else self._closing[1]
 
     def _abort(self) -> None:
@@ -198,7 +198,7 @@ class Socket:
         self.gone = True
 
     async def run(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
-        """Run `read` until the peer is gone or the socket is stopped, and `work` beside it until it ends.
+        """Run `read` until the peer is gone or the socket is stopped, and `work` concurrently until it ends.
 
         `read` sees to it that `work` ends after it. `finish` closes the connection.
         """
@@ -239,7 +239,7 @@ class Socket:
 
 
 class IdleWatch:
-    """Calls `expired` when the number that `activity` tells stayed the same for `idle_ms` (0: never)."""
+    """Calls `expired` when the number that `activity` returns stayed the same for `idle_ms` (0: never)."""
 
     def __init__(
         self, clock: Clock, idle_ms: int, activity: Callable[[], int], expired: Callable[[], None]
@@ -297,7 +297,7 @@ class Sockets:
         return len(self._open)
 
     async def drain(self) -> None:
-        """End every socket: what is in flight is answered, then it is closed with 1001.
+        """End every socket: work in flight is answered, then it is closed with 1001.
 
         Completes when all are closed, at the latest after the grace time. Refuse new connections before.
         """

@@ -32,7 +32,7 @@ _SEGMENTS_TOPIC: Final = 8  # "", ws, v2, role, domain, tenant, namespace, topic
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a socket is opened on. `topic` is None in v3, where the query names the topics."""
+    """The target of a socket. `topic` is None in v3, whose query names the topics."""
 
     role: Role
     topic: TopicName | None
@@ -40,7 +40,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_path(raw: bytes) -> Target:
-    """Read a raw path; raises NOT_FOUND for what is no endpoint, BAD_PARAMETER and INVALID_NAME."""
+    """Read a raw path; raises NOT_FOUND for an unknown endpoint, BAD_PARAMETER and INVALID_NAME."""
     parts = raw.split(b"/")
     role = parts[3].decode("latin-1") if len(parts) > 3 else ""
     match (bytes(parts[2]) if len(parts) > 2 else b"", role):
@@ -56,7 +56,7 @@ def parse_path(raw: bytes) -> Target:
 
 
 def decode_segment(raw: bytes) -> str:
-    """Java's URLDecoder over UTF-8; raises BAD_PARAMETER for broken escapes and bytes that are no text."""
+    """Java's URLDecoder over UTF-8; raises BAD_PARAMETER for broken escapes and bytes that are not UTF-8."""
     at = raw.find(b"%")
     while at >= 0:
         digits = raw[at + 1 : at + 3]
@@ -116,11 +116,11 @@ class Query:
         return name in self._values
 
     def text(self, name: str) -> str | None:
-        """The value as it is; None where there is none."""
+        """The raw value, or None."""
         return self._values.get(name)
 
     def name(self, key: str) -> str:
-        """A name that must not be blank; "" where there is none."""
+        """A name that must not be blank; "" without one."""
         value = self._values.get(key)
         if value is None:
             return ""
