@@ -51,7 +51,7 @@ class Broker(Protocol):
 
     @property
     def open_journal(self) -> OpenJournal | None:
-        """What processes keep of the cluster's logs together; None where the engine is its own cluster, which has
+        """What processes keep of the cluster's logs together; None if the engine is its own cluster, which has
         `Topic.documents`."""
 
     @property
@@ -100,7 +100,7 @@ class Broker(Protocol):
 
     @property
     def cluster(self) -> Cluster | None:
-        """The cluster that holds the log; None where the engine is its own."""
+        """The cluster that holds the log; None if the engine is its own."""
 
     async def start(self) -> None:
         """Open the log and read what there is; raises UNAVAILABLE."""

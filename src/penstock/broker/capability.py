@@ -30,7 +30,7 @@ _NEEDS: Final = {Capability.OFFSETS: _NUMBERS, Capability.BYTE_POSITIONS: _NUMBE
 
 
 def require(capabilities: frozenset[Capability], capability: Capability) -> None:
-    """Raise NOT_SUPPORTED where the engine cannot do what a request needs."""
+    """Raise NOT_SUPPORTED if the engine cannot do what a request needs."""
     if capability not in capabilities:
         needs = _NEEDS.get(capability)
         raise not_supported(capability.value + (f": {needs}" if needs else ""))

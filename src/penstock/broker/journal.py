@@ -12,7 +12,7 @@ class Journal(Protocol):
     async def read_on(self) -> Sequence[bytes]:
         """The records that any process appended since the last call, in their order; the first call gives all.
 
-        Raises JournalLostError where those are gone that were read before, UNAVAILABLE, and what the cluster refuses.
+        Raises JournalLostError if those are gone that were read before, UNAVAILABLE, and what the cluster refuses.
         """
 
     async def append(self, record: bytes) -> None:

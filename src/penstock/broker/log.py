@@ -82,7 +82,7 @@ class Log(Protocol):
         """Entries from `entry_id` (or the first there is) on; empty at the end of the log."""
 
     def gap_end(self, entry_id: int) -> int:
-        """The id that follows a gap beginning at `entry_id`, as far as reading has shown it; `entry_id` where there is none."""
+        """The id that follows a gap beginning at `entry_id`, as far as reading has shown it; `entry_id` if there is none."""
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = ...) -> list[Entry]:
         """Entries from the one that holds `offset` on."""

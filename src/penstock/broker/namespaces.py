@@ -40,7 +40,7 @@ class Namespaces(Protocol):
         """A namespace's policies; raises NAMESPACE_NOT_FOUND."""
 
     def find(self, name: NamespaceName) -> NamespacePolicies | None:
-        """A namespace's policies, None where there is no such namespace."""
+        """A namespace's policies, None if there is no such namespace."""
 
     def check(self, name: NamespaceName) -> None:
         """Raise NAMESPACE_NOT_FOUND unless the namespace exists, or is created with its first topic."""

@@ -18,7 +18,7 @@ class Schemas(Protocol):
         """Have `changed` called for every topic whose schemas are known here, and for each whose schemas change later."""
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
-        """The newest schema of a topic; None where there is none, or it was deleted."""
+        """The newest schema of a topic; None if there is none, or it was deleted."""
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
@@ -66,5 +66,5 @@ class Schemas(Protocol):
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (docs/schemas.md).
 
-        Where the topic is not `used` yet, the consumer's schema becomes its first.
+        If the topic is not `used` yet, the consumer's schema becomes its first.
         """

@@ -54,7 +54,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class Published(msgspec.Struct):
     """What became of entries that were appended: where the first one went, and how many were repeats.
 
-    `first` is None where all were, `offset` also where the log does not tell it. `last_sequence_id` is the highest of the
+    `first` is None if all were, `offset` also where the log does not tell it. `last_sequence_id` is the highest of the
     last entry's producer, where repeats are looked for.
     """
 
@@ -91,7 +91,7 @@ class Staging(Protocol):
         entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
         caller: Caller,
     ) -> None:
-        """Stage a part durably; again, where it has come before, without effect.
+        """Stage a part durably; again, if it has come before, without effect.
 
         Raises FORBIDDEN for another role's writer, STAGE_CONFLICT for other content under the same number,
         TOO_LARGE, STORAGE_FULL, TOO_MANY_REQUESTS, and BAD_PARAMETER for a topic that keeps nothing.
@@ -111,8 +111,8 @@ class Staging(Protocol):
 
         `topics` are those that the writer writes to. The last batch that it committed to them changes nothing and
         returns its commit, where as many messages of each topic are staged as were committed. Raises
-        BATCH_CONFLICT where they are not, where a topic was deleted since, and for a batch before the last;
-        STAGE_NOT_FOUND, STAGE_CONFLICT where it is not as `stages` say, FORBIDDEN for another's writer and by
+        BATCH_CONFLICT if they are not, where a topic was deleted since, and for a batch before the last;
+        STAGE_NOT_FOUND, STAGE_CONFLICT if it is not as `stages` say, FORBIDDEN for another's writer and by
         `may_produce`, TOPIC_NOT_FOUND, TOPIC_TERMINATED, EXCLUSIVE_PRODUCER, BACKLOG_QUOTA_HOLD,
         BACKLOG_QUOTA_EXCEPTION, TOO_MANY_REQUESTS, and what the store raises; then nothing has changed.
         """
@@ -120,7 +120,7 @@ class Staging(Protocol):
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
         """Drop what is staged for a batch, or one stage of it; how many stages that were.
 
-        Raises FORBIDDEN, and STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone.
+        Raises FORBIDDEN, and STAGE_CONFLICT if nothing is staged and the batch is committed: that is never undone.
         """
 
     async def writers(self, caller: Caller, after: str, writers_max: int) -> tuple[list[WriterState], bool]:

@@ -33,7 +33,7 @@ _REASONS: Final = {"io": "storage_failed", "full": "storage_full", "limit": "siz
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why the storage takes no publishes. `errno`: the system's number, where it is known."""
+    """Why the storage takes no publishes. `errno`: the system's number, if it is known."""
 
     cause: Cause
     error: PenstockError

@@ -1,4 +1,4 @@
-"""A topic that is open: its log with who uses it. A partition is a topic of its own."""
+"""A topic that is open: its log with who uses it. A partition is a separate topic."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol

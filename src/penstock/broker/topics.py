@@ -94,7 +94,7 @@ class Topics(Protocol):
         """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies; the
         `whole`: also where its logs begin and end now, and its subscriptions, as administrators see them.
 
-        At most once in a short while, and nothing where the engine is its own cluster. A topic that is not there is
+        At most once in a short while, and nothing if the engine is its own cluster. A topic that is not there is
         no error here. Raises UNAVAILABLE while the cluster cannot be asked, and what it refuses.
         """
 

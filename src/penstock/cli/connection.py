@@ -73,7 +73,7 @@ def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any
 
 
 def by_reference(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the same options as an argument `server`: an `Access` that holds no token, only where it is.
+    """Give a command the same options as an argument `server`: an `Access` that holds no token, only if it is.
 
     What runs on Spark travels in plans.
     """
@@ -175,7 +175,7 @@ class NamespaceType(ParamType[NamespaceName]):
 
 
 def answered(ctx: click.Context, path: str) -> list[str]:
-    """What the server of a command that is being typed answers; nothing where it does not answer soon."""
+    """What the server of a command that is being typed answers; nothing if it does not answer soon."""
     given = {name: ctx.params.get(name) for name in _ACCESS}
     try:
         with HttpClient(access(ctx, given, ctx.params.get("context")), timeout_s=COMPLETION_S) as client:

@@ -97,7 +97,7 @@ def use(name: str) -> None:
 def set_context(name: str, token: str | None, in_use: bool, **given: str | None) -> None:
     """Store a context, or change what the options name of it; "" takes a field away.
 
-    The first one is in use from then on. A token is kept in a file of its own that only you may read (mode 0600).
+    The first one is in use from then on. A token is kept in its own file that only you may read (mode 0600).
     """
     check_name(name)
     if token is not None and given["token_file"] is not None:

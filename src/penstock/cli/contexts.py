@@ -1,6 +1,6 @@
 """Named contexts: where a server is and who asks, in files of the user's folder that nobody else may read.
 
-`contexts.json` holds no token: one that is given as text gets a file of its own beside it, named by the context.
+`contexts.json` holds no token: one that is given as text gets its own file beside it, named by the context.
 """
 
 import re
@@ -50,7 +50,7 @@ def file() -> Path:
 
 
 def read() -> Contexts:
-    """What is stored, nothing where there is no file. Raises ClickException."""
+    """What is stored, nothing if there is no file. Raises ClickException."""
     try:
         return msgspec.json.decode(file().read_bytes(), type=Contexts)
     except FileNotFoundError:

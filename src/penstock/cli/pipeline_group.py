@@ -99,7 +99,7 @@ def _starting() -> AbstractContextManager[Any]:
 
 
 def parse_time(option: str, text: str | None) -> int | None:
-    """A time in ms since the epoch, None where none is given. Raises PipelineError, which names the option."""
+    """A time in ms since the epoch, None if none is given. Raises PipelineError, which names the option."""
     if text is None:
         return None
     try:

@@ -174,7 +174,7 @@ _FIELDS: dict[str, Any] = {
 
 
 def show_check(spec: Spec, checked: Any, *, as_json: bool, plan: bool) -> None:
-    """What `check` found: columns, warnings and, where it is asked for, Catalyst's plan."""
+    """What `check` found: columns, warnings and, if it is asked for, Catalyst's plan."""
     warnings = future_starts(spec, round(time.time() * 1000)) if folder_of(spec).owner() is None else []
     if as_json or not output.for_people():
         output.line(

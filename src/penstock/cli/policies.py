@@ -61,7 +61,7 @@ def list_policies(client: HttpClient, target: Target, applied: bool) -> None:
 
 
 def _query(target: Target, applied: bool) -> dict[str, str]:
-    """Raises UsageError where what holds is asked of a namespace."""
+    """Raises UsageError if what holds is asked of a namespace."""
     if applied and not target.topic:
         raise click.UsageError("--applied is for topics: a namespace shows what it decides")
     return {"applied": "true"} if applied else {}

@@ -16,7 +16,7 @@ EACH_S: Final = 0.1  # between two changes of what is shown: they cost more than
 
 def watched(*, silent_output: bool) -> bool:
     """Whether to show progress: stderr is a terminal, and stdout goes to it or to a file; another program in a pipe may
-    write to the same terminal. `silent_output` is False where stdout shows more than a last sentence."""
+    write to the same terminal. `silent_output` is False if stdout shows more than a last sentence."""
     if not sys.stderr.isatty():
         return False
     if sys.stdout.isatty():

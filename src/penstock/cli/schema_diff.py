@@ -19,7 +19,7 @@ class Side(NamedTuple):
 
     @property
     def tree(self) -> Any:
-        """The definition as JSON, where it is that; else its text."""
+        """The definition as JSON, if it is that; else its text."""
         try:
             return json.loads(self.definition) if self.definition else {}
         except ValueError:

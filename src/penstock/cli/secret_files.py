@@ -36,7 +36,7 @@ def write_secret(path: Path, content: bytes, *, replace: bool = False, mode: int
         if replace:
             name.replace(path)
         else:
-            path.hardlink_to(name)  # fails where there is one, also one that came a moment ago
+            path.hardlink_to(name)  # fails if there is one, also one that came a moment ago
     except FileExistsError:
         raise click.ClickException(f"{path} is there already, and may be in use") from None
     except OSError as error:

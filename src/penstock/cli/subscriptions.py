@@ -141,7 +141,7 @@ def reset(client: HttpClient, topic: TopicName, subscription: str, to: str, yes:
 @yes_option
 @connected
 def skip(client: HttpClient, topic: TopicName, subscription: str, count: int, yes: bool) -> None:
-    """Count the next COUNT messages of the backlog as acknowledged; of a partition, where there are some."""
+    """Count the next COUNT messages of the backlog as acknowledged; of a partition, if there are some."""
     sure(yes, f"skip {count:,} messages of {subscription} of {topic}")
     client.call("POST", f"{subscription_admin_path(topic, subscription)}/skip/{count}")
     output.done(

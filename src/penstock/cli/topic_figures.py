@@ -16,7 +16,7 @@ NO_TYPE: Final = (None, "None")  # of a subscription that nobody has used yet, h
 
 
 def overview(client: HttpClient, topic: TopicName) -> dict[str, Any]:
-    """A topic's partitions, size, subscriptions and schema; `messages` is None where a cluster does not count them."""
+    """A topic's partitions, size, subscriptions and schema; `messages` is None if a cluster does not count them."""
     try:
         found: dict[str, Any] = client.call("GET", admin_path(topic))
     except RemoteError as error:
@@ -51,7 +51,7 @@ def _of_cluster(client: HttpClient, topic: TopicName) -> dict[str, Any]:
 
 
 def statistics(client: HttpClient, topic: TopicName) -> dict[str, Any]:
-    """The statistics of a topic; of all its partitions together, where it has some."""
+    """The statistics of a topic; of all its partitions together, if it has some."""
     path = admin_path(topic)
     found: dict[str, Any]
     if topic.partition < 0 and client.partitions(topic):

@@ -36,7 +36,7 @@ def codec_for(schema: SchemaInfo, reader: SchemaInfo | None = None, *, part: Par
     """The codec of `schema`; with `reader` it decodes what `schema` wrote as `reader` sees it.
 
     `part` says what messages call the value, and which kind of error a bad definition is. Raises
-    BAD_VALUE_SCHEMA or BAD_KEY_SCHEMA; INCOMPATIBLE_SCHEMA where `reader` cannot read what `schema` wrote.
+    BAD_VALUE_SCHEMA or BAD_KEY_SCHEMA; INCOMPATIBLE_SCHEMA if `reader` cannot read what `schema` wrote.
     """
     if reader is not None and (reader is schema or not reader.type.has_definition):
         if reader.type is not schema.type:

@@ -1,4 +1,4 @@
-"""The demonstration before an Apache Pulsar or Apache Kafka cluster, in a namespace of its own."""
+"""The demonstration before an Apache Pulsar or Apache Kafka cluster, in its own namespace."""
 
 import shutil
 import tempfile

@@ -82,7 +82,7 @@ _small: Final = lru_cache(maxsize=4096)(varint)  # places in batches, and their 
 
 
 class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 where there is none."""
+    """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 if there is none."""
 
     ledger: int
     entry: int

@@ -32,7 +32,7 @@ class Caller:
     """A client that was admitted, under a role (None: authentication is off, or it is a worker of this server that acts for
     itself and may do everything).
 
-    Where a proxy acts for an original principal, `role` is that principal and `proxy` the authenticated role: both
+    If a proxy acts for an original principal, `role` is that principal and `proxy` the authenticated role: both
     must be allowed what is asked for. What is owned, counted and limited belongs to `role`.
     """
 
@@ -150,7 +150,7 @@ class Caller:
 
     @classmethod
     def unauthenticated(cls, context: ServerContext) -> Self | None:
-        """A caller without credentials; None where authentication is on. Raises UNAVAILABLE."""
+        """A caller without credentials; None if authentication is on. Raises UNAVAILABLE."""
         if context.draining:
             raise _draining()
         return cls(context, None) if context.auth is None else None
@@ -201,7 +201,7 @@ class Caller:
     ) -> PermissionWatch | None:
         """Watch the permission of a connection, stream or wait until it closes what is returned.
 
-        None where nothing has to be watched. Raises what `check` does now.
+        None if nothing has to be watched. Raises what `check` does now.
         """
         if self.context.auth is None:
             return None
@@ -214,7 +214,7 @@ class Caller:
             raise expired()
 
     def _permissions(self) -> Permissions | None:
-        """None where authentication is off; raises as `check_time`."""
+        """None if authentication is off; raises as `check_time`."""
         auth = self.context.auth
         if auth is None:
             return None

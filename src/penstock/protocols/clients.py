@@ -16,7 +16,7 @@ def client_of(scope: Mapping[str, Any]) -> ClientInfo:
 
 
 def address_of(peer: object) -> str:
-    """Host and port of a socket's peer, with an IPv6 address in brackets; "" where there is none."""
+    """Host and port of a socket's peer, with an IPv6 address in brackets; "" if there is none."""
     if not isinstance(peer, tuple | list) or len(peer) < 2:
         return ""
     host = f"[{peer[0]}]" if ":" in str(peer[0]) else peer[0]

@@ -134,7 +134,7 @@ class Holding:
             self._took_over(share, size)
 
     async def reserved_soon(self, size: int) -> None:
-        """The same for what a client waits for; raises TOO_MANY_REQUESTS or UNAVAILABLE where there is no room soon."""
+        """The same for what a client waits for; raises TOO_MANY_REQUESTS or UNAVAILABLE if there is no room soon."""
         if not self.reserve(size):
             try:
                 async with asyncio.timeout(ROOM_S):
@@ -171,6 +171,6 @@ class Holding:
 
 
 def holding_of(scope: Mapping[str, Any]) -> Holding | None:
-    """What the connection of an ASGI scope holds; None where no server of ours counts."""
+    """What the connection of an ASGI scope holds; None if no server of ours counts."""
     state = scope.get("state")
     return None if state is None else state.get(STATE_KEY)

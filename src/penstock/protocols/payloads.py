@@ -219,7 +219,7 @@ class TopicSchemas:
         return newest is not None and newest.schema.type is SchemaType.JSON
 
     def check_unversioned(self) -> None:
-        """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
+        """Raise INCOMPATIBLE_SCHEMA if messages without a schema may not go."""
         self._schemas.check_next(self._topic, None)
 
     def _of_version(self, number: int) -> BoundSchema:

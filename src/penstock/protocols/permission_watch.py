@@ -30,7 +30,7 @@ class PermissionWatches:
 class PermissionWatch:
     """That of one connection, stream or wait.
 
-    `check` raises FORBIDDEN where it may not go on, and is called when permissions change; `ended` is
+    `check` raises FORBIDDEN if it may not go on, and is called when permissions change; `ended` is
     called with the reason, once, also with UNAUTHENTICATED when `expires_ms` (ms since the epoch; None: never) has come.
     """
 

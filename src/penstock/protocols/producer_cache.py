@@ -59,7 +59,7 @@ class ProducerCache:
         return cached
 
     def string_version(self, topic: TopicName, cached: CachedProducer) -> int | None:
-        """The schema version of texts without a schema; None where it is not known yet."""
+        """The schema version of texts without a schema; None if it is not known yet."""
         known, schemas = cached.topic_schemas, self._broker.schemas
         if known.string is None:
             return None

@@ -1,6 +1,6 @@
 """How much a role may do in a second, over all endpoints together: requests, and bytes in both directions.
 
-Two marks in time a role say when all that it did so far is paid for (a leaky bucket). Where a request can be
+Two marks in time a role say when all that it did so far is paid for (a leaky bucket). If a request can be
 refused it is, with the time after which it would not be; where it cannot, the server reads or delivers later.
 """
 
@@ -121,7 +121,7 @@ class Rates:
             one.change(*self._of(name))
 
     def of(self, name: str, kind: str = "role") -> Allowance | None:
-        """The allowance of a role (or of an address: `kind` is for messages); None where it is without bound."""
+        """The allowance of a role (or of an address: `kind` is for messages); None if it is without bound."""
         found = self._known.get(name)
         if found is None:
             requests, size = self._of(name)

@@ -20,7 +20,7 @@ _STATE: Final = re.compile(rb"[\x20-\x7e]*")
 
 
 def trace_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str] | None:
-    """The properties that carry on the trace of a request; None where there is none, or none that is valid."""
+    """The properties that carry on the trace of a request; None if there is none, or none that is valid."""
     parent: bytes | None = None
     states: list[bytes] = []
     for name, value in headers:

@@ -66,7 +66,7 @@ class PublishThrottle:
     async def admit(self, messages: int, size: int) -> None:
         """Complete when so much may be appended.
 
-        Raises TOO_MANY_REQUESTS where it had to wait for too long; the error given to `end`.
+        Raises TOO_MANY_REQUESTS if it had to wait for too long; the error given to `end`.
         """
         if not self._waiting and not self._throttle.wait_ms() and self._ended is None:
             self._throttle.take(messages, size)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def remote_address(transport: asyncio.Transport) -> tuple[str, int] | None:
-    """Host and port of the peer; None where it has none, or is gone already."""
+    """Host and port of the peer; None if it has none, or is gone already."""
     bound: socket.socket | None = transport.get_extra_info("socket")
     try:
         found: Any = transport.get_extra_info("peername") if bound is None else bound.getpeername()

@@ -22,7 +22,7 @@ class Doubt(str):
 
 def own(setting: str, file: str, beside: str = "") -> Iterator[str]:
     """What there is to say of a certificate that is shown to others: of the first in the file, and those between it and
-    its root. Raises StartError where it does not count now."""
+    its root. Raises StartError if it does not count now."""
     now, found = datetime.now(UTC), _read(file)
     if not found:
         yield _unread(setting, file)
@@ -36,7 +36,7 @@ def own(setting: str, file: str, beside: str = "") -> Iterator[str]:
 
 
 def trusted(setting: str, file: str) -> Iterator[str]:
-    """What there is to say of the certificates by which others are trusted. Raises StartError where none counts now."""
+    """What there is to say of the certificates by which others are trusted. Raises StartError if none counts now."""
     now, found = datetime.now(UTC), _read(file)
     if not found:
         yield _unread(setting, file)

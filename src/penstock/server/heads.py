@@ -98,7 +98,7 @@ class Heads:
         return None
 
     def remember(self, data: bytes, body_bytes: int, scope: dict[str, Any], named: Named) -> None:
-        """Remember the head of a request that was `data` as a whole and was parsed, where it is simple enough.
+        """Remember the head of a request that was `data` as a whole and was parsed, if it is simple enough.
 
         `scope` is kept: it must be a copy.
         """

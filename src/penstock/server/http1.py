@@ -100,7 +100,7 @@ class Http1Connection(asyncio.Protocol):
             self._start_ready()
 
     def repeated(self, data: bytes) -> Request | None:
-        """A whole request with a head that came before, to be started; None where `data` is to be parsed."""
+        """A whole request with a head that came before, to be started; None if `data` is to be parsed."""
         before = self.request
         if before is None or not (self._between and before.answered and before.keep_alive):
             return None

@@ -134,7 +134,7 @@ class Listeners:
             self._peers = self._bind_for_peers(sockets)
 
     def check_exposed(self, auth: AuthSettings) -> None:
-        """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the
+        """Raise StartError if other machines reach an endpoint, no client has to authenticate, and the
         configuration does not say that this is meant."""
         for section, key, scheme in sorted(SOCKETS):
             listener = self._listeners.get(scheme)

@@ -2,7 +2,7 @@
 
 Any page that is open in a browser can send requests to a server on the same machine, or in the same network, in the
 name of its user; WebSockets too, which no browser holds to its same-origin policy. So what says that it
-comes from another site is refused, before any endpoint sees it, unless that site was allowed. Where no client has to say who
+comes from another site is refused, before any endpoint sees it, unless that site was allowed. If no client has to say who
 he is, the server also answers to no name but its own: a page whose name is pointed to this machine after it was
 loaded (DNS rebinding) is of the same origin.
 """

@@ -31,7 +31,7 @@ LOOKS: Final = 0, 1, 2, 4, 8, 16, 32
 def allow_connections(connections: int) -> int:
     """Raise the soft limit as far as so many connections need and the hard limit lets; returns what it is now.
 
-    Where that is too little, the log says so: connections beyond it are not accepted.
+    If that is too little, the log says so: connections beyond it are not accepted.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + OTHER_FILES
@@ -84,7 +84,7 @@ class Trimming:
 
 
 def trimming_of(load: Load) -> Trimming | None:
-    """What gives memory back; None where the system has nothing of the kind."""
+    """What gives memory back; None if the system has nothing of the kind."""
     if sys.platform != "linux":
         return None
     try:

@@ -11,7 +11,7 @@ STOPPING: Final = "STOPPING=1"
 
 
 def notify(state: str) -> None:
-    """Tell the service manager; nothing where there is none. A manager that does not listen is no error."""
+    """Tell the service manager; nothing if there is none. A manager that does not listen is no error."""
     address = os.environ.get(VARIABLE, "")
     if not address.startswith(("/", "@")):
         return

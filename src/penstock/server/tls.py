@@ -27,7 +27,7 @@ _DEMANDS: Final = {
 # OpenSSL's words for a key that is another's: one of the same kind, and one of another.
 _OTHER_KEY: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
-# What a set of files looked like: for each its path, modification time, size and inode, or None where it is not.
+# What a set of files looked like: for each its path, modification time, size and inode, or None if it is not.
 Seen = tuple[tuple[str, int, int, int] | None, ...]
 
 
@@ -35,7 +35,7 @@ class Certificates:
     """The contexts of one server: `context()` makes one for a listener, `refresh` keeps all of them up to date."""
 
     def __init__(self, settings: TlsSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the files; raises StartError, naming the option, where they are no good."""
+        """Read the files; raises StartError, naming the option, if they are no good."""
         self._clock = clock
         self._listeners: list[_Listener] = []
         self.settings = settings
@@ -65,7 +65,7 @@ class Certificates:
         return use
 
     def refresh(self) -> None:
-        """Take new files into use, where there are any; those that are no good are logged once and passed over."""
+        """Take new files into use, if there are any; those that are no good are logged once and passed over."""
         now = self._clock()
         if (now - self._looked) * 1000 < self.settings.reload_ms:
             return

@@ -9,7 +9,7 @@ class Worker:
     """Begins with the first request; to be ended with the connection.
 
     `tasks` are those that answer a request now. A request that is started while the one before it, though answered,
-    has not ended, gets a task of its own, and so does one after a task was cancelled.
+    has not ended, gets its own task, and so does one after a task was cancelled.
     """
 
     __slots__ = ("_idle", "_loop", "_started", "_task", "_tasks")

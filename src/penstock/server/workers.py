@@ -48,7 +48,7 @@ class Worker:
         self.urls: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Keep the process; returns once it ended as it was told to. Raises StartError where the first one does not
+        """Keep the process; returns once it ended as it was told to. Raises StartError if the first one does not
         start."""
         delay_s = RESTART_S
         while not self._stopping.is_set():
@@ -82,7 +82,7 @@ class Worker:
         # One worker is not the service: only the supervisor notifies the service manager.
         environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         environment |= self._settings
-        # In a session of its own: Ctrl-C is the supervisor's to pass on.
+        # In its own session: Ctrl-C is the supervisor's to pass on.
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
         )
@@ -209,7 +209,7 @@ def _secret(config: Config) -> dict[str, str]:
 
 
 def run_workers(config: Config, command: Sequence[str], count: int, ready: Callable[..., None]) -> None:
-    """`supervise` on a loop of its own, with the log that the configuration asks for. Raises StartError."""
+    """`supervise` on its own loop, with the log that the configuration asks for. Raises StartError."""
     configure(config.log)
     with asyncio.Runner() as runner:
         runner.run(supervise(config, command, count, ready))

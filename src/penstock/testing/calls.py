@@ -156,7 +156,7 @@ class Calls:
         return int(answer["version"]["version"])
 
     def schema(self, topic: str) -> dict[str, Any] | None:
-        """A topic's newest schema: `type`, `version`, `data`, …; None where it has none."""
+        """A topic's newest schema: `type`, `version`, `data`, …; None if it has none."""
         try:
             found: dict[str, Any] = self.call("GET", f"/admin/v2/schemas/{_local(topic)}/schema")
         except RefusedError as error:

@@ -44,13 +44,13 @@ def penstock_server(request: pytest.FixtureRequest, penstock_settings: Any) -> "
 
 @pytest.fixture(scope="module")
 def penstock_module_server(request: pytest.FixtureRequest, penstock_settings: Any) -> "Iterator[Running]":
-    """The same for all tests of a module: `create_topic` gives each a topic of its own."""
+    """The same for all tests of a module: `create_topic` gives each its own topic."""
     yield from _serve(request, penstock_settings)
 
 
 @pytest.fixture(scope="session")
 def penstock_session_server(request: pytest.FixtureRequest, penstock_settings: Any) -> "Iterator[Running]":
-    """The same for all tests: `create_topic` gives each a topic of its own. Its settings are `penstock_settings`."""
+    """The same for all tests: `create_topic` gives each its own topic. Its settings are `penstock_settings`."""
     yield from _serve(request, penstock_settings)
 
 

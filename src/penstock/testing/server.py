@@ -96,7 +96,7 @@ def running(
     engine: ClusterSettings | None = None,
     settings: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Iterator[Running]:
-    """A server in a thread of this process, with a loop of its own; in memory unless `folder` is given.
+    """A server in a thread of this process, with its own loop; in memory unless `folder` is given.
 
     `engine` is the cluster that it stands before. `settings` are further ones, by section and key of the configuration.
 
@@ -166,7 +166,7 @@ def running(
 
 
 class Launched(Address):
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, urls: list[str], process: subprocess.Popen[str], errors: Path) -> None:
         super().__init__(*urls)
@@ -225,7 +225,7 @@ class Launched(Address):
 def launch(
     folder: Path, *flags: str, port: int = 0, environment: Mapping[str, str] | None = None
 ) -> Iterator[Launched]:
-    """`penstock serve` in a process of its own, ended when the block is left unless it ended before."""
+    """`penstock serve` in its own process, ended when the block is left unless it ended before."""
     server = Launched.start(folder, *flags, port=port, environment=environment)
     try:
         yield server

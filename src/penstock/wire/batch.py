@@ -121,7 +121,7 @@ def split(payload: bytes, count: int) -> list[tuple[SingleMessageMetadata | None
 
 
 def split_plain(payload: bytes, count: int) -> list[bytes] | None:
-    """The payloads of `count` messages that are nothing else; None where one is more, or `split` would raise."""
+    """The payloads of `count` messages that are nothing else; None if one is more, or `split` would raise."""
     if not 1 <= count <= MESSAGES_MAX:
         return None
     out: list[bytes] = []

@@ -10,7 +10,7 @@ from .plain import read_plain
 
 
 def plain_messages(entry: Entry) -> PlainMessages | None:
-    """The messages of an entry; None where one has more than a payload, or the entry cannot be read so."""
+    """The messages of an entry; None if one has more than a payload, or the entry cannot be read so."""
     try:
         body, at = open_body(entry.data)
     except PenstockError:

@@ -139,7 +139,7 @@ def in_transaction(data: bytes, transaction: tuple[int, int], publish_time: int)
 
 def excerpt(data: bytes, mask: int) -> bytes | None:
     """The entry with only the messages in `mask` of its batch, for clients that acknowledge entries only as a
-    whole; None where it cannot be opened."""
+    whole; None if it cannot be opened."""
     try:
         metadata, payload = parse(data)
         if is_sealed(metadata) or not metadata.HasField("num_messages_in_batch"):
@@ -210,7 +210,7 @@ def unkeyed(producer: str | bytes, sequence_id: int) -> bytes:
 
 
 def changes(data: bytes) -> list[tuple[bytes | None, bool]] | None:
-    """What compaction needs to know of each message: its key, None where it has none, and whether it deletes it: it
+    """What compaction needs to know of each message: its key, None if it has none, and whether it deletes it: it
     is null, or empty.
 
     None for an entry that can only stay or go as a whole: an encrypted batch, a chunk, and one that cannot be

@@ -103,7 +103,7 @@ def _of_batch(
         )
         if single is not None:
             message.properties = read_properties(single.properties)
-            # HasField costs more than the field: it is asked only where an empty value may mean none.
+            # HasField costs more than the field: it is asked only if an empty value may mean none.
             key = single.partition_key
             if (key or single.HasField("partition_key")) and not single.null_partition_key:
                 message.key = read_text(key)

@@ -226,7 +226,7 @@ def batch_metadata(
     """The metadata of a batch.
 
     Keys that all `messages` share are put here as well: a broker that does not open the batch needs them to
-    keep the order per key. Where a message replicates to is said per batch, by its first message.
+    keep the order per key. The clusters that a message replicates to are said per batch, by its first message.
     """
     out = [_PRODUCER[producer], integer(sequence_id), _PUBLISH_TIME[publish_time]]
     key, key_is_base64, ordering_key = _shared_keys(messages)

@@ -15,7 +15,7 @@ WAITING_MAX: Final = 4  # requests; who adds more waits
 
 
 class Acknowledging:
-    """Acknowledges in a thread of its own, in order; to be used as a context manager.
+    """Acknowledges in its own thread, in order; to be used as a context manager.
 
     The server answers when an acknowledgement is durable, and so all are when the context ends, however it ends.
     A failure is raised by a later `add`, or at the end; where another error ends the context it is told on stderr.

@@ -79,7 +79,7 @@ def consume_command(
             f"--no-ack is for {WINDOW:,} messages at most: more are not sent unacknowledged"
         )
     if not create:
-        client.partitions(topic)  # raises where there is no such topic: subscribing would create it
+        client.partitions(topic)  # raises if there is no such topic: subscribing would create it
     path = subscription_path(topic, subscription)
     asked = {"subscription_type": kind, "initial_position": start, "receiver_queue_size": WINDOW}
     with Ending() as ending:

@@ -137,7 +137,7 @@ def _target(
 
 
 def _target_of_topic(client: HttpClient, topic: TopicName) -> Target:
-    """What the topic's newest schema asks for; texts where there is none, or where we may not see it."""
+    """What the topic's newest schema asks for; texts if there is none, or where we may not see it."""
     try:
         schema = client.call("GET", f"{schemas_path(topic)}/schema")
     except RemoteError as error:

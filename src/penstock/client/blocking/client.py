@@ -85,7 +85,7 @@ class Client:
             consumer_type: How consumers share it.
             schema: The schema to read values by; bytes if None.
             message_listener: A function of the consumer and each message, instead of `receive`; it is called in
-                a thread of its own.
+                its own thread.
             options: See `penstock.client.options.ConsumerOptions`.
 
         Raises:

@@ -43,7 +43,7 @@ Convert = Callable[[Any], Any]
 
 
 class Conversions(NamedTuple):
-    """From a form to what Avro stores, and back; None where they are the same.
+    """From a form to what Avro stores, and back; None if they are the same.
 
     The functions raise ValueError, TypeError or OverflowError. What Python's types cannot hold comes back as stored.
     """

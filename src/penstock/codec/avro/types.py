@@ -58,7 +58,7 @@ class Enum(Named):
 
 @dataclass(slots=True, eq=False)
 class Field:
-    """A field of a record. `default` is the encoded default value, None where there is none.
+    """A field of a record. `default` is the encoded default value, None if there is none.
 
     `default_error` says why a default that is given cannot be used: Pulsar registers such definitions, so they
     are no error until the default is needed.

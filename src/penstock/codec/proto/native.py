@@ -120,13 +120,13 @@ def places_of(data: bytes) -> tuple[tuple[int, ...], ...]:
 
 
 def with_message(schema: SchemaInfo, message: int) -> SchemaInfo | None:
-    """A schema of the same file with another message as root; None where there is none with this number."""
+    """A schema of the same file with another message as root; None if there is none with this number."""
     names = messages_of(_root_file(schema.data))
     return _with_root(schema, names[message][1]) if message < len(names) else None
 
 
 def with_root(schema: SchemaInfo, root: str) -> tuple[int, SchemaInfo] | None:
-    """The number of a message, and the schema with it as root; None where the file does not have it."""
+    """The number of a message, and the schema with it as root; None if the file does not have it."""
     for number, (_, name) in enumerate(messages_of(_root_file(schema.data))):
         if name == root:
             return number, _with_root(schema, name)

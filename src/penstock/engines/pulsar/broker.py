@@ -265,7 +265,7 @@ class PulsarBroker:
                 " (brokerDeduplicationEnabled, or the namespace's policy)",
             )
         done = Published()
-        # Where a namespace wants encrypted entries only, the first that is none is refused.
+        # If a namespace wants encrypted entries only, the first that is none is refused.
         encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
         for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
             if deduplicate:

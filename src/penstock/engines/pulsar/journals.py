@@ -1,4 +1,4 @@
-"""Journals of logs: topics of the cluster in a namespace of their own, whose messages never go.
+"""Journals of logs: topics of the cluster in their own namespace, whose messages never go.
 
 The namespace `{tenant}/penstock` is made with the first record: it retains everything, and topics without clients stay. Where
 it is there already, or the server may not make it, its policies are the operator's.

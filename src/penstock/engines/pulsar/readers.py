@@ -42,7 +42,7 @@ class Reader:
         numbered: bool,
         position: int = -1,
     ) -> None:
-        """`position`: the one that `start` stands for, where it is known."""
+        """`position`: the one that `start` stands for, if it is known."""
         self.idle_since_ms = 0
         self._position = position
         self.last: Entry | None = None  # that was taken last
@@ -107,16 +107,16 @@ class Reader:
         return last.offset <= position <= last.end
 
     def peek(self) -> Entry | None:
-        """The next entry, where it is there."""
+        """The next entry, if it is there."""
         return self._entries[0] if self._entries else None
 
     @property
     def next_data(self) -> bytes:
-        """Of the next entry; empty where there is none."""
+        """Of the next entry; empty if there is none."""
         return self._entries[0].data if self._entries else b""
 
     def take(self) -> Entry | None:
-        """Take the next entry, where it is there; makes room for another."""
+        """Take the next entry, if it is there; makes room for another."""
         if not self._entries:
             return None
         entry = self._entries.popleft()
@@ -218,7 +218,7 @@ class Readers:
             self._close(self._idle.pop(0))
 
     async def first_from(self, start: MessageId) -> Entry | None:
-        """The first entry from an id on; None where there is none."""
+        """The first entry from an id on; None if there is none."""
         reader = self._reader(start, inclusive=True)
         await reader.open(one=True)
         try:
@@ -227,7 +227,7 @@ class Readers:
             self._close(reader)
 
     async def last_message_id(self) -> MessageId:
-        """The id of the log's last message; its entry is below 0 where there is none."""
+        """The id of the log's last message; its entry is below 0 if there is none."""
         # a new one waits until the broker can be reached
         if self._asking is None or not self._asking.connected:
             asking = self._reader(LATEST, inclusive=False)

@@ -114,7 +114,7 @@ class Schemas:
             raise own_error(error, str(topic.base)) from None
 
     async def _ask(self, link: Link, topic: TopicName, number: int | None) -> SchemaVersion | None:
-        """One version, or the newest; None where there is none."""
+        """One version, or the newest; None if there is none."""
         wanted = None if number is None else schema_version_bytes(number)
         command = CommandGetSchema(topic=str(topic.base), schema_version=wanted)
         try:

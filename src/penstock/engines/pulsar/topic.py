@@ -137,7 +137,7 @@ class PulsarTopic(ClusterTopic):
                 follower()
 
     async def entry_at_place(self, place: Place, *, exact: bool = True) -> Entry | None:
-        """The entry of an id, or (unless `exact`) the first after it; None where there is none."""
+        """The entry of an id, or (unless `exact`) the first after it; None if there is none."""
         found = await self._readers.first_from(MessageId(*place))
         if found is None or (exact and (found.ledger, found.entry_id) != place):
             return None
@@ -145,7 +145,7 @@ class PulsarTopic(ClusterTopic):
         return found
 
     def place_before(self, position: int) -> Place | None:
-        """The entry that ends at a position, where it was read lately."""
+        """The entry that ends at a position, if it was read lately."""
         return self._known.get(position)
 
     def _remember(self, entry: Entry) -> None:

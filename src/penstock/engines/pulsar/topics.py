@@ -36,7 +36,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class PulsarNamespaces:
-    """`broker.Namespaces`. Where the server may not see policies, it knows of no grants and of no namespace's own settings."""
+    """`broker.Namespaces`. If the server may not see policies, it knows of no grants and of no namespace's own settings."""
 
     def __init__(self, cluster: PulsarCluster, clock: Clock, learned_ms: int) -> None:
         self.listeners: list[Callable[[], None]] = []

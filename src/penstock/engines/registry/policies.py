@@ -91,7 +91,7 @@ class Policies:
         return self._own.get(name) or self._own.get(name.base) or _NOTHING
 
     def of_namespace(self, name: NamespaceName) -> TopicPolicies:
-        """What a namespace has; nothing where there is none."""
+        """What a namespace has; nothing if there is none."""
         return self._namespaces.find(name) or _NOTHING
 
     def in_force(self, name: TopicName) -> InForce:

@@ -80,7 +80,7 @@ class Auth:
     async def acting(self, principal: Principal, original: Original) -> Principal:
         """Whom an authenticated principal acts for, by default itself; raises as `of_http`.
 
-        Credentials of the original principal are verified where there are some, and end with it.
+        Credentials of the original principal are verified if there are some, and end with it.
         """
         self._proxies.check(principal, original)
         if not original:
@@ -153,7 +153,7 @@ def _token_of(query: bytes) -> str | None:
 
 
 def authenticator(settings: AuthSettings, broker: Broker) -> Auth | None:
-    """What the settings ask for, None where authentication is off; raises AuthConfigError."""
+    """What the settings ask for, None if authentication is off; raises AuthConfigError."""
     clock = broker.clock
     if not settings.enabled:
         for key in _MEANT:

@@ -15,7 +15,7 @@ class Validity(NamedTuple):
 
 
 def validities(content: bytes) -> list[Validity]:
-    """Of the certificates of a PEM file, in their order. Raises ValueError where they cannot be read."""
+    """Of the certificates of a PEM file, in their order. Raises ValueError if they cannot be read."""
     try:
         return [_of(each) for each in load_pem_x509_certificates(content)]
     except (

@@ -17,7 +17,7 @@ ROLE_CHARACTERS_MAX: Final = 256
 class Principal(msgspec.Struct, frozen=True, gc=False):
     """A role, by which `method` it was shown, and until when (ms since the epoch; None: without end).
 
-    `proxy`: who was authenticated and acts for it; None where it came by itself.
+    `proxy`: who was authenticated and acts for it; None if it came by itself.
     """
 
     role: str
@@ -42,7 +42,7 @@ class Principal(msgspec.Struct, frozen=True, gc=False):
         return min(ending, key=lambda one: one.expires_ms or 0, default=self)
 
     def renewed(self, shown: "Principal") -> "Principal | None":
-        """The same under new credentials of one of the chain; None where they are of none of them."""
+        """The same under new credentials of one of the chain; None if they are of none of them."""
         if shown.role == self.role:
             return msgspec.structs.replace(shown, proxy=self.proxy)
         proxy = None if self.proxy is None else self.proxy.renewed(shown)

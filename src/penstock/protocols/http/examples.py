@@ -109,5 +109,5 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
 
 
 def example_of(method: str, operation: str) -> Any:
-    """A body of an operation, by its declared path; None where there is none."""
+    """A body of an operation, by its declared path; None if there is none."""
     return EXAMPLES.get((method, operation))

@@ -106,13 +106,13 @@ class Exchange:
         raise NotImplementedError
 
     def buffered(self) -> bytes | None:
-        """The whole body, where it is here already; `receive` then waits for the client's end."""
+        """The whole body, if it is here already; `receive` then waits for the client's end."""
         return None
 
     def call_when_gone(self, callback: Callable[[], None] | None) -> bool:
         """Have `callback` called when the client hangs up, None: not any more. The body is to be read before.
 
-        False where only `receive` says so.
+        False if only `receive` says so.
         """
         return False
 
@@ -195,12 +195,12 @@ class Exchange:
         return holding_of(self.scope)
 
     def trace(self) -> dict[str, str] | None:
-        """What carries on the request's trace in its messages (W3C Trace Context); None where nothing does."""
+        """What carries on the request's trace in its messages (W3C Trace Context); None if nothing does."""
         return trace_of(self.scope["headers"]) if self.traceable else None
 
     async def body(self, bytes_max: int, *, encoded: bool = False) -> bytes:
         """The request's body, decompressed; raises TOO_LARGE as soon as it is known to be, ClientGoneError, BAD_MEDIA_TYPE,
-        BAD_ENCODING, and what `Holding.refuse` says where there is no room for it.
+        BAD_ENCODING, and what `Holding.refuse` says if there is no room for it.
 
         With `encoded` it is given as it was sent: its Content-Encoding is the caller's to see to, and to `count_unfolded`.
         """
@@ -243,7 +243,7 @@ class Exchange:
         raise _too_large(bytes_max)
 
     async def json(self, decoder: msgspec.json.Decoder[T], bytes_max: int, *, empty: bytes = b"") -> T:
-        """The request's body, or `empty` where there is none, as what the decoder is for; raises as `body`, BAD_JSON,
+        """The request's body, or `empty` if there is none, as what the decoder is for; raises as `body`, BAD_JSON,
         BAD_PARAMETER."""
         return self.decoded(await self.body(bytes_max), decoder, empty)
 

@@ -45,7 +45,7 @@ SCHEMES: Final[dict[str, Any]] = {
 class Error(msgspec.Struct):
     """Why a request was refused; in the shipped dialect `reason` says it too.
 
-    Where the body was not of the operation's shape, `example` is one that would have been taken.
+    If the body was not of the operation's shape, `example` is one that would have been taken.
     """
 
     error_code: int

@@ -114,7 +114,7 @@ class Router:
             node.paths.append((path, names))
 
     def find(self, segments: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-        """The best path that segments are of, and what stands for its names; None where there is none."""
+        """The best path that segments are of, and what stands for its names; None if there is none."""
         return next(self.all(segments), None)
 
     def all(self, segments: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -20,7 +20,7 @@ class AttachedConsumers:
         return self._used.keys()
 
     async def acknowledge_all(self, texts: Sequence[str]) -> bool:
-        """Acknowledge messages together; False where one of them is to be looked at by itself."""
+        """Acknowledge messages together; False if one of them is to be looked at by itself."""
         try:
             ids = [MessageId.parse(text) for text in texts]
         except PenstockError:

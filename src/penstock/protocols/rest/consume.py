@@ -260,7 +260,7 @@ async def _hand_out(
 
 
 def _reader(schemas: Schemas, topic: TopicName, wanted: ConsumerRequest) -> SchemaInfo | None:
-    """The schema a consumer reads by; raises INCOMPATIBLE_SCHEMA where it cannot read the topic's newest."""
+    """The schema a consumer reads by; raises INCOMPATIBLE_SCHEMA if it cannot read the topic's newest."""
     if wanted.schema_version is not None:
         try:
             return schemas.version(topic, wanted.schema_version).schema

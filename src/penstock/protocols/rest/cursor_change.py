@@ -92,7 +92,7 @@ class CursorChange:
         self._attached = AttachedConsumers(consumers)
 
     async def run(self) -> bytes:
-        """The answer, with one result an id; raises BAD_PARAMETER where the request as a whole makes no sense."""
+        """The answer, with one result an id; raises BAD_PARAMETER if the request as a whole makes no sense."""
         wanted = self._wanted
         self._check()
         if wanted.publish_time is not None:

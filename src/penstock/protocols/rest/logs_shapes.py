@@ -78,7 +78,7 @@ class SizesRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class SizeResult(Struct, kw_only=True):
     """`total` bytes of entries up to the end; `bytes` of them up to `end`, which is the end of an entry. That is as
-    much as was asked for at most, but one entry where there is one."""
+    much as was asked for at most, but one entry if there is one."""
 
     total: int
     bytes: int

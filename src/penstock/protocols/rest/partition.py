@@ -49,7 +49,7 @@ async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
 
 
 def check_offsets(broker: Broker, params: Params) -> None:
-    """Raise NOT_SUPPORTED where a request names offsets and the log does not number messages."""
+    """Raise NOT_SUPPORTED if a request names offsets and the log does not number messages."""
     if params.text("offset") is not None or params.text("end_offset") is not None:
         require(broker.capabilities, Capability.OFFSETS)
 
@@ -71,7 +71,7 @@ async def start_of(topic: Topic, params: Params, last_event_id: str | None = Non
 
 
 async def id_at(topic: Log, offset: int) -> str | None:
-    """The id of the message at an offset; None where it was trimmed."""
+    """The id of the message at an offset; None if it was trimmed."""
     for entry in await topic.read_at(offset, 1):
         return str(topic.id_of(entry, offset - entry.offset if entry.count > 1 else -1))
     return None
@@ -141,7 +141,7 @@ class Answered:
     async def room(self, size: int, *, needed: bool) -> bool:
         """Reserve `size` bytes for a read, until the next `count`; False without room.
 
-        What is `needed` is waited for; raises TOO_MANY_REQUESTS or UNAVAILABLE where that is in vain.
+        What is `needed` is waited for; raises TOO_MANY_REQUESTS or UNAVAILABLE if that is in vain.
         """
         holding = self._holding
         if holding is None:

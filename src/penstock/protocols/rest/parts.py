@@ -30,7 +30,7 @@ Opened = PlainMessages | list[Message] | PenstockError
 class Part(msgspec.Struct, gc=False):
     """Messages of an entry; `places` are theirs in it, ascending, and `sizes` the bytes of their keys and values.
 
-    `redeliveries` is None where nobody counts them. A batch that only its receiver can open is one message in place
+    `redeliveries` is None if nobody counts them. A batch that only its receiver can open is one message in place
     0; then `whole` has the bits of all that are meant with it.
     """
 

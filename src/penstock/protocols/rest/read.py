@@ -132,10 +132,10 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
 async def _collect(
     page: Messages, end: int | None, answered: Answered, parts: list[bytes], versions: set[int | None]
 ) -> str | None:
-    """Encode messages into `parts`, within the bounds and as far as there is room; at least one where there is one.
+    """Encode messages into `parts`, within the bounds and as far as there is room; at least one if there is one.
 
     Returns the id of the last, and adds the versions of their schemas to `versions`. What one read brings is encoded
-    before the next, so that it is in memory once. Raises TOO_MANY_REQUESTS or UNAVAILABLE where there is no room for
+    before the next, so that it is in memory once. Raises TOO_MANY_REQUESTS or UNAVAILABLE if there is no room for
     any.
     """
     topic, bounds, last_id = page.topic, page.bounds, None

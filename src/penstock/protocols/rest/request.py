@@ -102,7 +102,7 @@ def _timeout_ms(query: bytes) -> int:
 def _text(
     rest: Services, target: Target, body: bytes, trace: dict[str, str] | None
 ) -> tuple[Producer, OutMessage] | None:
-    """The commonest request: a text and nothing else, to a topic that is known to take them. None where it does not
+    """The commonest request: a text and nothing else, to a topic that is known to take them. None if it does not
     fit; then nothing has happened."""
     try:
         given = _plain.decode(body)

@@ -1,6 +1,6 @@
 """Serves `/console`: the page with its files, and below `/console/api` what only it asks.
 
-Where the console is off, its files are still served: the page at `/docs` is made of them.
+If the console is off, its files are still served: the page at `/docs` is made of them.
 """
 
 from typing import Final

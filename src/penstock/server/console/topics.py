@@ -168,7 +168,7 @@ class _Stats(msgspec.Struct):
 
 
 async def _ask_cluster(cluster: Cluster, name: TopicName, row: TopicRow) -> bool:
-    """Fill in what a cluster of Pulsar says of a topic over all its brokers; False where it is not there."""
+    """Fill in what a cluster of Pulsar says of a topic over all its brokers; False if it is not there."""
     if row.partitions:
         target = Target.of_topic(name, "partitioned-stats")
         answer = await cluster.request("GET", target, [("perPartition", "false")])

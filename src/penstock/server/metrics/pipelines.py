@@ -78,7 +78,7 @@ class Pipelines:
         self.last: dict[str, Event] = {}
 
     async def refresh(self) -> None:
-        """Read what came since the last time; nothing where there are no pipelines."""
+        """Read what came since the last time; nothing if there are no pipelines."""
         broker = self._broker
         if not broker.topics.exists(TOPIC):
             return

@@ -3,7 +3,7 @@
 A process opens a log with a producer that fences off all others, writes a record, and reads up to it. The cluster shows
 nothing behind the first entry of a transaction that has not ended, so that what is read is complete. It does not tell a process that it was
 fenced off, and a last entry of it may just be on its way: a transaction that was begun, and whose record is not
-there, is aborted. Where it has ended before, its record shows before another record of the new owner's, or never.
+there, is aborted. If it has ended before, its record shows before another record of the new owner's, or never.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Where staged publishing keeps what it needs: topics in a namespace of its own, a log for each writer and a topic for each
+"""Where staged publishing keeps what it needs: topics in its own namespace, a log for each writer and a topic for each
 batch that is staged."""
 
 from collections.abc import AsyncGenerator
