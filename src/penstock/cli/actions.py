@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 class Action(NamedTuple):
     """One operation: the command's name, method and path below its subject.
 
-    `done` is said where the answer is empty. `asks` is what a person is asked about first. `flags` are parameters of
+    `done` is printed if the answer is empty. `asks` is the question to confirm first. `flags` are parameters of
     the query by option, with their help.
     """
 
@@ -85,7 +85,7 @@ def _command(kind: Kind, action: Action) -> click.Command:
 
 
 def sure(yes: bool, what: str) -> None:
-    """Ask on a terminal; programs are not asked. Raises ClickException where the answer is no."""
+    """Ask on a terminal; programs are not asked. Raises ClickException if the answer is no."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not click.confirm(f"This will {what}. Go on?", err=True):
@@ -93,7 +93,7 @@ def sure(yes: bool, what: str) -> None:
 
 
 def show(content: bytes, sentence: str, subject: dict[str, str]) -> None:
-    """An answer of the admin API: an object as a record, a list as rows, a value by itself; nothing: what was done."""
+    """An answer of the admin API: an object as a record, a list as rows, a value by itself; an empty answer as `done`."""
     import msgspec
 
     if not content:
@@ -121,7 +121,7 @@ def names(found: Sequence[Any], nothing: str, column: str = "name") -> None:
 
 
 def of_each(topics: Iterable[str], ask: Callable[[TopicName], Any]) -> dict[str, Any]:
-    """What is answered of each topic by its name, without those that were deleted since they were listed."""
+    """The answers by topic name, without topics that were deleted since they were listed."""
     found = {}
     for name in topics:
         try:

@@ -23,7 +23,7 @@ def api_command(client: HttpClient, method: str, path: str, query: dict[str, str
     """Send one request to PATH of the server, as /admin/v2/clusters, and print its answer."""
     if not path.startswith("/"):
         raise click.UsageError(f"{path}: a path begins with /, as /admin/v2/clusters")
-    # Arguments may hold bytes that are no text: they go as they are.
+    # Arguments may hold bytes that are not text: they are passed unchanged.
     text = sys.stdin.read() if data == "-" else data
     content = None if text is None else text.encode(errors="surrogateescape")
     headers: dict[str, Any] = {} if content is None else {"Content-Type": "application/json"}

@@ -39,7 +39,7 @@ Done = Callable[[float], None]  # called with the time at which a message was du
 
 
 class Plan(NamedTuple):
-    """What is measured. The first of the bounds that is reached ends the run."""
+    """The measured run. The first bound that is reached ends it."""
 
     access: Access
     topic: str
@@ -127,14 +127,14 @@ class Pace:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be sent."""
+        """Whether all messages are sent."""
         plan = self._plan
         if self.stopped or (plan.messages is not None and self.taken >= plan.messages):
             return True
         return plan.duration is not None and time.perf_counter() >= self.begin_s + plan.duration
 
     async def next(self) -> float | None:
-        """Wait until a message is due, and take it; its time (s), or None if there are no more."""
+        """Wait until a message is due, and take it; its time (s), or None at the end."""
         plan = self._plan
         if self.over:
             return None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-COMPLETION_S: Final = 2.0  # how long a person who pressed the tabulator waits for a server
+COMPLETION_S: Final = 2.0  # the longest wait for a server at a completion
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 # By option, the field of `Access` that it sets.
@@ -48,7 +48,7 @@ _ACCESS: Final = {
     "tls_cert_file": "cert_file",
     "tls_key_file": "key_file",
 }
-_TOKENS: Final = ("token", "token_file", "token_env")  # one of them says who asks
+_TOKENS: Final = ("token", "token_file", "token_env")  # one of them holds the credentials
 
 _CONNECTION: Final = (
     url_option,

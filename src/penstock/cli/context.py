@@ -1,4 +1,4 @@
-"""`penstock context …`: names for servers, so that a command need not say where one is and who asks."""
+"""`penstock context …`: names for servers, so that commands need neither an address nor credentials."""
 
 import sys
 from pathlib import Path
@@ -108,7 +108,7 @@ def set_context(name: str, token: str | None, in_use: bool, **given: str | None)
         raise click.UsageError(f"{name} is new: --url says where its server is")
     fields = msgspec.structs.asdict(before or Context(url=""))
     chosen = {field: _kept(field, value) for field, value in given.items() if value is not None}
-    address = Access(url=chosen.get("url", fields["url"])).url  # raises BAD_PARAMETER for what is no address
+    address = Access(url=chosen.get("url", fields["url"])).url  # raises BAD_PARAMETER for an invalid address
     moved = address != fields["url"].rstrip("/")
     dropped = [field for field in _LETS_IN if moved and fields[field] and field not in chosen]
     fields |= dict.fromkeys(dropped, "") | chosen
@@ -135,7 +135,7 @@ def set_context(name: str, token: str | None, in_use: bool, **given: str | None)
 @yes_option
 @output_option
 def delete(name: str, yes: bool) -> None:
-    """Forget a context, and its token where that was given as text."""
+    """Forget a context, and its token if that was given as text."""
     found = read()
     found.named(name)
     sure(yes, f"forget {name} and the token that is kept for it")

@@ -1,6 +1,6 @@
-"""Named contexts: where a server is and who asks, in files of the user's folder that nobody else may read.
+"""Named contexts: a server's address and credentials, in files of the user's folder that no other user may read.
 
-`contexts.json` holds no token: one that is given as text gets its own file beside it, named by the context.
+`contexts.json` holds no token: one that is given as text gets its own file in the same folder, named by the context.
 """
 
 import re
@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]{0,63}")
 
 
 class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A server and who asks it; the fields are those of `client.access.Access`, "" for none."""
+    """A server and credentials; the fields are those of `client.access.Access`, "" for none."""
 
     url: str
     token_file: str = ""
@@ -26,7 +26,7 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Contexts(msgspec.Struct, forbid_unknown_fields=True):
-    """What is stored: contexts by name, and which one is in use ("" for none)."""
+    """The stored contexts by name, and the name of the current one ("" for none)."""
 
     current: str = ""
     contexts: dict[str, Context] = msgspec.field(default_factory=dict)
@@ -50,7 +50,7 @@ def file() -> Path:
 
 
 def read() -> Contexts:
-    """What is stored, nothing if there is no file. Raises ClickException."""
+    """The stored contexts, none without a file. Raises ClickException."""
     try:
         return msgspec.json.decode(file().read_bytes(), type=Contexts)
     except FileNotFoundError:
@@ -67,13 +67,13 @@ def write(found: Contexts) -> None:
 
 
 def write_token(name: str, token: str) -> Path:
-    """Keep a context's token in a file of mode 0600; returns where."""
+    """Store a context's token in a file of mode 0600; returns its path."""
     _write_secret(token_file(name), f"{token}\n".encode())
     return token_file(name)
 
 
 def token_file(name: str) -> Path:
-    """Where the token of a context lies that was given as text."""
+    """The path of the token of a context that was given as text."""
     return folder() / f"{name}.token"
 
 
@@ -85,7 +85,7 @@ def check_name(name: str) -> str:
 
 
 def _write_secret(path: Path, content: bytes) -> None:
-    from .secret_files import write_secret  # here: who only reads need not wait for what it imports
+    from .secret_files import write_secret  # here: readers need not wait for its imports
 
     try:
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -131,7 +131,7 @@ def validate(
     audience: str,
 ) -> None:
     """Say whether a server with this key would take a token, and as which role; without TOKEN it is read from
-    the standard input, where no list of processes shows it."""
+    the standard input, which no list of processes shows."""
     from penstock.protocols.auth import keys
     from penstock.protocols.auth.tokens import Tokens
 

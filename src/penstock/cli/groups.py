@@ -19,7 +19,7 @@ _LINE = 200  # characters of a help in the list that a shell shows, which cuts i
 class Group(click.Group):
     """Hands shared options on, as if they had been written right after the subcommand's name.
 
-    What is written later wins. A shared option that the subcommand does not have is wrong usage.
+    The later one wins. A shared option that the subcommand does not have is wrong usage.
     """
 
     shows_shared = False  # in its help
@@ -65,5 +65,5 @@ class Group(click.Group):
 
 
 def _given(ctx: click.Context) -> str:
-    """Where the words that a group was given are kept."""
+    """The key of the arguments of a group."""
     return f"{__name__} {ctx.command_path}"

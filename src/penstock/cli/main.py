@@ -60,7 +60,7 @@ _COMMANDS: Final = {name: entry for section in _SECTIONS.values() for name, entr
 _UNAUTHORIZED: Final = 401
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
 
-# What may help where the server refused with an error of this kind.
+# Hints for errors of the server, by kind.
 _HINTS: Final = {
     "UNAUTHENTICATED": "a token is named by --token-file, PENSTOCK_TOKEN or a context",
     "TOPIC_NOT_FOUND": "penstock topics list shows those of a namespace",
@@ -172,12 +172,10 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 def _hint(error: Any) -> str:
-    """What may help: of what a server said, and where none could be reached."""
+    """A hint: for an error of the server, and if none could be reached."""
     from penstock.client.http import RemoteError
 
-    if isinstance(
-        error, RemoteError
-    ):  # of a cluster behind the server the status alone is known, not what is missing
+    if isinstance(error, RemoteError):  # of a cluster behind the server only the status is known
         return _HINTS.get(error.kind.name, "") if error.code or error.status == _UNAUTHORIZED else ""
     if error.kind.name == "UNAVAILABLE" and "cannot be reached" in error.message:
         return "another server is named by --url, PENSTOCK_URL or a context"

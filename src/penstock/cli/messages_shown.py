@@ -17,7 +17,7 @@ _HEADERS: Final = {
 
 
 def shown(payload: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-    """The message as a record: `payload` as text, or `payloadBase64` where it is none."""
+    """The message as a record: `payload` as text, or `payloadBase64` if it is not text."""
     import json
 
     found: dict[str, Any] = {name: headers.get(header) for name, header in _HEADERS.items()}

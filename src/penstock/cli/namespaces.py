@@ -197,7 +197,7 @@ def update_tenant(client: HttpClient, tenant: str, roles: tuple[str, ...]) -> No
 def _put(client: HttpClient, method: str, tenant: str, roles: tuple[str, ...]) -> list[str]:
     every = list(roles)
     path = f"{TENANTS}/{check_entity('tenant', tenant)}"
-    # A Pulsar cluster wants to be told its clusters, and keeps none of before.
+    # A Pulsar cluster requires the list of its clusters, and keeps no former one.
     clusters = (
         client.call("GET", path)["allowedClusters"] if method == "POST" else client.call("GET", CLUSTERS)
     )

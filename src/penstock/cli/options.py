@@ -1,4 +1,4 @@
-"""Options that many commands have: where the server is, who asks, and the form of the answer."""
+"""Options that many commands have: the server's address, credentials, and the output format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"  # noqa: S105 - a variable's name
 
 
 class Shared(click.Option):
-    """An option that may stand before the subcommand, too: groups hand it on."""
+    """An option that may stand before the subcommand, too: groups pass it on."""
 
 
 class FormatType(ParamType[output.Format]):
@@ -131,7 +131,7 @@ def with_options(command: Decorated, options: Iterable[Callable[[Decorated], Dec
 
 
 def all_shared(*, hidden: bool) -> list[click.Parameter]:
-    """Every shared option, for a group, which hands the text on; the environment is looked at by the subcommand."""
+    """Every shared option, for a group, which passes the text on; the subcommand reads the environment."""
 
     def of_group() -> None: ...
 

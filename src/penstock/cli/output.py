@@ -17,7 +17,7 @@ from .template import Template
 if TYPE_CHECKING:
     from rich.table import Table
 
-CHOSEN: Final = "penstock.output"  # where click's context has the format that was asked for
+CHOSEN: Final = "penstock.output"  # the key of the requested format in click's context
 FORMATS: Final = ("json", "table", "template")
 _LAST_MS: Final = 253_402_300_799_000  # of the last year that dates have, 9999
 WIDE: Final = 10_000  # columns of a table that no terminal bounds
@@ -39,7 +39,7 @@ class Format(NamedTuple):
 
 
 def chosen() -> Format:
-    """What was asked for, or what suits where the output goes."""
+    """The requested format, or the one that suits the output."""
     context = click.get_current_context(silent=True)
     found: Format | None = None if context is None else context.meta.get(CHOSEN)
     return found or Format("table" if sys.stdout.isatty() else "json")
@@ -60,7 +60,7 @@ def line(value: Any) -> None:
 
 
 def lines() -> Callable[[Sequence[Any]], None]:
-    """What writes many answers for programs with one write; also in a thread, where no command's options are known."""
+    """A writer of many answers for programs with one write; also in a thread, where no command's options are known."""
     template = chosen().template
 
     def write_all(values: Sequence[Any]) -> None:
@@ -75,7 +75,7 @@ def lines() -> Callable[[Sequence[Any]], None]:
 
 
 def write(text: str) -> None:
-    """A line of text; where the reader is gone (`| head` has seen enough), that is the end. Raises ClickException."""
+    """A line of text; if the reader is gone (`| head` has seen enough), the command ends. Raises ClickException."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def abandon() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:
-        pass  # it is no file
+        pass  # not a file
 
 
 def say(sentence: str) -> None:
@@ -101,7 +101,7 @@ def say(sentence: str) -> None:
 
 
 def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: str) -> None:
-    """A table, or a line for each row; `nothing` is said to people when there is no row."""
+    """A table, or a line for each row; `nothing` is printed for people if there is no row."""
     if not for_people():
         for row in found:
             line(dict(row))
@@ -141,7 +141,7 @@ def record(found: Mapping[str, Any]) -> None:
 
 
 def done(sentence: str, **result: Any) -> None:
-    """What was done: a sentence for people, a line for programs."""
+    """The result: a sentence for people, a line for programs."""
     if for_people():
         say(sentence)
     else:

@@ -90,7 +90,7 @@ def run(
 @_change_sinks
 @_json
 def refresh(spec: Spec, change_sinks: bool, as_json: bool) -> None:
-    """Process what is there, once."""
+    """Process the available messages, once."""
     _run(spec, once=True, change_sinks=change_sinks, as_json=as_json)
 
 
@@ -101,7 +101,7 @@ def refresh(spec: Spec, change_sinks: bool, as_json: bool) -> None:
 def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
     """Forget the checkpoint, empty the tables, and process everything again, once.
 
-    Topics keep what they have; what is published again follows it.
+    Topics keep their messages; those published again follow.
     """
     from penstock.pipeline.run.preflight import preflight
     from penstock.pipeline.run.reset import forget

@@ -1,4 +1,4 @@
-"""`penstock pipeline preview`, `test` and `backfill`: for people who write pipelines."""
+"""`penstock pipeline preview`, `test` and `backfill`: the tools for writing pipelines."""
 
 import threading
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def preview(spec: Spec, step: str, rows: int, messages: int, as_json: bool) -> N
 def run_tests(spec: Spec, names: tuple[str, ...], as_json: bool) -> None:
     """Run the [[tests]] of FILE, or those that are named. Needs no server.
 
-    Tests stand in FILE, or beside it: sales.tests.toml for sales.toml. Exits with 1 if one fails.
+    Tests are in FILE, or in a second file: sales.tests.toml for sales.toml. Exits with 1 if one fails.
     """
     cases = load_cases(spec.file)
     if not cases:

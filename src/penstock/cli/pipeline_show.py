@@ -53,7 +53,7 @@ class Display:
             self._live.__exit__(kind, error, trace)
 
     def watch(self, name: str) -> Callable[[dict[str, Any]], None]:
-        """What a pipeline's supervisor calls with an event, or what is waited for."""
+        """The callback of a pipeline's supervisor for events and waits."""
         shown = self._shown[name]
 
         def show(event: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Display:
 
 
 class _Shown:
-    """What is known of a pipeline."""
+    """The status of a pipeline."""
 
     def __init__(self) -> None:
         self.event: dict[str, Any] = {}
@@ -174,7 +174,7 @@ _FIELDS: dict[str, Any] = {
 
 
 def show_check(spec: Spec, checked: Any, *, as_json: bool, plan: bool) -> None:
-    """What `check` found: columns, warnings and, if it is asked for, Catalyst's plan."""
+    """The result of `check`: columns, warnings and, on request, Catalyst's plan."""
     warnings = future_starts(spec, round(time.time() * 1000)) if folder_of(spec).owner() is None else []
     if as_json or not output.for_people():
         output.line(

@@ -1,4 +1,4 @@
-"""`penstock pipeline maintain` and `penstock pipeline new archive`: what is done to tables, and a file that fills one."""
+"""`penstock pipeline maintain` and `penstock pipeline new archive`: table maintenance, and a file that fills a table."""
 
 import json
 from collections.abc import Sequence
@@ -97,7 +97,7 @@ def archive(
 ) -> None:
     """A pipeline that keeps TOPICS as a table: all messages, all columns.
 
-    It goes on where an archive in the same table ends.
+    It continues at the end of an archive in the same table.
     """
     need_extras(tables=True)
     from penstock.pipeline.lake.options import table_at
@@ -149,7 +149,7 @@ def archive(
 
 
 def _ends(server: Access, folder: "Location", topics: Sequence[TopicName]) -> list[str]:
-    """Where a table's archive ends, as keys and values of TOML. Raises PipelineError for a topic that is not there, or that
+    """The end of a table's archive, as keys and values of TOML. Raises PipelineError for a topic that does not exist, or that
     was created again since it was archived."""
     from penstock.pipeline.lake.options import is_table, snapshot_of
 

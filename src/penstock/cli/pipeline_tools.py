@@ -1,4 +1,4 @@
-"""`penstock pipeline redrive`: dead letters published again where they came from."""
+"""`penstock pipeline redrive`: dead letters published again to their topics."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from .pipeline_group import declared, parse_time, pipeline_command, spark_sessio
 @click.option("--since", metavar="TIME", help="Only letters that died at or after it.")
 @click.option("--until", metavar="TIME", help="Only letters that died before it.")
 def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> None:
-    """Publish the dead letters of FILE again where they came from, each once."""
+    """Publish the dead letters of FILE again to the topics they came from, each once."""
     need_extras()
     from penstock.pipeline.run.preflight import preflight
     from penstock.pipeline.run.redrive import Choice, run_redrive

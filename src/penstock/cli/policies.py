@@ -43,7 +43,7 @@ def set_policy() -> None:
 
 @policies_command.group("remove", cls=Group)
 def remove_policy() -> None:
-    """Leave one policy of TARGET to what is above it."""
+    """Remove one policy of TARGET: the level above it applies."""
 
 
 @policies_command.command("list")
@@ -61,14 +61,14 @@ def list_policies(client: HttpClient, target: Target, applied: bool) -> None:
 
 
 def _query(target: Target, applied: bool) -> dict[str, str]:
-    """Raises UsageError if what holds is asked of a namespace."""
+    """Raises UsageError if the effective value of a namespace is asked for."""
     if applied and not target.topic:
         raise click.UsageError("--applied is for topics: a namespace shows what it decides")
     return {"applied": "true"} if applied else {}
 
 
 def _path(policy: Policy, target: Target) -> str:
-    """The policy's path below the target; raises UsageError where it has none."""
+    """The policy's path below the target; raises UsageError if it has none."""
     segment = policy.topic if target.topic else policy.namespace
     if not segment:
         of = "a namespace" if target.topic else "a topic"
@@ -152,7 +152,7 @@ def set_quota(
 @_quota_type
 @connected
 def remove_quota(client: HttpClient, target: Target, kind: str) -> None:
-    """Leave a quota of backlogs to what is above."""
+    """Remove a backlog quota: the level above applies."""
     client.call("DELETE", f"{target.path}/backlogQuota", params={"backlogQuotaType": kind})
     output.done(
         f"{target.name} leaves backlog-quota to what is above", target=target.name, removed="backlog-quota"

@@ -14,7 +14,7 @@ Options = dict[str, Any]
 
 
 class Policy(NamedTuple):
-    """One policy: its name, its path below a namespace and below a topic ("" where it is not), how it is set.
+    """One policy: its name, its path below a namespace and below a topic ("" if it has none), and how it is set.
 
     `body` makes the request's JSON of the command's options. Without `options` there is one VALUE, of `type`.
     """

@@ -1,4 +1,4 @@
-"""How far a long command has come: a count and a rate on stderr, where somebody is looking."""
+"""Progress of long commands: a count and a rate on stderr, if it is a terminal."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 AFTER_S: Final = 1.0  # what takes no longer shows nothing
-EACH_S: Final = 0.1  # between two changes of what is shown: they cost more than counting
+EACH_S: Final = 0.1  # between two updates of the display, which cost more than counting
 
 
 def watched(*, silent_output: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Where two schemas differ: as lines of text for people, for programs as additions, removals and changes by place."""
+"""Differences of two schemas: lines of text for people; additions, removals and changes by path for programs."""
 
 import json
 from collections.abc import Iterator

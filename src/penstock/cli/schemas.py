@@ -56,7 +56,7 @@ def show(client: HttpClient, topic: TopicName, version: int | None, deleted: boo
 def metadata(client: HttpClient, topic: TopicName) -> None:
     """List the versions of TOPIC's schema without their definitions."""
     found = client.call("GET", f"{schemas_path(topic)}/metadata")
-    versions = found["index"] if found else []  # brokers of Pulsar answer nothing if there is none
+    versions = found["index"] if found else []  # Pulsar's brokers answer nothing without one
     output.rows(("version", "type", "timestamp"), versions, f"{topic} has no schema")
 
 

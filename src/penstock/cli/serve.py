@@ -131,7 +131,7 @@ def serve_command(
 
 
 def _check(config: Config) -> int:
-    """Say what was looked at on stdout, and what is wrong on stderr; the exit code."""
+    """Print checked parts to stdout, and problems to stderr; the exit code."""
     from penstock.server.check import check  # a server starts without it
 
     checked = check(config)

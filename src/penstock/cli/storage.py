@@ -36,7 +36,7 @@ _data = click.option(
 def backup_command(target: Path, folder: Path) -> None:
     """Copy everything as of now to the file TARGET, or to a file named by the time in the folder TARGET.
 
-    The server may run meanwhile; it goes on. To be called where the data folder is.
+    The server may run, and goes on. Call it on the machine of the data folder.
     """
     file = folder / FILE_NAME
     if not file.is_file():
@@ -55,7 +55,7 @@ def backup_command(target: Path, folder: Path) -> None:
 @_data
 @click.option("--force", is_flag=True, help="Give up what is in the folder.")
 def restore_command(backup: Path, folder: Path, force: bool) -> None:
-    """Make the file BACKUP the content of the data folder, which no server may use meanwhile."""
+    """Make the file BACKUP the content of the data folder, which no server may use during that."""
     restore(backup, folder, FILE_NAME, force=force)
     output.done(f"{folder} is as {backup} has it", folder=str(folder), backup=str(backup))
 
@@ -65,9 +65,9 @@ def restore_command(backup: Path, folder: Path, force: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON also on a terminal.")
 def check_command(folder: Path, as_json: bool) -> int:
-    """Look through a data FOLDER, or a backup, and say what is wrong with it; exit code 1 when something is.
+    """Check a data FOLDER, or a backup, and report problems; exit code 1 if there are any.
 
-    Nothing is changed, and the server may run meanwhile.
+    Nothing is changed, and the server may run.
     """
     with _progress() as progress:
         report = check(folder, decode, progress)
@@ -106,7 +106,7 @@ def _say(report: Report) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A function for progress (of what, how many are done, of how many): a bar on stderr, for people who wait."""
+    """A function for progress (subject, number done, total): a bar on stderr."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return

@@ -1,4 +1,4 @@
-"""`penstock subscriptions …`: which a topic has, where each stands, and how it is moved."""
+"""`penstock subscriptions …`: the subscriptions of a topic, their positions, and changes of them."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -141,7 +141,7 @@ def reset(client: HttpClient, topic: TopicName, subscription: str, to: str, yes:
 @yes_option
 @connected
 def skip(client: HttpClient, topic: TopicName, subscription: str, count: int, yes: bool) -> None:
-    """Count the next COUNT messages of the backlog as acknowledged; of a partition, if there are some."""
+    """Skip the next COUNT messages of the backlog; of a partition, if the topic has some."""
     sure(yes, f"skip {count:,} messages of {subscription} of {topic}")
     client.call("POST", f"{subscription_admin_path(topic, subscription)}/skip/{count}")
     output.done(
@@ -169,7 +169,7 @@ def expire(
     every: bool,
     yes: bool,
 ) -> None:
-    """Count what is older as acknowledged, for SUBSCRIPTION or for all of TOPIC."""
+    """Expire older messages for SUBSCRIPTION or for all of TOPIC: they count as acknowledged."""
     if (age is None) == (until is None) or (subscription is None) != every or (every and until is not None):
         raise click.UsageError("name --older-than or --until, and SUBSCRIPTION or --all (with --older-than)")
     who = "every subscription" if subscription is None else subscription

@@ -1,4 +1,4 @@
-"""`penstock topics …`: what is done to one topic, its properties, and its messages by their place."""
+"""`penstock topics …`: actions on one topic, its properties, and its messages by position."""
 
 from typing import Any, Final
 

@@ -12,7 +12,7 @@ _NOT_NUMBERED: Final = (
     501,
 )  # a partition that the server has not learned of yet; entries without numbers
 
-NO_TYPE: Final = (None, "None")  # of a subscription that nobody has used yet, here and at a cluster
+NO_TYPE: Final = (None, "None")  # of an unused subscription, here and at a cluster
 
 
 def overview(client: HttpClient, topic: TopicName) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def statistics(client: HttpClient, topic: TopicName) -> dict[str, Any]:
 
 
 def extent(client: HttpClient, log: TopicName) -> dict[str, Any]:
-    """Where a partition, or a topic without, begins and ends, and its size; None for what a cluster does not number."""
+    """The bounds and the size of a partition, or of a topic without; None if a cluster does not number its entries."""
     partition = max(0, log.partition)
     state = client.call("GET", f"{admin_path(log)}/internalStats")
     earliest, latest = state.get("firstOffset"), state.get("nextOffset")

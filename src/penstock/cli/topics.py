@@ -140,7 +140,7 @@ def partitions(client: HttpClient, topic: TopicName, count: int | None) -> None:
 @topic_argument
 @connected
 def internal_stats(client: HttpClient, topic: TopicName) -> None:
-    """The log of TOPIC and its cursors; of each partition if there are some."""
+    """The log of TOPIC and its cursors; of each partition, if any."""
     partitioned = topic.partition < 0 and client.partitions(topic)
     output.record(
         client.call(

@@ -1,4 +1,4 @@
-"""`penstock writers …`: who commits staged batches, and how far each has come."""
+"""`penstock writers …`: the writers of staged batches, and their last commits."""
 
 from collections.abc import Iterator
 from typing import Any

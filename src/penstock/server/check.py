@@ -29,7 +29,7 @@ from .tls import Certificates
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What was looked at and is right, what is not, and what may not be right for long; sentences that name the setting."""
+    """Passed checks, problems and warnings; sentences that name the setting."""
 
     right: list[str]
     wrong: list[str]
@@ -49,7 +49,7 @@ def check(config: Config) -> Checked:
             checked.wrong.append(str(error))
         except PenstockError as error:
             checked.wrong.append(error.message)
-        except OSError as error:  # of a file that nobody thought of: a sentence, and the other parts
+        except OSError as error:  # of an unforeseen file: a sentence, and the other checks
             checked.wrong.append(str(error))
     return checked
 

@@ -1,6 +1,6 @@
 """The sections and keys of its configuration, each with its default and its reason.
 
-Where the values come from is `sources`. docs/configuration.md lists every key; a test keeps it complete.
+`sources` reads the values. docs/configuration.md lists every key; a test keeps it complete.
 """
 
 import re
@@ -16,7 +16,7 @@ from penstock.protocols.limits import Limits
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where HTTP and WebSocket are served."""
+    """The addresses of HTTP and WebSocket."""
 
     listen: str = "127.0.0.1:8080"  # host:port; port 0 picks a free one; off: over TLS only
     tls_listen: str = "off"  # the same over TLS (https, wss); needs `tls.cert_file`
@@ -27,8 +27,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 2048  # connections the system may hold before they are accepted
     websocket_ping_s: int = 30  # Pulsar's keepAliveIntervalSeconds; 0 sends none
     websocket_compression: bool = False  # permessage-deflate costs more than it saves on small frames
-    drain_ms: int = 10_000  # how long a stopping server waits for what is in flight
-    # Web pages that may call, `scheme://host[:port]`, beside those of this server and of loopback addresses; *: all.
+    drain_ms: int = 10_000  # the longest wait of a stopping server for work in flight
+    # Web pages that may call, `scheme://host[:port]`, in addition to those of this server and of loopback addresses; *: all.
     allowed_origins: tuple[str, ...] = ()
     # Addresses and networks of proxies whose X-Forwarded-Proto counts, in the addresses that answers name.
     trusted_proxies: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ PULSAR_LISTEN: Final = "127.0.0.1:6650"  # given up, with a warning, where anoth
 
 
 class PulsarSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Pulsar's binary protocol is served."""
+    """The addresses of Pulsar's binary protocol."""
 
     listen: str = PULSAR_LISTEN  # host:port; port 0 picks a free one; off: not at all
     advertise: str = ""  # host:port that clients of the HTTP lookup are sent to; empty: as they came
@@ -54,7 +54,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where messages are kept."""
+    """The storage of messages."""
 
     folder: Path = Path("penstock-data")
     store: Literal["sqlite", "memory"] = "sqlite"  # memory: everything is gone when the server stops
@@ -70,11 +70,11 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the server is over TLS, and whether its clients have to say who they are."""
+    """The server's certificate, and whether clients need one."""
 
     cert_file: str = ""  # PEM: the server's certificate and those between it and its root
     key_file: str = ""  # PEM, not encrypted; empty: the key is in `cert_file`
-    client_ca_file: str = ""  # PEM: who may have signed a client's certificate
+    client_ca_file: str = ""  # PEM: the accepted issuers of client certificates
     client_certificates: Literal["none", "optional", "required"] = "none"
     min_version: Literal["1.2", "1.3"] = "1.2"  # what came before 1.2 is broken (RFC 8996)
     handshake_ms: int = 10_000  # a client that has not finished it by then is dropped
@@ -153,7 +153,7 @@ _ORIGIN: Final = re.compile(
 
 
 class ConfigError(Exception):
-    """A key that does not exist or a value that cannot be; names the key and where it came from."""
+    """An unknown key or an invalid value; names the key and its source."""
 
 
 class StartError(Exception):
@@ -186,6 +186,6 @@ def advertised(text: str, scheme: str) -> tuple[str, str, int]:
 
 
 def check_origin(text: str) -> None:
-    """Raise ValueError for what is no origin of a web page as browsers write it (RFC 6454), nor `*` or `null`."""
+    """Raise ValueError unless it is the origin of a web page as browsers write it (RFC 6454), `*` or `null`."""
     if text not in (ANY_ORIGIN, "null") and not _ORIGIN.fullmatch(text):
         raise ValueError(f"{text!r} is not scheme://host[:port], as in https://app.example, or *")

@@ -65,7 +65,7 @@ class Sending:
         self._looked = 0.0
 
     def late(self, of: object, now: float, allowed_s: float, *, held_up: bool = False) -> bool:
-        """Whether what is expected, `of` which there is one at a time, took longer than `allowed_s` by now.
+        """Whether the expected `of`, of which there is one at a time, took longer than `allowed_s` by now.
 
         `held_up`: we are not reading; that time does not count.
         """
@@ -78,7 +78,7 @@ class Sending:
 
 
 class Taking:
-    """A peer that has to read something: how much of what was written it took."""
+    """A peer that has to read: the amount it took of the written bytes."""
 
     __slots__ = ("_left", "_since", "_taken")
 
@@ -104,7 +104,7 @@ class Taking:
         return slow
 
     def took(self, size: int) -> None:
-        """It took `size` bytes, more having been written meanwhile."""
+        """It took `size` bytes, and more were written."""
         self._taken += size
 
 

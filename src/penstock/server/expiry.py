@@ -36,7 +36,7 @@ def own(setting: str, file: str, beside: str = "") -> Iterator[str]:
 
 
 def trusted(setting: str, file: str) -> Iterator[str]:
-    """What there is to say of the certificates by which others are trusted. Raises StartError if none counts now."""
+    """Warnings about trusted certificates. Raises StartError if none counts now."""
     now, found = datetime.now(UTC), _read(file)
     if not found:
         yield _unread(setting, file)
@@ -50,7 +50,7 @@ def trusted(setting: str, file: str) -> Iterator[str]:
 
 
 def _read(file: str) -> list[Validity]:
-    """Those of a file; none where they are of a kind that is not understood here."""
+    """Those of a file; none if their kind is not supported here."""
     try:
         return validities(Path(file).read_bytes())
     except ValueError:

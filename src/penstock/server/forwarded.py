@@ -15,13 +15,13 @@ HttpScheme = Literal["http", "https"]
 _SCHEMES: Final[dict[bytes, HttpScheme]] = {
     b"http": "http",
     b"https": "https",
-    b"ws": "http",  # some say what was upgraded to
+    b"ws": "http",  # some name the upgraded protocol
     b"wss": "https",
 }
 
 
 class TrustedProxies:
-    """Peers whose header counts, by their addresses and networks (`10.0.0.0/8`). Raises ValueError for what is neither."""
+    """Peers whose header counts, by their addresses and networks (`10.0.0.0/8`). Raises ValueError for anything else."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = [ipaddress.ip_network(each) for each in networks]
@@ -40,9 +40,9 @@ class TrustedProxies:
 
 
 def forwarded_scheme(headers: Iterable[Header], own: HttpScheme) -> HttpScheme:
-    """The scheme that the client used; `own` is that of the connection, where the proxy says none.
+    """The scheme that the client used; `own` is that of the connection, if the proxy names none.
 
-    Of a list, which proxies make that stand behind others, the first is that of the client.
+    Of a list, which chained proxies make, the first is that of the client.
     """
     found = own
     for name, value in headers:

@@ -21,7 +21,7 @@ _DEFLATE: Final = ServerPerMessageDeflateFactory(
 
 
 class Handshake(NamedTuple):
-    """The answer to an upgrade: accepted where its status is 101, and then perhaps with compression."""
+    """The answer to an upgrade: accepted if its status is 101, and then perhaps with compression."""
 
     response: Response
     deflate: Extension | None

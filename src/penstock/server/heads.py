@@ -1,4 +1,4 @@
-"""Heads of requests: the scope that one becomes, and heads that come again.
+"""Heads of requests: the scope of a head, and repeated heads.
 
 A client that keeps its connection sends the same head with nearly every request; only the length of the body differs.
 Such a head is compared, not parsed. What may differ is the digits of Content-Length, and nothing else.
@@ -44,7 +44,7 @@ TARGETS: Final = _Targets()
 
 
 class Head:
-    """A head that came, to find it in what comes next. `sent` ends where the body begins."""
+    """A received head, to recognize it when repeated. `sent` ends at the body."""
 
     __slots__ = ("_digits", "_place", "length", "named", "scope", "sent")
 
@@ -60,7 +60,7 @@ class Head:
             self._place = [name for name, _ in scope["headers"]].index(b"content-length")
 
     def of(self, data: bytes) -> "Head | None":
-        """The head of `data`, where that is a whole request with this head; None: it has to be parsed."""
+        """The head of `data`, if that is a whole request with this head; None: it has to be parsed."""
         if data.startswith(self.sent):
             return self if len(data) == len(self.sent) + self.length else None
         start, end = self._digits
@@ -88,7 +88,7 @@ class Heads:
         self._misses = 0
 
     def find(self, data: bytes) -> Head | None:
-        """The head of `data`, where that is a whole request whose head was remembered."""
+        """The head of `data`, if that is a whole request with a remembered head."""
         for place, known in enumerate(self._last):
             head = known.of(data)
             if head is not None:

@@ -92,7 +92,7 @@ class HttpServer:
         self.state.apply_limits(limits)
 
     def look(self, now: float) -> None:
-        """Drop peers that are late, and count what is held for all."""
+        """Drop late peers, and count the memory held for all."""
         for connection in list(self.state.connections):
             connection.look(now)
 
@@ -109,7 +109,7 @@ class HttpServer:
                 _shut_down(connection)
 
     async def drain(self, endpoints: Callable[[], Awaitable[None]], force: asyncio.Event) -> None:
-        """Let the `endpoints` finish what is in flight, for as long as the settings say or until `force`; cut the
+        """Let the `endpoints` finish work in flight, for as long as the settings say or until `force`; cut the
         rest."""
         self.stop_listening()
         try:

@@ -20,7 +20,7 @@ from .worker import Worker
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_HIGH: Final = 65_536  # of a body that nobody has taken, before no more is read
+BODY_BYTES_HIGH: Final = 65_536  # untaken bytes of a body at which reading pauses
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
@@ -93,7 +93,7 @@ class Http1Connection(asyncio.Protocol):
                 log.warning("Unsupported upgrade request.")
         else:
             request = self.request
-            # Empty lines after a request are none: they leave the one before.
+            # Empty lines after a request are ignored.
             if alone and self._between and request is not None and self._running is request is not before:
                 request.remember(data, self._heads)
         if self._ready is not None:
@@ -170,7 +170,7 @@ class Http1Connection(asyncio.Protocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.in_head:  # a trailer: nothing here asks for one, and it is no header (RFC 9110 6.5.1)
+        if not self.in_head:  # a trailer: nothing here asks for one, and it is not a header (RFC 9110 6.5.1)
             return
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
@@ -256,7 +256,7 @@ class Http1Connection(asyncio.Protocol):
             self.request.keep_alive = False
 
     def refuse_bytes(self) -> None:
-        """Answer to what is not HTTP."""
+        """Answer to bytes that are not HTTP."""
         head = b"HTTP/1.1 400 Bad Request\r\n" + self.default_lines
         self.transport.write(head + _BAD_REQUEST_ANSWER)
         self.transport.close()

@@ -15,7 +15,7 @@ class Intake:
 
     def __init__(self, parser: FrameParser, transport: asyncio.Transport, holding: Holding) -> None:
         self.parser = parser
-        self.refusal: str | None = None  # why nothing more is to be taken on
+        self.refusal: str | None = None  # why nothing more is accepted
         self._transport = transport
         self._holding = holding
         self._waiting: list[bytes] = []
@@ -29,7 +29,7 @@ class Intake:
         self._looked = (-1, 0.0, 0)
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; what it leaves over is counted."""
+        """Process read bytes; the rest is counted."""
         parser = self.parser
         before = parser.pending + len(data)
         texts = parser.feed(data)
@@ -123,7 +123,7 @@ class Intake:
             self._read_on()
 
     def drop(self) -> None:
-        """Forget what is not complete, and count nothing any more."""
+        """Forget incomplete input, and stop counting."""
         self.parser.clear()
         self._holding.receive(-self._counted)
         self._counted = 0

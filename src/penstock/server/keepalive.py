@@ -19,7 +19,7 @@ class Pinged(Protocol):
 class Keepalive:
     """Pings every `interval_s`, the time of the last round trip less, and expects a pong within `timeout_s`.
 
-    With an interval of None there are no pings, without a timeout no pong is waited for.
+    With an interval of None there are no pings, without a timeout no pong is expected.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ STATUS_LINES: Final = {status: _status_line(status) for status in range(100, 600
 
 
 class _Lines(dict[Header, bytes]):
-    """The lines of headers, checked: nobody writes a header of his own by a line feed in another's value."""
+    """The lines of headers, checked: a line feed in a value cannot begin another header."""
 
     def __missing__(self, header: Header) -> bytes:
         name, value = header

@@ -1,4 +1,4 @@
-"""The sockets of a server: which there are, who listens on them, and at which addresses."""
+"""The sockets of a server: creation, protocols and addresses."""
 
 import contextlib
 import errno
@@ -46,7 +46,7 @@ SOCKETS: Final = (
 
 
 class Listener(NamedTuple):
-    """A bound socket, and the context of TLS where it speaks it."""
+    """A bound socket, and its TLS context, if any."""
 
     bound: socket.socket
     context: ssl.SSLContext | None = None
@@ -149,7 +149,7 @@ class Listeners:
 
     @property
     def urls(self) -> list[str]:
-        """Where the listeners are."""
+        """The addresses of the listeners."""
         return [self._url(scheme) for scheme in self._listeners]
 
     @property
@@ -163,7 +163,7 @@ class Listeners:
 
     @property
     def own_url(self) -> str:
-        """Where other processes reach this one alone; a loopback address unless `http.advertise` names another."""
+        """The address at which other processes reach this one alone; a loopback address unless `http.advertise` names another."""
         if self._advertised is not None:
             return _joined(*self._advertised)
         return url_of((self._own or self.http[0]).bound, self._own_scheme)
@@ -174,12 +174,12 @@ class Listeners:
 
     @property
     def own_pulsar(self) -> Owner:
-        """Where clients of Pulsar's protocol reach this process alone; without an address where that is not known."""
+        """The address at which clients of Pulsar's protocol reach this process alone; empty if unknown."""
         return Owner(self._own_pulsar_url("pulsar"), self._own_pulsar_url("pulsar+ssl"))
 
     @property
     def peer_url(self) -> str:
-        """Where other processes reach Pulsar's protocol of this one."""
+        """The address at which other processes reach Pulsar's protocol of this one."""
         found = self._peers or self._shared_with_peers()
         if found is None:
             return ""
@@ -276,7 +276,7 @@ class Listeners:
 
 
 def _beside(like: Listener, port: int, sockets: contextlib.ExitStack) -> Listener:
-    """A listener at the same address, and over TLS where the other one is; 0 is a free port."""
+    """A listener at the same address, and over TLS if the other one is; 0 is a free port."""
     return _at(like, like.bound.getsockname()[0], port, sockets)
 
 

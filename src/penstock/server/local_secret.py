@@ -48,7 +48,7 @@ def local_secret() -> Secret:
 
 
 def secret_file() -> Path:
-    """Where it is kept. Raises RuntimeError if the user has no home."""
+    """Its path. Raises RuntimeError if the user has no home."""
     systemd = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if systemd:
         return Path(systemd) / FILE

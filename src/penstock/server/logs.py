@@ -2,7 +2,7 @@
 
 By the standard library: a logging framework would take longer to import than all of the endpoints.
 
-Lines that any client can cause (refused connections, heads and credentials) are bounded: without a bound a stranger
+Lines that any client can cause (refused connections, heads and credentials) are bounded: without a bound a client
 fills the disk with lines, at thousands a second. Of each kind (a logger and its text) the first lines of a minute are
 written; of the others there is one line a minute with their number.
 """
@@ -26,7 +26,7 @@ LINES_PER_MINUTE: Final = 20  # of one kind
 KINDS_MAX: Final = 200  # then the others are one kind together
 TEXT_MAX: Final = 80
 
-# What has lines for single connections. Audit lines have a bound of their own, in `protocols.audit`.
+# Loggers with lines for single connections. Audit lines have a separate bound, in `protocols.audit`.
 LOGGERS: Final = (
     "asyncio",
     "penstock.protocols.binary.connection",
@@ -55,7 +55,7 @@ class LineLimits(logging.Filter):
             logging.getLogger(name).addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is to be written."""
+        """Whether to write a line."""
         kind = record.name, str(record.msg).partition("\n")[0][:TEXT_MAX]
         limit = self._kinds.get(kind)
         if limit is None:
@@ -65,7 +65,7 @@ class LineLimits(logging.Filter):
         return limit.admit()
 
     def tell(self) -> None:
-        """Write how many lines were kept back, where their minute is over; to be called now and then."""
+        """Write the number of suppressed lines, if their minute is over; called at intervals."""
         for (name, text), limit in list(self._kinds.items()):
             count = limit.suppressed()
             if count:
@@ -90,7 +90,7 @@ def configure(settings: LogSettings) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """`{"time", "level", "logger", "event", …}`, with what was given as `extra`."""
+    """`{"time", "level", "logger", "event", …}`, with the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         event: dict[str, Any] = {

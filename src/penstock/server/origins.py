@@ -73,7 +73,7 @@ class Origins:
                 "is not a name of this machine, and auth.enabled is false: name its origin in http.allowed_origins",
             )
         if origin is None:
-            # Images, scripts and the like; a link may lead here, and the person who follows it sees the answer.
+            # Images, scripts and the like; a link may lead here, and the user who follows it sees the answer.
             if site == b"cross-site" and mode != b"navigate" and not self._all:
                 raise self._refused("call from another site", site, "requests are not taken here")
             return None
@@ -89,7 +89,7 @@ class Origins:
         return self._all or text in self._allowed or is_loopback_origin(text)
 
     def _is_ours(self, host: bytes) -> bool:
-        """Whether a stranger cannot have brought a browser here by this name."""
+        """Whether no other site can have pointed this name at the server (DNS rebinding)."""
         if host and not (is_private_name(name := _name(host.decode("latin-1"))) or name in self._names):
             return False
         if len(self._hosts) < HOSTS_MAX:
@@ -109,7 +109,7 @@ def is_loopback_origin(origin: str) -> bool:
 
 
 def is_private_name(name: str) -> bool:
-    """Whether a host's name or address is none that another host can have in public DNS."""
+    """Whether no other host can have this name or address in public DNS."""
     if "." not in name or name.endswith((".localhost", ".internal")):
         return True  # no domain of one label has an address; `internal` is reserved (host.docker.internal)
     return _address(name) is not None

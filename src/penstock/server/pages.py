@@ -26,7 +26,7 @@ _DOCS = "/docs"
 
 
 class Pages:
-    """Serves everything that is no endpoint."""
+    """Serves all other paths: pages and documents."""
 
     def __init__(self, context: ServerContext, console: ConsoleEndpoint) -> None:
         self._context = context

@@ -38,7 +38,7 @@ async def refuse_unread(exchange: Exchange, kind: ErrorKind, message: str) -> No
 
 
 async def refuse(exchange: Exchange, error: PenstockError, headers: Mapping[str, str] | None = None) -> None:
-    """Answer with an error; where an answer has begun, give up: the server then cuts the connection."""
+    """Answer with an error; if an answer has begun, give up: the server then cuts the connection."""
     if exchange.started:
         return
     body = error_body(error.kind, error.message)

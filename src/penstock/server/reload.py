@@ -40,7 +40,7 @@ class Reload:
         self._listeners = listeners
 
     def run(self) -> None:
-        """Read the configuration, the certificates, keys and users again. What is broken is logged and changes
+        """Read the configuration, the certificates, keys and users again. A broken file is logged and changes
         nothing at all; this never raises."""
         try:
             self._reload()
@@ -100,7 +100,7 @@ def _differences(old: Config, new: Config) -> tuple[list[str], list[str]]:
 
 
 def _merged(old: Config, new: Config) -> Config:
-    """`new` where it can count now, else `old`."""
+    """`new` if it can take effect now, else `old`."""
     sections: dict[str, Any] = {}
     for section in RELOADED:
         before, after = getattr(old, section), getattr(new, section)

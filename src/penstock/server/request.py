@@ -39,10 +39,10 @@ class Carrier(Protocol):
         ...
 
     async def writable(self) -> None:
-        """Completes when the peer has taken enough of what was written."""
+        """Completes when the peer has taken enough of the written bytes."""
 
     def resume_reading(self) -> None:
-        """Read on, where reading was paused."""
+        """Resume reading, if paused."""
 
     def on_answered(self) -> None:
         """The answer is complete."""
@@ -77,7 +77,7 @@ class Request(Exchange):
         keep_alive: bool = True,
         expects_continue: bool = False,
     ) -> None:
-        """`body`: the whole one, where nothing more comes."""
+        """`body`: the whole one, if it is complete."""
         super().__init__(scope, named)
         self._carrier = carrier
         self.keep_alive = keep_alive
@@ -87,16 +87,16 @@ class Request(Exchange):
         self.more_body = body is None
         self._body: bytes | bytearray = body or b""
         self._news = body is not None  # since the last `receive`
-        self._changed: asyncio.Event | None = None  # where somebody waits for news
+        self._changed: asyncio.Event | None = None  # if a caller waits for news
         self._when_gone: Callable[[], None] | None = None
         self._head = b""  # of the answer, until it is written
         self._chunked = False
-        self._left = 0  # of the body, where its length was announced
+        self._left = 0  # of the body, if its length was announced
 
     # -- from the connection
 
     def feed(self, data: bytes) -> int:
-        """Some of the body came; returns how much of it nobody has taken."""
+        """Some of the body came; returns the number of untaken bytes."""
         if not self._body:
             self._body = data
         else:
@@ -119,7 +119,7 @@ class Request(Exchange):
             self._changed.set()
 
     def disconnect(self) -> None:
-        """There is no client any more, or none that is listened to."""
+        """The client is gone, or ignored from now on."""
         self.disconnected = True
         self.notify()
         when_gone, self._when_gone = self._when_gone, None

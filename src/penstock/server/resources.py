@@ -20,7 +20,7 @@ from penstock.protocols.load import Load
 
 log = logging.getLogger(__name__)
 
-OTHER_FILES: Final = 256  # files that are no connections: the store, logs, what is being accepted
+OTHER_FILES: Final = 256  # files other than connections: the store, logs, sockets being accepted
 RUSH_BYTES: Final = 16 * 1024 * 1024  # more than before: less is not worth the pause
 # About what a TLS handshake has while it lasts; it is not counted as held.
 HANDSHAKE_BYTES: Final = 128 * 1024
@@ -40,7 +40,7 @@ def allow_connections(connections: int) -> int:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
-    except (OSError, ValueError) as error:  # macOS has a limit of its own below an unlimited one
+    except (OSError, ValueError) as error:  # macOS has a separate limit below an unlimited one
         log.warning("the limit of open files stays", extra={"files": soft, "reason": str(error)})
         return soft
     if allowed < wanted:
@@ -84,7 +84,7 @@ class Trimming:
 
 
 def trimming_of(load: Load) -> Trimming | None:
-    """What gives memory back; None if the system has nothing of the kind."""
+    """The function that returns free memory to the system; None if the system has nothing of the kind."""
     if sys.platform != "linux":
         return None
     try:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 # long for it (5 ms by default).
 SWITCH_INTERVAL_S: Final = 0.0005
 
-# What is there after the start stays: collections need not look at it, nor run after every few objects. They look at all
+# Objects of the start stay: collections need not examine them, nor run after every few objects. They look at all
 # that came since within a million objects more: circles that lived long before they were left are at most so many.
 COLLECT_AFTER: Final = 10_000, 10, 10
 
@@ -50,7 +50,7 @@ async def serve(
     """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
 
-    Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
+    Draining refuses new work, finishes work in flight, saves every cursor and closes the stores; `force`
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. A `worker` shares its addresses
     with other processes. `owner` is the process that owns the log of several over the embedded engine: this one, unless it is a
     `worker`. The embedded engine's time is that of `clock`. Raises StartError.

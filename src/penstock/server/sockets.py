@@ -58,7 +58,7 @@ class WebSocketConnection(asyncio.Protocol):
         """`request` is the upgrade, of whose head `head_bytes` count until the end."""
         self.heard = 0  # pieces that came, pings and pongs among them
         self.counted = ""  # the address it is counted under
-        self.writable = asyncio.Event()  # the peer takes what is written
+        self.writable = asyncio.Event()  # set while the peer reads
         self.writable.set()
         self.ended = False  # no message is sent any more: it is closed, or about to be
         self.transport = transport
@@ -76,7 +76,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._handshake = shake_hands(request, compression=state.compression)
         self._parser = FrameParser(state.frame_bytes_max, self._handshake.deflate)
         self._intake = Intake(self._parser, transport, self._holding)
-        # A peer whose frames we are slow to take cannot be seen to answer: no pong is no news yet.
+        # The answer of a peer whose frames we are slow to read is not seen yet: a missing pong means nothing.
         pong_s = None if state.ping_s is None else 2 * state.ping_s
         self._keepalive = Keepalive(state.ping_s, pong_s, self, LoopClock())
         self._unanswered: bytes | None = None  # the last ping, as the peer takes nothing

@@ -1,4 +1,4 @@
-"""Where a configuration comes from: defaults < TOML file < environment < flags.
+"""The sources of a configuration: defaults < TOML file < environment < flags.
 
 Every value is checked by itself, so that a refusal can name its key and its origin.
 """
@@ -37,7 +37,7 @@ _SERVICE_LINK: Final = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\
 
 
 class Setting(NamedTuple):
-    """One value, not yet checked, and who said so. A `text` is still to become a number or a boolean."""
+    """One value, not yet checked, and its source. A `text` is converted to a number or a boolean later."""
 
     section: str
     key: str
@@ -60,7 +60,7 @@ def load(
 
 
 def settings_of(config: Config, sections: Mapping[str, Mapping[str, object]], origin: str) -> Config:
-    """A configuration with other values of some keys, by section; `origin` says who gave them. Raises ConfigError."""
+    """A configuration with other values of some keys, by section; `origin` names their source. Raises ConfigError."""
     changed: dict[str, Any] = {}
     for section, values in sections.items():
         _check_section(section, f"from {origin}")
@@ -137,7 +137,7 @@ def _check_section(name: str, where: str) -> None:
 
 
 def _structured(text: object, type: Any) -> object:
-    """A text of the environment or a flag as a list (commas between) or a table (JSON), where that is wanted."""
+    """A text of the environment or a flag as a list (commas between) or a table (JSON), if expected."""
     if isinstance(text, str):
         if get_origin(type) is tuple and not text.lstrip().startswith("["):
             return [part.strip() for part in text.split(",") if part.strip()]

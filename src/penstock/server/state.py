@@ -1,4 +1,4 @@
-"""What the connections of one server share: who answers, the settings and limits in force, who is there, and the date."""
+"""The shared state of the connections of one server: endpoints, current settings and limits, connections, and the date."""
 
 import asyncio
 from email.utils import formatdate
@@ -21,7 +21,7 @@ class Connection(Protocol):
         """Called now and then: drop a peer that is late."""
 
     def shutdown(self) -> None:
-        """The server stops: end, now or with what is being answered."""
+        """The server stops: end, now or after the current answer."""
 
 
 class State:

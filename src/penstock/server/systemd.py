@@ -1,17 +1,17 @@
-"""What the service manager is told, where one asks for it (`Type=notify`; sd_notify(3))."""
+"""Notifications to the service manager, if it asks for them (`Type=notify`; sd_notify(3))."""
 
 import contextlib
 import os
 import socket
 from typing import Final
 
-VARIABLE: Final = "NOTIFY_SOCKET"  # of the environment: where it listens
+VARIABLE: Final = "NOTIFY_SOCKET"  # of the environment: its address
 READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 
 
 def notify(state: str) -> None:
-    """Tell the service manager; nothing if there is none. A manager that does not listen is no error."""
+    """Notify the service manager, if any. A manager that does not listen is not an error."""
     address = os.environ.get(VARIABLE, "")
     if not address.startswith(("/", "@")):
         return

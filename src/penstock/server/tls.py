@@ -35,7 +35,7 @@ class Certificates:
     """The contexts of one server: `context()` makes one for a listener, `refresh` keeps all of them up to date."""
 
     def __init__(self, settings: TlsSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the files; raises StartError, naming the option, if they are no good."""
+        """Read the files; raises StartError, naming the option, if they are invalid."""
         self._clock = clock
         self._listeners: list[_Listener] = []
         self.settings = settings
@@ -65,7 +65,7 @@ class Certificates:
         return use
 
     def refresh(self) -> None:
-        """Take new files into use, if there are any; those that are no good are logged once and passed over."""
+        """Take new files into use, if there are any; invalid ones are logged once and ignored."""
         now = self._clock()
         if (now - self._looked) * 1000 < self.settings.reload_ms:
             return
@@ -119,7 +119,7 @@ def _make(settings: TlsSettings, protocols: tuple[str, ...]) -> ssl.SSLContext:
     if settings.client_certificates != "none":
         context.load_verify_locations(settings.client_ca_file)
         context.verify_mode = _DEMANDS[settings.client_certificates]
-        # A session that is resumed is not verified again: no sessions, lest a CA that is gone goes on counting.
+        # A resumed session is not verified again: no sessions, so that a removed CA does not go on counting.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     if protocols:

@@ -94,7 +94,7 @@ def _ids() -> "IdGenerator":
 
     class Ids(IdGenerator):
         def generate_span_id(self) -> int:
-            return _RANDOM.randrange(1, 1 << 64)  # 0 is no id
+            return _RANDOM.randrange(1, 1 << 64)  # 0 is not an id
 
         def generate_trace_id(self) -> int:
             return _RANDOM.randrange(1, 1 << 128)

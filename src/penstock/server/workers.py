@@ -36,7 +36,7 @@ OWNER: Final = 0  # the number of the process that owns the log
 
 
 class Worker:
-    """One process, started again until it is told to stop."""
+    """One process, restarted until it is stopped."""
 
     def __init__(self, number: int, command: Sequence[str], settings: Mapping[str, str] = {}) -> None:
         """`settings` are added to its environment."""
@@ -48,7 +48,7 @@ class Worker:
         self.urls: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Keep the process; returns once it ended as it was told to. Raises StartError if the first one does not
+        """Keep the process running; returns once it ended when stopped. Raises StartError if the first one does not
         start."""
         delay_s = RESTART_S
         while not self._stopping.is_set():
@@ -86,7 +86,7 @@ class Worker:
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
         )
-        if self._stopping.is_set():  # told so while it was started
+        if self._stopping.is_set():  # stopped while it was started
             process.terminate()
         assert process.stdout is not None
         try:

@@ -1,4 +1,4 @@
-"""Acknowledgements beside the fetching of further messages."""
+"""Acknowledgements concurrent with the fetching of further messages."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.errors import PenstockError
 
-WAITING_MAX: Final = 4  # requests; who adds more waits
+WAITING_MAX: Final = 4  # requests; more wait
 
 
 class Acknowledging:
-    """Acknowledges in its own thread, in order; to be used as a context manager.
+    """Acknowledges in its own thread, in order; a context manager.
 
     The server answers when an acknowledgement is durable, and so all are when the context ends, however it ends.
-    A failure is raised by a later `add`, or at the end; where another error ends the context it is told on stderr.
+    A failure is raised by a later `add`, or at the end; if another error ends the context it is printed to stderr.
     """
 
     def __init__(self, access: Access, path: str) -> None:

@@ -19,7 +19,7 @@ from .read import FOLLOW_MS, encoding_option
 
 BATCH: Final = 4000  # messages a request
 WINDOW: Final = 10 * BATCH  # messages that are out: printed, but not acknowledged yet, or not at all
-FIRST_MS: Final = 1000  # of a consumer that does not follow: what is there already comes within this
+FIRST_MS: Final = 1000  # of a consumer that does not follow: stored messages come within this
 
 
 @click.command("consume")
@@ -71,7 +71,7 @@ def consume_command(
     create: bool,
     encoding: str | None,
 ) -> None:
-    """Consume TOPIC under a subscription; what was printed is acknowledged, also where Ctrl-C ends it."""
+    """Consume TOPIC under a subscription; printed messages are acknowledged, also if Ctrl-C ends it."""
     if follow and timeout is not None:
         raise click.UsageError("--follow and --timeout exclude one another")
     if not ack and count is not None and count > WINDOW:
@@ -79,7 +79,7 @@ def consume_command(
             f"--no-ack is for {WINDOW:,} messages at most: more are not sent unacknowledged"
         )
     if not create:
-        client.partitions(topic)  # raises if there is no such topic: subscribing would create it
+        client.partitions(topic)  # raises for an unknown topic: subscribing would create it
     path = subscription_path(topic, subscription)
     asked = {"subscription_type": kind, "initial_position": start, "receiver_queue_size": WINDOW}
     with Ending() as ending:
@@ -111,7 +111,7 @@ def consume_command(
 
 
 def _leave(client: HttpClient, consumer: str) -> None:
-    """Let the others have what was not acknowledged, at once rather than when the consumer expires."""
+    """Release unacknowledged messages to other consumers, at once rather than when the consumer expires."""
     try:
         client.call("DELETE", consumer)
     except PenstockError:

@@ -15,7 +15,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 class Ending:
     """Within it SIGINT raises KeyboardInterrupt and SIGTERM click's Exit, so that what has to be left is left.
 
-    Where it is `held` the first signal waits until that ends. The second one does not: output may be stuck.
+    While it is `held` the first signal waits until that ends. The second one does not: output may be stuck.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Ending:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """What is done here is done whole."""
+        """Finish this block before a signal ends the process."""
         self._held = True
         try:
             yield

@@ -16,16 +16,16 @@ FORMATS: Final[tuple[Format, ...]] = ("lines", "key-value", "json", "whole")
 ENCODINGS: Final[tuple[ValueEncoding, ...]] = ("text", "base64", "binary")
 
 _NULL: Final = msgspec.Raw(b"null")
-_UNVERSIONED: Final = {"schema_type": "bytes"}  # beside a value that is base64 of a payload without a schema
+_UNVERSIONED: Final = {"schema_type": "bytes"}  # with a value that is base64 of a payload without a schema
 
 
 class BadPiece(ValueError):
-    """Why a piece of input is no message."""
+    """The reason why a piece of input is not a message."""
 
 
 class ReadLine(msgspec.Struct, forbid_unknown_fields=True, rename=JSON_NAMES):
-    """A message in a line of JSON, as `read` and `consume` print it. Of a line that somebody else writes `value` is
-    enough. What says where the message was, is passed over."""
+    """A message in a line of JSON, as `read` and `consume` print it. Of a line from elsewhere `value` is
+    enough. The position of the message is ignored."""
 
     value: msgspec.Raw
     key: msgspec.Raw = _NULL

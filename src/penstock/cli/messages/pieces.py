@@ -34,7 +34,7 @@ class Pieces(NamedTuple):
 def pieces(
     values: Sequence[str], files: Sequence[str], *, whole: bool, bare: bool = False
 ) -> Iterator[Pieces]:
-    """Each of `values`, then what is in `files`; stdin for `-`, and where there is neither.
+    """Each of `values`, then the content of `files`; stdin for `-`, and without either.
 
     `bare` lines end at the line feed: a carriage return before it is theirs.
     Raises at once for a file that cannot be read, before anything of the others is published.
@@ -46,7 +46,7 @@ def pieces(
 
 
 def _check(source: str) -> None:
-    """Raises for a file that cannot be read. A pipe is left alone: who writes to it would see its end."""
+    """Raises for a file that cannot be read. A pipe is not opened: its writer would see the end."""
     try:
         pipe = Path(source).is_fifo()
     except OSError as error:
@@ -86,7 +86,7 @@ def _whole(stream: BinaryIO, name: str) -> Iterator[Pieces]:
 
 
 def _lines(stream: BinaryIO, name: str, end: bytes) -> Iterator[Pieces]:
-    """The lines of a stream without their ends, whichever came with one read; `end` before a line feed is none of theirs."""
+    """The lines of a stream without their ends, as many as came with one read; `end` before a line feed does not belong to them."""
     what = "line {} of " + name
     number, size = 1, 0
     begun: list[bytes] = []  # of a line whose end is still to come

@@ -76,7 +76,7 @@ def produce_command(
 ) -> int:
     """Publish each VALUE to TOPIC; without any, or for `-`, each line of stdin.
 
-    Input that is no message is named on stderr, and the rest is published; the exit code is then 1.
+    Invalid input is reported on stderr, and the rest is published; the exit code is then 1.
     """
     if not topic.persistent:
         raise click.ClickException("messages for non-persistent topics go over WebSocket")
@@ -126,9 +126,7 @@ def _target(
 ) -> Target:
     if schema_file is not None:
         schema = schema_of(schema_file, schema_type)
-        if (
-            schema["type"] == "PROTOBUF_NATIVE"
-        ):  # its definition is an object of its own: requests take base64
+        if schema["type"] == "PROTOBUF_NATIVE":  # its definition is a separate object: requests take base64
             schema["schema"] = b64encode(schema["schema"].encode()).decode()
         return Target({"schema_type": schema["type"], "value_schema": schema}, structured=True)
     if schema_type is not None:
@@ -137,7 +135,7 @@ def _target(
 
 
 def _target_of_topic(client: HttpClient, topic: TopicName) -> Target:
-    """What the topic's newest schema asks for; texts if there is none, or where we may not see it."""
+    """The format of the topic's newest schema; texts if there is none, or if it may not be read."""
     try:
         schema = client.call("GET", f"{schemas_path(topic)}/schema")
     except RemoteError as error:
@@ -151,6 +149,6 @@ def _target_of_topic(client: HttpClient, topic: TopicName) -> Target:
 
 
 def _followed(values: tuple[str, ...], files: tuple[str, ...]) -> bool:
-    """Whether somebody watches who does not type the messages."""
+    """Whether a person watches and does not type the messages."""
     typed = sys.stdin.isatty() and ("-" in (*values, *files) or not (values or files))
     return not typed and watched(silent_output=True)

@@ -70,7 +70,7 @@ class Publishing:
         return self._progress.count
 
     def run(self, sources: Iterator[Pieces]) -> None:
-        """Publish everything. Raises what no further message would get round; what was published before stays."""
+        """Publish everything. Raises errors that would stop further messages, too; published messages stay."""
         waiting: deque[Future[None]] = deque()
         with ThreadPoolExecutor(1) as sender:
             try:
@@ -82,9 +82,7 @@ class Publishing:
                 while waiting:
                     waiting.popleft().result()
             except Exception as error:
-                while (
-                    waiting
-                ):  # what was read before the input ended like this; after a request that failed nothing
+                while waiting:  # messages read before the input failed; none after a failed request
                     waiting.popleft().result()
                 if isinstance(error, click.ClickException) and self.published:
                     raise click.ClickException(
@@ -92,7 +90,7 @@ class Publishing:
                     ) from error
                 raise
             except BaseException:
-                sender.shutdown(cancel_futures=True)  # after what is on its way: its results are shown
+                sender.shutdown(cancel_futures=True)  # after requests in flight: their results are shown
                 raise
 
     def _batches(self, source: Pieces) -> Iterator[Batch]:

@@ -77,7 +77,7 @@ def read_command(
 
 
 def _place(start: str) -> dict[str, Any]:
-    """Where to begin, as the request's parameters."""
+    """The start position, as the request's parameters."""
     if start.isascii() and start.isdigit():
         return {"offset": int(start)}
     moment = moment_ms(start)

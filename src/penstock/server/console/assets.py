@@ -33,7 +33,7 @@ class _File(msgspec.Struct, frozen=True):
     kind: bytes
     tag: bytes
     body: bytes
-    packed: bytes  # by gzip; empty where that is not worth it
+    packed: bytes  # by gzip; empty if that does not pay
 
 
 class Assets:

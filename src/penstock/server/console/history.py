@@ -16,7 +16,7 @@ _MS: Final = 1000
 
 
 class Totals(msgspec.Struct):
-    """What the open topics have counted, and what is there now."""
+    """The counters of open topics, and current sizes."""
 
     messages_in: int = 0
     bytes_in: int = 0
@@ -30,7 +30,7 @@ class Totals(msgspec.Struct):
 class Sample(msgspec.Struct, frozen=True):
     """One point of every chart. Rates are a second, over the time since the sample before; latencies are in ms.
 
-    A latency is null where nothing was measured in that time.
+    A latency is null if nothing was measured in that time.
     """
 
     at: int  # ms since the epoch
@@ -71,7 +71,7 @@ class History:
         self._sampling = False
 
     def look(self) -> None:
-        """Take a sample where one is due; called every now and then."""
+        """Take a sample if one is due; called at intervals."""
         broker = self._context.broker
         if not self._sampling and broker.clock.monotonic_ms() - self._last_at >= PERIOD_MS:
             self._sampling = True

@@ -60,7 +60,7 @@ class ServerAnswer(msgspec.Struct):
 
 
 class PipelinesAnswer(msgspec.Struct):
-    """The last event of each pipeline that said something; `topic` is where they say it."""
+    """The last event of each reporting pipeline; `topic` is the topic of the events."""
 
     topic: str
     pipelines: list[dict[str, Any]]
@@ -126,7 +126,7 @@ def _failures(caller: Caller) -> list[FailureAnswer]:
 
 
 def _limits(caller: Caller) -> dict[str, Any]:
-    """What is used of the bounds that a server meets first."""
+    """The use of the limits that a server reaches first."""
     context = caller.context
     load, limits = context.load, context.limits
     return {

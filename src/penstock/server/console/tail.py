@@ -1,7 +1,7 @@
 """Follows a topic for a page: one stream over all partitions, with the newest messages and how many came.
 
 A browser opens at most six connections to a server: a stream for each partition would take them all. The stream never
-sends more than a page can show: where more comes, or the client is slow, what lies between is counted, not sent.
+sends more than a page can show: if more comes, or the client is slow, the rest is counted, not sent.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ class TopicRow(msgspec.Struct):
 
     topic: str
     partitions: int
-    messages: int | None = 0  # null where the engine's cluster does not count them
+    messages: int | None = 0  # null if the engine's cluster does not count them
     size_bytes: int = 0
     rate_in: float = 0.0
     rate_out: float = 0.0

@@ -1,4 +1,4 @@
-"""The page at `/`, for people: what to try first, with this server's own addresses, and where to go on."""
+"""The page at `/`, for people: first steps with this server's addresses, and links."""
 
 from html import escape
 from typing import Final

@@ -78,7 +78,7 @@ class Pipelines:
         self.last: dict[str, Event] = {}
 
     async def refresh(self) -> None:
-        """Read what came since the last time; nothing if there are no pipelines."""
+        """Read new events; nothing without pipelines."""
         broker = self._broker
         if not broker.topics.exists(TOPIC):
             return
@@ -88,7 +88,7 @@ class Pipelines:
                     await self._read(topic)
                 break  # the system topic has one log
         except PenstockError:
-            return  # it was deleted meanwhile
+            return  # it was deleted
 
     async def _read(self, topic: Topic) -> None:
         bounds = topic.bounds

@@ -13,7 +13,7 @@ _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", 
 
 
 class RequestMetrics:
-    """What was counted. `log_access` may change while the server runs."""
+    """Counters of requests. `log_access` may change while the server runs."""
 
     def __init__(self, *, log_access: bool = False) -> None:
         self.log_access = log_access

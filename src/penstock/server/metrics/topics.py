@@ -22,7 +22,7 @@ Labels = tuple[str, ...]
 
 
 class TopicFigures:
-    """Adds up what is to be shown under the same labels."""
+    """Adds up values of the same labels."""
 
     def __init__(self, *, by_topic: bool) -> None:
         self._by_topic = by_topic

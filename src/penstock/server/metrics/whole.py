@@ -1,4 +1,4 @@
-"""What is measured of the server as a whole: endpoints, commits, queues, requests, what it holds."""
+"""Metrics of the server as a whole: endpoints, commits, queues, requests, memory."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ def of_endpoints(families: Families, endpoints: RequestMetrics) -> None:
 
 
 def of_connections(families: Families, load: Load, websockets: int, binary: int) -> None:
-    """Who is connected, and what is held for them."""
+    """Connections, and the memory held for them."""
     families.gauge("pulsar_active_connections", "Connections of all endpoints", load.connections, **_BROKER)
     families.gauge("penstock_connections", "Connections by endpoint", websockets, endpoint="ws")
     families.gauge("penstock_connections", "Connections by endpoint", binary, endpoint="pulsar")
@@ -73,7 +73,7 @@ def of_connections(families: Families, load: Load, websockets: int, binary: int)
 
 
 def of_refusals(families: Families, audit: Audit) -> None:
-    """Who was sent away."""
+    """Refused connections."""
     families.counter(
         "penstock_refused_credentials",
         "Requests and connections that did not say who they are",
@@ -92,7 +92,7 @@ def of_writes(families: Families, writes: Writes) -> None:
 
 
 def of_storage(families: Families, storage: StorageHealth) -> None:
-    """Whether the disk takes what is published, and how much room there is."""
+    """Whether the storage is writable, and free space."""
     for cause in CAUSES:
         problem = storage.problem is not None and storage.problem.cause == cause
         families.gauge(
@@ -190,7 +190,7 @@ def of_fleet(families: Families, fleet: Fleet) -> None:
 
 
 def of_broker(families: Families, broker: Broker) -> None:
-    """Requests that wait for replies, and what is kept in memory."""
+    """Requests that wait for replies, and caches."""
     requests = broker.requests.figures()
     families.gauge("penstock_requests_waiting", "Requests that wait for their reply", requests.waiting)
     families.counter("penstock_requests", "Requests (PIP-371) since the server started", requests.opened)
