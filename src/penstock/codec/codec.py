@@ -30,7 +30,7 @@ class Codec:
         raise NotImplementedError
 
     def decode_all(self, payloads: Sequence[bytes]) -> list[Any]:
-        """Decode each to a plain value; raises where any does not fit."""
+        """Decode each to a plain value; raises if any does not fit."""
         return list(map(self.decode, payloads))
 
     def encode_native(self, value: Any) -> bytes:

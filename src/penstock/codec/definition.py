@@ -26,7 +26,7 @@ AVRO_DEFINED: Final = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PR
 def check_definition(
     schema: SchemaInfo, *, max_schema_bytes: int = SCHEMA_BYTES_MAX, part: Part = "value"
 ) -> None:
-    """Raises BAD_VALUE_SCHEMA, or BAD_KEY_SCHEMA, where `schema` cannot be used."""
+    """Raises BAD_VALUE_SCHEMA, or BAD_KEY_SCHEMA, if `schema` cannot be used."""
     if len(schema.data) > max_schema_bytes:
         raise bad_schema(
             part, f"a definition of {len(schema.data)} bytes, at most {max_schema_bytes} are allowed"
@@ -93,7 +93,7 @@ def same(a: SchemaInfo, b: SchemaInfo) -> bool:
 
     Unlike Pulsar, a pair's parts are compared by their meaning, and schemas whose payloads differ are never
     one: pairs that keep the key in different places, texts of two charsets, Protobuf of other field numbers.
-    Types without a definition are their type, whatever stands in its place: Python's client sends `null`.
+    Types without a definition are their type, whatever is given in its place: Python's client sends `null`.
     """
     return a.type == b.type and fingerprint(a) == fingerprint(b)
 
@@ -138,7 +138,7 @@ def cache_key(schema: SchemaInfo) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=_PARSED_MAX)
 def _canonical(data: bytes) -> bytes:
-    """A definition without what does not count in a comparison; its bytes where it is malformed."""
+    """A definition reduced to the compared parts; its bytes if it is malformed."""
     try:
         return msgspec.json.encode(_strip(msgspec.json.decode(data), ""), order="sorted")
     except (msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -59,7 +59,7 @@ class _Definition(msgspec.Struct):
 
 
 def native_message(schema: SchemaInfo, part: Part = "value") -> Descriptor:
-    """The root message of a PROTOBUF_NATIVE schema, in a pool of its own; raises BAD_VALUE_SCHEMA."""
+    """The root message of a PROTOBUF_NATIVE schema, in a separate pool; raises BAD_VALUE_SCHEMA."""
     try:
         return _parse(schema.data)
     except ValueError as error:

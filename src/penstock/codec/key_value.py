@@ -52,7 +52,7 @@ def key_value_schema(
     encoding: KeyValueEncoding = KeyValueEncoding.INLINE,
     name: str = "KeyValue",
 ) -> SchemaInfo:
-    """The schema of messages whose keys and values have schemas of their own."""
+    """The schema of messages whose keys and values have separate schemas."""
     properties = {}
     for part, schema in (("key", key), ("value", value)):
         properties[f"{part}.schema.name"] = schema.name
@@ -63,7 +63,7 @@ def key_value_schema(
 
 
 def key_value_parts(schema: SchemaInfo) -> tuple[SchemaInfo, SchemaInfo, KeyValueEncoding]:
-    """The schemas of key and value, and where the key is; raises BAD_VALUE_SCHEMA."""
+    """The schemas of key and value, and the place of the key; raises BAD_VALUE_SCHEMA."""
     try:
         key, value = split(schema.data)
     except ValueError as error:

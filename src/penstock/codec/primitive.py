@@ -52,7 +52,7 @@ class PrimitiveCodec(Codec):
         try:
             return list(map(self._coding.decode, payloads))
         except (ValueError, OverflowError, struct.error):
-            return super().decode_all(payloads)  # which says what is wrong with the first that is
+            return super().decode_all(payloads)  # which reports the error of the first invalid one
 
     def decode_native(self, payload: bytes) -> Any:
         return self._decode(self._coding.decode_native, payload)
@@ -203,7 +203,7 @@ def _time_in(text: str) -> int:
 
 
 def _time_out(ms: int) -> Any:
-    """Java's Time counts from the epoch; one that is no time of the first day is shown whole."""
+    """Java's Time counts from the epoch; one beyond the first day is shown whole."""
     return temporal.time_text(ms, MILLIS) if 0 <= ms < _DAY_MS else temporal.timestamp_text(ms, MILLIS)
 
 

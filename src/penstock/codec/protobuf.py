@@ -5,7 +5,7 @@ names; 64-bit integers are text in it, and numbers are taken too).
 
 PROTOBUF carries an Avro picture of the message, without field numbers, and in the property `__PARSING_INFO__`
 the numbers of the top level alone. So its top-level fields are read and written; an embedded message is shown
-as base64 of its own encoding, and an enum as its number.
+as base64 of its encoding, and an enum as its number.
 """
 
 from datetime import UTC
@@ -154,7 +154,7 @@ def _parsed_message(schema: SchemaInfo, part: Part) -> Descriptor:
 
 def _field_type(name: str) -> FieldDescriptorProto.Type.ValueType:
     name = name.upper().removeprefix("TYPE_")
-    # The numbers inside are not known; on the wire both look like what stands in for them here.
+    # The numbers inside are not known; on the wire both look like their substitutes here.
     name = {"MESSAGE": "BYTES", "ENUM": "INT32"}.get(name, name)
     if name == "GROUP":
         raise ValueError("groups cannot be read without their definition")
@@ -166,7 +166,7 @@ def _label(name: str) -> FieldDescriptorProto.Label.ValueType:
 
 
 def _native(message: Message) -> Any:
-    """A message as an object: every field without presence, and the others where they are set."""
+    """A message as an object: every field without presence, and the others if they are set."""
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP:
         return message.ToDatetime(UTC)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """From a value to a Protobuf message, with the path to what does not fit.
 
 The mapping is Protobuf's own JSON. Its library's parser is used for the well-known types alone: elsewhere it
-takes text that is no base64 for empty bytes, and does not say where in the message a value was wrong.
+takes text that is not base64 for empty bytes, and does not name the place of a wrong value.
 """
 
 from base64 import b64encode
@@ -146,7 +146,7 @@ def _scalar(field: Any, value: Any, native: bool) -> Any:
 
 
 def _parsed(cpp_type: int, text: str) -> int | float:
-    """Protobuf's JSON writes 64-bit integers as text, and the floats that are no numbers."""
+    """Protobuf's JSON writes 64-bit integers as text, and the floats that are not numbers."""
     if cpp_type in _INTEGERS and text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20:
         return int(text)
     if cpp_type in _FLOATS:
@@ -155,9 +155,9 @@ def _parsed(cpp_type: int, text: str) -> int | float:
 
 
 def _float(field: Any, value: float) -> float:
-    """Protobuf would store infinity for what is too large for 32 bits."""
+    """Protobuf would store infinity for numbers too large for 32 bits."""
     number = float(value)
-    largest = 3.4028235677973366e38  # where rounding to 32 bits reaches infinity
+    largest = 3.4028235677973366e38  # the limit at which rounding to 32 bits reaches infinity
     if field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT and largest <= abs(number) < float("inf"):
         raise ValueError
     return number

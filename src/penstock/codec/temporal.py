@@ -143,7 +143,7 @@ def from_time(value: time, per_second: int) -> int:
 
 
 def from_datetime(value: datetime, per_second: int) -> int:
-    """Ticks since the epoch; a naive datetime is taken as it stands (UTC, or local time)."""
+    """Ticks since the epoch; a naive datetime is taken unchanged (UTC, or local time)."""
     offset = value.utcoffset()
     delta = value.replace(tzinfo=None) - _EPOCH
     if offset is not None:

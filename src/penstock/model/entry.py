@@ -14,7 +14,7 @@ import msgspec
 
 
 class NewEntry(msgspec.Struct, gc=False):
-    """An entry to append. `sequence_id` is the highest in it; -1 and "" where deduplication has no say."""
+    """An entry to append. `sequence_id` is the highest in it; -1 and "" if deduplication does not apply."""
 
     data: bytes
     count: int  # messages in it, at least 1
@@ -26,7 +26,7 @@ class NewEntry(msgspec.Struct, gc=False):
 
 class NewRun(Sequence[NewEntry]):
     """Entries to append, by columns: each has one message, all are published at one time and delivered at once, and no sequence
-    id of theirs is remembered. An entry is made only for who asks for one."""
+    id of theirs is remembered. An entry is made only on request."""
 
     __slots__ = ("data", "publish_time", "size_bytes")
 
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where appended entries begin: the id and the offset of the first of them."""
+    """The position of appended entries: the id and the offset of the first."""
 
     entry_id: int
     offset: int

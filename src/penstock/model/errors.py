@@ -54,7 +54,7 @@ class ErrorKind(Enum):
     INCOMPATIBLE_SCHEMA = ErrorCodes(409, 40903, 409, 8, 18)
     PRODUCER_BUSY = ErrorCodes(409, 40904, 409, 1, 16)
     PRODUCER_FENCED = ErrorCodes(409, 40905, 409, 1, 25)
-    # For who would share the topic; on the wire Pulsar says ProducerBusy then, which its clients retry.
+    # For producers that would share the topic; on the wire Pulsar says ProducerBusy then, which its clients retry.
     EXCLUSIVE_PRODUCER = ErrorCodes(409, 40905, 409, 1, 16)
     ALREADY_EXISTS = ErrorCodes(409, 40906, 409, 8, 22)
     KEY_RANGE_TAKEN = ErrorCodes(409, 40907, 409, 2, 19)
@@ -115,7 +115,7 @@ class PenstockError(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = message
-        self.retry_after_s = 1  # where a retry can help: how soon
+        self.retry_after_s = 1  # if a retry can help: its delay
 
     @property
     def retriable(self) -> bool:

@@ -27,7 +27,7 @@ class Format(msgspec.Struct, frozen=True):
     newest: int = 1
 
     def check(self, version: bytes | str | int | None, key: str) -> int:
-        """The number of the version that a record names; None stands for version 1. Raises NEWER_FORMAT if it is unknown."""
+        """The number of the version that a record names; None is version 1. Raises NEWER_FORMAT if it is unknown."""
         if version is None:
             return UNNAMED
         text = version.decode(errors="replace") if isinstance(version, bytes) else str(version)

@@ -66,12 +66,12 @@ def fnv1a(data: bytes) -> int:
 
 
 def sticky_hash(key: bytes) -> int:
-    """The hash of a key where consumers name their ranges: 1 .. 65535, because 0 means "none" to Pulsar."""
+    """The hash of a key if consumers name their ranges: 1 .. 65535, because 0 means "none" to Pulsar."""
     return murmur3_32(key) % KEY_SHARED_RANGE or 1
 
 
 def ring_hash(key: bytes) -> int:
-    """The hash of a key, and of a consumer's points, where consumers stand on a ring: 1 .. 65535."""
+    """The hash of a key, and of a consumer's points, if consumers are on a ring: 1 .. 65535."""
     return murmur3_32(key) % (KEY_SHARED_RANGE - 1) + 1
 
 

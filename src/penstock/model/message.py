@@ -10,7 +10,7 @@ _DIGITS_MAX = 18  # of a number that fits into 64 bits whatever it is added to
 
 
 def request_timeout_ms(properties: dict[str, str]) -> int | None:
-    """How long the requester waits from the publish time on; None for a message that is no request."""
+    """How long the requester waits from the publish time on; None for a message that is not a request."""
     text = properties.get(REQUEST_TIMEOUT_PROPERTY)
     if text is None or not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         return None

@@ -18,7 +18,7 @@ _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
 _CONTINUED: Final = tuple(bytes((n | 0x80,)) for n in range(0x80))  # the first byte of a longer varint
 _UINT64: Final = 2**64
-_POSITIVE_BYTES_MAX: Final = 9  # what is larger is negative to Pulsar's clients, or no varint to protobuf
+_POSITIVE_BYTES_MAX: Final = 9  # a larger one is negative to Pulsar's clients, or not a varint to protobuf
 
 
 def varint(value: int) -> bytes:
@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode a varint of at most ten bytes; returns the value and where the next field starts."""
+    """Decode a varint of at most ten bytes; returns the value and the start of the next field."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
@@ -82,7 +82,7 @@ _small: Final = lru_cache(maxsize=4096)(varint)  # places in batches, and their 
 
 
 class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 if there is none."""
+    """The position of a message. `partition`, `batch_index` are -1 and `batch_size` is 0 without one."""
 
     ledger: int
     entry: int
@@ -187,7 +187,7 @@ def _read_usual(data: bytes) -> tuple[int, int, int, int, int] | None:
 
 
 def varints(numbers: Iterable[int]) -> list[bytes]:
-    """The varint of each number, none of them negative; cheap where neighbours differ in their last bits only."""
+    """The varint of each number, none of them negative; cheap if neighbours differ in their last bits only."""
     made: list[bytes] = []
     high, rest = -1, b""
     for number in numbers:
@@ -225,7 +225,7 @@ def run_texts(ledger: int, partition: int, first: int, count: int) -> list[bytes
 
 
 def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
-    """`str` of each id, as ASCII; cheap where neighbours are of one log."""
+    """`str` of each id, as ASCII; cheap if neighbours are of one log."""
     texts: list[bytes] = []
     ledger = partition = None
     begin = end = b""
@@ -245,7 +245,7 @@ def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
 
 
 class IdWriter:
-    """Writes ids as `to_base64` does, cheaply where neighbours are of one log."""
+    """Writes ids as `to_base64` does, cheaply if neighbours are of one log."""
 
     __slots__ = ("_end", "_high", "_ledger", "_partition", "_start")
 

@@ -1,4 +1,4 @@
-"""What the fields of a message are called in JSON, where REST shows or takes them and the command line reads them."""
+"""The names of the fields of a message in JSON, which REST shows and takes, and the command line reads."""
 
 from typing import Final
 

@@ -84,7 +84,7 @@ class NamespaceName(msgspec.Struct, frozen=True, order=True):
 
 
 DEFAULT_NAMESPACE: Final = NamespaceName("public", "default")
-SYSTEM_NAMESPACE: Final = NamespaceName("penstock", "system")  # what Penstock's own parts tell one another
+SYSTEM_NAMESPACE: Final = NamespaceName("penstock", "system")  # internal topics of Penstock
 
 
 class TopicName(msgspec.Struct, frozen=True, order=True):

@@ -94,7 +94,7 @@ class AutoTopics(msgspec.Struct, frozen=True):
 
 
 class TopicPolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is decided for one topic. None leaves it to the namespace, and there to the server."""
+    """The policies of one topic. None leaves a policy to the namespace, and there to the server."""
 
     retention: Retention | None = None
     message_ttl_s: int | None = None  # 0: messages do not expire
@@ -132,7 +132,7 @@ class NamespacePolicies(TopicPolicies, frozen=True, kw_only=True, omit_defaults=
 class ClientInfo(msgspec.Struct, frozen=True):
     """The program at the other end of a producer or consumer, as the statistics show it."""
 
-    address: str = ""  # host and port; "" where that is not known
+    address: str = ""  # host and port; "" if unknown
     version: str = ""  # the clientVersion of Pulsar's CONNECT, or the User-Agent of HTTP
 
 
@@ -145,7 +145,7 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     access_mode: AccessMode = AccessMode.SHARED
     topic_epoch: int | None = None  # that it had the topic alone in, when it comes back
-    returning: bool = False  # `name` was made for it before: who still has it is its own old connection
+    returning: bool = False  # `name` was chosen for it before: its present holder is its own old connection
     initial_sequence_id: int = -1
     routing: Routing = Routing.ROUND_ROBIN
     partitioner: Partitioner | None = None  # None: the engine's
@@ -170,9 +170,9 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a consumer takes part in a subscription.
 
     `window` bounds the messages out and not acknowledged; None: only `flow` bounds them. `outbox_bytes_max`
-    bounds what was given out and waits to be sent, so that a slow reader costs no memory. `flow` says whether
+    bounds deliveries that wait to be sent, so that a slow reader costs no memory. `flow` says whether
     messages also need permits. `whole_entries` lets an entry overdraw the permits rather than be split.
-    `auto_ack` is a reader's: what is handed out counts as acknowledged. `redirected`: it may be closed so that its client looks
+    `auto_ack` is a reader's: delivered messages count as acknowledged. `redirected`: it may be closed so that its client looks
     the topic up again. `forwarded`: another process of the service has the client, so that this one serves the consumer itself,
     or refuses it.
     """
@@ -180,7 +180,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     type: SubscriptionType = SubscriptionType.EXCLUSIVE
     durable: bool = True
-    start: MessageId = LATEST  # where a new subscription begins (after it)
+    start: MessageId = LATEST  # the initial position of a new subscription (after it)
     start_inclusive: bool = False
     priority: int = 0
     window: int | None = 1000
@@ -196,7 +196,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     key_ranges: tuple[tuple[int, int], ...] = ()  # Key_Shared STICKY, or Exclusive; both ends inclusive
     properties: dict[str, str] = {}
     subscription_properties: dict[str, str] = {}  # of a subscription that is new
-    compacted: bool = False  # of what was compacted, only the last value of each key
+    compacted: bool = False  # of compacted messages, only the last value of each key
     client: ClientInfo = UNKNOWN_CLIENT
 
 

@@ -41,7 +41,7 @@ class SchemaType(IntEnum):
 
     @property
     def has_definition(self) -> bool:
-        """Whether schemas of this type carry a definition beside their type."""
+        """Whether schemas of this type carry a definition in addition to their type."""
         return self in _DEFINED
 
 
@@ -57,7 +57,7 @@ _DEFINED: Final = frozenset(
 
 
 class KeyValueEncoding(Enum):
-    """Where the key of a key/value message is: in the payload, or in the message's key (docs/schemas.md)."""
+    """The place of the key of a key/value message: the payload, or the message's key (docs/schemas.md)."""
 
     INLINE = "INLINE"
     SEPARATED = "SEPARATED"

@@ -29,7 +29,7 @@ class StageRun(msgspec.Struct, frozen=True):
 
 
 class StagedRun(msgspec.Struct, frozen=True):
-    """What is staged for one log by one part: numbers only. `checksum` is the part's as it came."""
+    """The staged entries of one part for one log: numbers only. `checksum` is the part's as received."""
 
     key: StageKey
     part: int
@@ -44,7 +44,7 @@ class StagedRun(msgspec.Struct, frozen=True):
 class Span(msgspec.Struct, frozen=True):
     """What a commit appended to one log: entries with ids from `entry_id`, messages with offsets from `offset`.
 
-    In a cluster the offset is -1, as it is not known, and `last` says where the last entry is: others may lie in between.
+    In a cluster the offset is -1, as it is not known, and `last` is the position of the last entry: others may be in between.
     """
 
     topic: str
@@ -66,7 +66,7 @@ class Writer(msgspec.Struct, frozen=True):
     """A writer's name in use. `owner` is the role that first staged under it, empty without authentication.
 
     `origin` is what writers are counted by: the role, or the address without authentication. `at` is when the
-    writer last staged or committed, roughly (ms since the epoch). `keep`: it has a commit that is to be kept.
+    writer last staged or committed, roughly (ms since the epoch). `keep`: it has a commit that must be kept.
     """
 
     name: str
@@ -89,14 +89,14 @@ class Target(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """The last batch that a writer committed to a set of topics.
 
-    `topics` are those that the writer declares, () where it declares none. None is a commit that was made before
-    commits named their topics: it stands for every set that has none of its own. `stages` is a digest of what the
+    `topics` are those that the writer declares, () if it declares none. None is a commit from before
+    commits named their topics: it counts for every set without a separate one. `stages` is a digest of what the
     commit named. `keep`: the commit is remembered until it expires; else for an hour.
     """
 
     writer: str
     batch: int
-    at: int  # ms since the epoch; also the time by which the log finds what was committed
+    at: int  # ms since the epoch; also the time by which the log finds the commit
     topics: Targets | None = ()
     keep: bool = True
     stages: str = ""
@@ -114,7 +114,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 def too_many_commits(commits_max: int) -> PenstockError:
-    """What is raised for a further commit beyond those that are kept of one origin."""
+    """The error of a commit beyond the maximum of one origin."""
     return PenstockError(
         ErrorKind.TOO_MANY_REQUESTS,
         f"{commits_max} last commits of this role or address are kept (broker.max_writers_per_role); forget the writers"

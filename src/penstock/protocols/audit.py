@@ -26,7 +26,7 @@ class LogLimit:
         self._suppressed = 0
 
     def admit(self) -> bool:
-        """Count a line; whether it is to be written."""
+        """Count a line; whether to write it."""
         now = self._now()
         if now - self._began >= INTERVAL_S:
             self._began, self._written = now, 0
@@ -77,7 +77,7 @@ class Audit:
             log.warning(event, extra=about)
 
     def tell(self) -> None:
-        """Write how many refusals were kept back, where their minute is over; also to be called now and then."""
+        """Write the number of suppressed refusals, if their minute is over; also called at intervals."""
         count = self._limit.suppressed()
         if count:
             log.warning("refusals kept back", extra={"count": count})

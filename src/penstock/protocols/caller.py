@@ -33,7 +33,7 @@ class Caller:
     itself and may do everything).
 
     If a proxy acts for an original principal, `role` is that principal and `proxy` the authenticated role: both
-    must be allowed what is asked for. What is owned, counted and limited belongs to `role`.
+    must be allowed the operation. Ownership, counters and limits belong to `role`.
     """
 
     __slots__ = ("_roles", "context", "expires_ms", "is_worker", "principal", "proxy", "role")
@@ -156,7 +156,7 @@ class Caller:
         return cls(context, None) if context.auth is None else None
 
     async def acting_for(self, original: Original) -> "Caller":
-        """The caller of one command that names an original principal of its own: all of them must be allowed.
+        """The caller of one command that names a separate original principal: all of them must be allowed.
 
         Raises as `admit_method`.
         """
@@ -199,7 +199,7 @@ class Caller:
     def watch(
         self, check: Callable[[], object], ended: Callable[[PenstockError], None]
     ) -> PermissionWatch | None:
-        """Watch the permission of a connection, stream or wait until it closes what is returned.
+        """Watch the permission of a connection, stream or wait until the returned watch is closed.
 
         None if nothing has to be watched. Raises what `check` does now.
         """
@@ -228,7 +228,7 @@ class Caller:
                 raise self._forbidden(what, where, role)
 
     def _forbidden(self, what: str, where: object, role: str | None = None) -> PenstockError:
-        """`role`: the one that lacks the permission, the first where several do."""
+        """`role`: the one that lacks the permission, the first if several do."""
         self.context.audit.refused_permission(self.role, what, str(where), proxy=self.proxy)
         return PenstockError(ErrorKind.FORBIDDEN, f"role {role or self.role!r} may not {what} {where}")
 
@@ -258,7 +258,7 @@ class Caller:
             )
 
     def may_dead_letter(self, topic: TopicName, subscription: str, letter: DeadLetter | None) -> None:
-        """Raise FORBIDDEN unless the role may publish to where dead letters of `topic` go."""
+        """Raise FORBIDDEN unless the role may publish to the dead-letter topic of `topic`."""
         if letter is not None and self.context.auth is not None:
             self.may_produce(dead_letter_topic(topic, subscription, letter.topic))
 

@@ -50,11 +50,11 @@ class ServerContext:
         self._set_rates()
         self.draining = False
         self.fleet: Fleet | None = None  # the other processes of the service; None: this is the only one
-        self.pulsar_url = ""  # where Pulsar's binary protocol is spoken; "" where it is not
+        self.pulsar_url = ""  # of Pulsar's binary protocol; "" if it is off
         self.pulsar_advertised = False  # whether every answer names that address to clients
         self.pulsar_tls_url = ""  # the same over TLS
         self.pulsar_tls_advertised = False
-        self.http_url = ""  # where HTTP is spoken; "" where it is not
+        self.http_url = ""  # of HTTP; "" if it is off
         self.https_url = ""
         self.own_url = ""  # the address of this process alone, if several share the others
 

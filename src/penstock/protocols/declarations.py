@@ -1,8 +1,8 @@
 """What a request says about schemas (PIP-64, PIP-43), in all its forms, to a schema.
 
 `key_schema` and `value_schema` are objects `{"type", "schema", "name", "properties"}`, or strings that hold one;
-`schema` is the definition as text, as base64, or as the object itself. Where `schema_type` names the type, a
-definition may also stand alone.
+`schema` is the definition as text, as base64, or as the object itself. If `schema_type` names the type, a
+definition is enough.
 """
 
 from binascii import a2b_base64
@@ -32,7 +32,7 @@ _NAMES: Final = {kind.name.replace("_", ""): kind for kind in SchemaType if kind
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """The schema fields of a request or of one message, which inherit it; all None says nothing.
 
-    `key_value_encoding` says where the key of a pair is stored: SEPARATED, the default here because such a key
+    `key_value_encoding` says how the key of a pair is stored: SEPARATED, the default here because such a key
     chooses the partition, or INLINE.
     """
 
@@ -139,7 +139,7 @@ def _is_definition(tree: dict[str, Any]) -> bool:
 
 
 def _alone(given: SchemaText, named: SchemaType | None, part: Part) -> SchemaInfo:
-    """A definition that stands alone; its type is the one named beside it."""
+    """A definition without a type, which the request names separately."""
     if named is None or not named.has_definition or named is SchemaType.KEY_VALUE:
         raise _bad(
             part,

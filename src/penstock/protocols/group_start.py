@@ -1,4 +1,4 @@
-"""Subscriptions that begin where a consumer group of the cluster goes on."""
+"""Subscriptions that begin at the position of a consumer group of the cluster."""
 
 from penstock.broker.broker import Broker
 from penstock.broker.capability import offered

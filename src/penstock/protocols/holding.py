@@ -14,7 +14,7 @@ LEAST: Final = (
     64  # a principal with less than this part of the whole is served, though others have all the rest,
 )
 LEAST_FREE: Final = 5  # until together they are beyond the whole by this part of it
-STATE_KEY: Final = "penstock.holding"  # where the state of an ASGI scope has what its connection holds
+STATE_KEY: Final = "penstock.holding"  # the key of a connection's memory in the state of an ASGI scope
 
 
 class Holding:
@@ -56,7 +56,7 @@ class Holding:
             self._load.grant(self._share)
 
     def send(self, size: int) -> None:
-        """Count `size` bytes more that are to be sent; below zero: fewer."""
+        """Count `size` more unsent bytes; below zero: fewer."""
         if self.closed:
             return
         self.unwritten += size
@@ -67,7 +67,7 @@ class Holding:
 
     @property
     def over(self) -> bool:
-        """Whether the principal holds more than it may: nothing more is to be taken on for it."""
+        """Whether the principal holds more than it may: nothing more is accepted for it."""
         load = self._load
         free = load.bytes_max - load.held - load.unwritten
         return self._share.bytes > load.factor * free and self._beyond_least(free)
@@ -80,7 +80,7 @@ class Holding:
 
     @property
     def far_over(self) -> bool:
-        """Whether it holds so much more that waiting for room is no answer to what goes on coming."""
+        """Whether it holds so much more that waiting for room is not enough while more comes."""
         load = self._load
         free = load.bytes_max - load.held - load.unwritten
         return self._share.bytes > 2 * load.factor * free and self._beyond_least(free)
@@ -102,7 +102,7 @@ class Holding:
         """Count that something of the principal has to wait."""
         self._load.slowed += 1
 
-    # -- room for what is to be sent
+    # -- room for bytes to send
 
     def has_room(self, size: int) -> bool:
         """Whether `size` bytes more may be held."""
@@ -143,7 +143,7 @@ class Holding:
                 raise PenstockError(*self.refuse()) from None
 
     def _took_over(self, share: Share, size: int) -> None:
-        """What was granted to a share is this connection's, which may belong to another by now, or be closed."""
+        """The grant to a share is this connection's, which may belong to another by now, or be closed."""
         if self.closed or share is not self._share:
             share.bytes -= size
             if self.closed:
@@ -164,7 +164,7 @@ class Holding:
         self.send(-self.unwritten)
         self.closed = True
         share = self._share
-        if share.waiting:  # what is for this connection waits no more, and goes first
+        if share.waiting:  # requests of this connection no longer wait, and go first
             share.waiting = deque(sorted(share.waiting, key=lambda one: one[2] is not self))
             self._load.grant(share)
         self._load.release(self._share)

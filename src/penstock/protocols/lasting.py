@@ -14,7 +14,7 @@ from penstock.runtime.tasks import Tasks
 WAIT_S: Final = 10  # unless the request says otherwise
 WAIT_MAX_S: Final = 30
 RUNNING_MAX: Final = 1_000
-KEPT_MAX: Final = 1_000  # results that nobody has asked for yet
+KEPT_MAX: Final = 1_000  # unclaimed results
 KEPT_MS: Final = 60_000
 
 _Key = tuple[Hashable, Hashable]
@@ -42,11 +42,11 @@ class _Work:
 
 
 class LastingWork:
-    """The work of one process, by what tells a repeated request from another one. A result waits for the request that asks
+    """The work of one process, by the identity of the request, so that repeats are recognized. A result waits for the request that asks
     for it, for a minute."""
 
     def __init__(self, clock: Clock) -> None:
-        self.process = secrets.token_hex(4)  # tells clients behind a load balancer whom they ask
+        self.process = secrets.token_hex(4)  # shows clients behind a load balancer which process answered
         self._clock = clock
         self._tasks = Tasks()
         self._running: dict[_Key, _Work] = {}

@@ -30,20 +30,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Of all endpoints together: a connection costs memory and a file, and both end.
     max_connections: int = 10_000
     max_connections_per_address: int = 5_000  # one address cannot have all; it may be a proxy, and have many
-    max_bytes_in_flight: int = 256 * 1024 * 1024  # what was received and not answered, and output not taken
+    max_bytes_in_flight: int = 256 * 1024 * 1024  # unanswered requests, and unsent output
     # Of them, what one role may have alone, or one address without a role; always less than what others leave free
     # allows (`load`). 1: all of it.
     max_bytes_in_flight_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = SHARE
-    max_headers: int = 128  # of one request; each is looked at by every search for one
+    max_headers: int = 128  # of one request; every search examines each
     head_ms: int = 20_000  # to send a request's head, a new connection's first one included
     body_ms: int = 20_000  # to send a request's body, and more for what came at `min_bytes_per_s`
     min_bytes_per_s: int = 500  # a sender, or a reader, slower than this for longer than its time is dropped
-    stall_ms: int = 30_000  # for a reader to take what is written, of HTTP and WebSocket
+    stall_ms: int = 30_000  # for a reader to take written bytes, of HTTP and WebSocket
     # What commands of one connection of Pulsar's protocol hold until they are stored; then it is not read. Twice
     # what one producer may have waiting.
     max_connection_bytes_in_flight: int = 64 * 1024 * 1024
-    # Of each role, over all endpoints together; of each address where authentication is off. 0: without bound, as
-    # what is too much depends on the machine.
+    # Of each role, over all endpoints together; of each address if authentication is off. 0: without bound, as
+    # the right bound depends on the machine.
     max_requests_per_s: int = 0
     max_bytes_per_s: int = 0  # in both directions
     role_rates: dict[str, RoleRates] = {}  # of single roles

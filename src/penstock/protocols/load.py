@@ -1,6 +1,6 @@
 """The connections of all endpoints, the bytes that the server holds for them, and the bounds on both.
 
-Bytes are counted once for all and once for the principal that caused them: the role, or the address where no role is
+Bytes are counted once for all and once for the principal that caused them: the role, or the address if no role is
 known yet. A principal may hold a part of the room that is still free (`limits.max_bytes_in_flight_share`): one alone
 can use most of it, many leave some to each other, and none can fill it.
 """
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 SHARE: Final = 0.75  # of the room that one principal alone may hold
 LOOK_S: Final = 0.1  # those that wait for room left by others look so often
-_UNSHARED: Final = 1e9  # times what is free: the bound of all is reached first
+_UNSHARED: Final = 1e9  # times the free memory: the bound of all is reached first
 
 
 class Holder(Protocol):
@@ -49,7 +49,7 @@ class Load:
         self.refused = 0  # connections that were one too many
         self.handshakes = 0  # of the connections, those whose TLS handshake is not complete
         self.held = 0  # received: bodies and frames, whole or in part, until they are answered
-        self.unwritten = 0  # to be sent: what is read for a client, encoded for it, and not taken by it
+        self.unwritten = 0  # unsent: read and encoded for a client that has not taken it
         self.refused_share = 0  # requests, frames and connections of principals beyond their share
         self.refused_full = 0  # those beyond the bound of all
         self.slowed = 0  # times that a principal beyond its share had to wait
@@ -61,7 +61,7 @@ class Load:
     # -- connections
 
     def enter(self, address: str) -> str:
-        """Count a connection; where it is one too many, nothing is counted and the sentence why is returned."""
+        """Count a connection; if it is one too many, nothing is counted and the reason is returned."""
         if self.connections >= self.connections_max:
             self.refused += 1
             return f"the server has limits.max_connections = {self.connections_max} connections"
@@ -84,20 +84,20 @@ class Load:
     # -- bytes
 
     def bound_bytes(self, bytes_max: int, share: float) -> None:
-        """Bound what is held; what is held already stays."""
+        """Set the bound of held memory; memory already held stays."""
         self.bytes_max = bytes_max
         self.share = share
-        # A principal may hold so many times what is free. Alone it comes to `share` of the whole: x = f (1 - x).
+        # A principal may hold so many times the free memory. Alone it comes to `share` of the whole: x = f (1 - x).
         self.factor = _UNSHARED if share >= 1 else share / (1 - share)
 
     @property
     def free(self) -> int:
-        """What may still be taken on, by all together; below zero where it is too much already."""
+        """The bytes that may still be accepted, by all together; below zero if it is too much already."""
         return self.bytes_max - self.held - self.unwritten
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is to be taken on."""
+        """Whether nothing more is accepted."""
         return self.held + self.unwritten > self.bytes_max
 
     def full_reason(self) -> str:

@@ -110,7 +110,7 @@ class BoundSchema:
 class TopicSchemas:
     """The schemas that are published to one topic: from what requests say to versions, registered when new.
 
-    What was found is remembered until the topic's newest schema changes: a version may go with a deletion.
+    Results are remembered until the topic's newest schema changes: a version may go with a deletion.
     """
 
     def __init__(self, schemas: Schemas, topic: TopicName) -> None:
@@ -170,10 +170,10 @@ class TopicSchemas:
         return scheme
 
     def unnamed(self, value: Any, first: BoundSchema | None = None) -> BoundSchema:
-        """The scheme of a value without a schema: JSON where the topic's schema is; where it has none, a text is STRING
+        """The scheme of a value without a schema: JSON if the topic's schema is; if it has none, a text is STRING
         and anything else JSON of any shape (docs/decisions/0080).
 
-        `first` is what the same request is to register: it counts as the topic's where that has none.
+        `first` is the schema that the same request registers: it counts as the topic's if that has none.
         Raises NEEDS_VALUE_SCHEMA, NEEDS_KEY_VALUE_SCHEMA.
         """
         newest = self._refresh()

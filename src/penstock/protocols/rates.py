@@ -1,7 +1,7 @@
 """How much a role may do in a second, over all endpoints together: requests, and bytes in both directions.
 
 Two marks in time a role say when all that it did so far is paid for (a leaky bucket). If a request can be
-refused it is, with the time after which it would not be; where it cannot, the server reads or delivers later.
+refused it is, with the time after which it would not be; if it cannot, the server reads or delivers later.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
-BURST_MS: Final = 1000  # what was not used may be used at once, as far back as this
+BURST_MS: Final = 1000  # unused allowance that may be used at once
 # No longer at a time: clients take half a minute without a sign of life for a lost connection.
 PAUSE_MS_MAX: Final = 20_000
 KNOWN_MAX: Final = 10_000  # roles or addresses in memory, before those whose time has come are dropped
-SCOPE_KEY: Final = "penstock.allowance"  # where an ASGI scope has the allowance of its caller
+SCOPE_KEY: Final = "penstock.allowance"  # the key of a caller's allowance in an ASGI scope
 
 _ROUNDING_MS: Final = 1e-3
 
@@ -34,7 +34,7 @@ class RoleRates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Allowance:
-    """What one role, or one address where authentication is off, may still do."""
+    """The allowance of one role, or of one address if authentication is off."""
 
     __slots__ = (
         "__weakref__",
@@ -78,7 +78,7 @@ class Allowance:
         self._requests_due = due
 
     def take(self, requests: int, size: int) -> float:
-        """Count what was done, `size` in bytes; returns how many ms to wait before more is."""
+        """Count work of `size` bytes; returns the ms to wait before more."""
         now = self._clock.monotonic_ms()
         oldest, latest = now - BURST_MS, now + PAUSE_MS_MAX
         self._requests_due = min(latest, max(self._requests_due, oldest) + requests * self._request_ms)
@@ -87,7 +87,7 @@ class Allowance:
         return wait if wait > _ROUNDING_MS else 0.0
 
     async def spend(self, requests: int, size: int) -> None:
-        """Count what was done, and complete when more may be."""
+        """Count work, and complete when more may be done."""
         wait = self.take(requests, size)
         if wait:
             await pause(self._clock, wait)

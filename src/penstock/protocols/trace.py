@@ -20,7 +20,7 @@ _STATE: Final = re.compile(rb"[\x20-\x7e]*")
 
 
 def trace_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str] | None:
-    """The properties that carry on the trace of a request; None if there is none, or none that is valid."""
+    """The properties that carry on the trace of a request; None without a valid one."""
     parent: bytes | None = None
     states: list[bytes] = []
     for name, value in headers:
@@ -42,7 +42,7 @@ def trace_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str] | None:
 
 
 def traced(properties: Mapping[str, str] | None, trace: Mapping[str, str]) -> dict[str, str]:
-    """A message's properties with the request's trace, unless the message names one of its own."""
+    """A message's properties with the request's trace, unless the message names one."""
     if properties and PARENT in properties:
         return dict(properties)
     return {**(properties or {}), **trace}

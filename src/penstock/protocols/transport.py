@@ -6,7 +6,7 @@ by nothing but time. `TlsServer` counts it from the moment it is accepted.
 A large answer over HTTP is handed to the connection piece by piece, as fast as the client takes it; until then it
 is one object, which counts. Over TLS uvloop encrypts a write at once and hands all of it to the socket below, whose
 buffer it does not count: after one large write it would report that nothing waits, and never let the writer pause. Of
-many small ones the first fill the socket's buffer, and the rest wait where they are counted.
+many small ones the first fill the socket's buffer, and the rest wait in our buffer, which counts them.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ class Pieces:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write bytes, in pieces where they are many."""
+        """Write bytes, in pieces if they are many."""
         if len(data) <= PIECE_BYTES:
             self._transport.write(data)
             return

@@ -52,7 +52,7 @@ class Values:
     def decode_plain(self, payloads: Sequence[bytes], version: int | None) -> Sequence[Any] | None:
         """The values of messages that are nothing but payloads, for the JSON encoder, which writes bytes as base64.
 
-        None if they are to be decoded one by one: one of them raises, or has a key.
+        None if they must be decoded one by one: one of them raises, or has a key.
         """
         try:
             if self._form == "text":
@@ -94,7 +94,7 @@ def check_reply(schemas: Schemas, topic: TopicName, content: bytes, version: int
 
 
 def value_of(schemas: Schemas, topic: TopicName, reply: Reply) -> Any:
-    """The reply as JSON; UNSET if it names no schema, or the schema is gone meanwhile."""
+    """The reply as JSON; UNSET if it names no schema, or the schema is gone."""
     if reply.schema_version is None:
         return UNSET
     try:

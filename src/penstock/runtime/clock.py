@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-SWEEP_MIN: Final = 4096  # deadlines worth looking through for those that are no longer wanted
+SWEEP_MIN: Final = 4096  # deadlines at which a sweep of unwanted ones pays
 
 
 class Timer(Protocol):
@@ -47,7 +47,7 @@ class LoopClock:
 
 
 class Timers:
-    """A heap of `(due, callback, argument)`. What is no longer `wanted` is left in it until that is most of it:
+    """A heap of `(due, callback, argument)`. Deadlines no longer `wanted` stay in it until they are most of it:
     long deadlines that are nearly always settled early would fill the memory."""
 
     def __init__(self, clock: Clock, wanted: Callable[[Any], bool] = lambda argument: True) -> None:

@@ -21,12 +21,12 @@ PATTERN_CHARACTERS_MAX: Final = 2000
 MEMORY_BYTES_MAX: Final = 128 * 1024
 COMPILED_MAX: Final = 256  # kept; others are compiled again when they are used
 
-# Quoted text and escapes first: what is in them means itself.
+# Quoted text and escapes first: their content is literal.
 _PIECE: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?|\]|&&|\(\?[a-zA-Z]*-?[a-zA-Z]*", re.DOTALL)
 
 
 class Pattern:
-    """One pattern; equal ones are compiled once. Raises BAD_PARAMETER for what is none, and for what is refused."""
+    """One pattern; equal ones are compiled once. Raises BAD_PARAMETER for invalid and for refused patterns."""
 
     __slots__ = ("text",)
 
@@ -67,7 +67,7 @@ def _check_meaning(text: str) -> None:
     for found in _PIECE.finditer(text):
         piece = found[0]
         if piece.startswith("\\"):
-            # \C is half a character, \v is one character and not all of vertical space, \1 is no octal number.
+            # \C is half a character, \v is one character and not all of vertical space, \1 is not an octal number.
             if piece[1] in "Cv" or piece[1] in "123456789":
                 raise _bad(text, f"has {piece}")
         elif piece.startswith("["):

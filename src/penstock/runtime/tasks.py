@@ -47,7 +47,7 @@ async def finished(future: "asyncio.Future[T]") -> T:
     if waits_on:
         try:
             return await future
-        except asyncio.CancelledError:  # the task's: it came meanwhile, and is raised at the end of the wait
+        except asyncio.CancelledError:  # the task's: it is raised at the end of the wait
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
@@ -77,7 +77,7 @@ def _end(ended: "asyncio.Future[None]", future: "asyncio.Future[Any]") -> None:
 
 
 class Tasks:
-    """A set of running tasks with one owner. A task's failure is logged; `close` cancels what is left."""
+    """A set of running tasks with one owner. A task's failure is logged; `close` cancels the rest."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -176,7 +176,7 @@ class Locks(Generic[K]):
 
     @asynccontextmanager
     async def hold(self, key: K) -> AsyncIterator[None]:
-        """Have the lock of `key` for a while; not to be asked for again meanwhile."""
+        """Hold the lock of `key`; it is not reentrant."""
         held = self._held.setdefault(key, _Held())
         held.users += 1
         try:

@@ -48,7 +48,7 @@ class Throttle:
 
 
 class PublishThrottle:
-    """Makes those who publish wait, in their order, at most for `hold_ms`."""
+    """Delays publishers, in their order, at most for `hold_ms`."""
 
     def __init__(self, rate: TopicRate, clock: Clock, hold_ms: int) -> None:
         self._throttle = Throttle(rate, clock)
@@ -104,7 +104,7 @@ class PublishThrottle:
             self._throttle.take(messages, size)
 
     def change(self, rate: TopicRate) -> None:
-        """Another rate holds from now on, also for those who wait."""
+        """Set another rate, also for waiting publishers."""
         self._throttle = Throttle(rate, self._clock)
         self._wake()
 

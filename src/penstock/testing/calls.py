@@ -38,7 +38,7 @@ class RefusedError(Exception):
 
 
 class Calls:
-    """Calls to the server at `url`. With `token` as a role of a server that asks who calls."""
+    """Calls to the server at `url`. With `token` as a role of a server with authentication."""
 
     url: str
     token: str = ""
@@ -46,7 +46,7 @@ class Calls:
     # -- topics
 
     def create_topic(self, topic: str = "", partitions: int = 0) -> str:
-        """Create a topic, with so many partitions or without; its name, a new one where none is given."""
+        """Create a topic, with so many partitions or without; its name, a new one if not given."""
         topic = topic or f"topic-{os.getpid()}-{next(_NAMES)}"
         path = f"/admin/v2/persistent/{_local(topic)}"
         if partitions:
@@ -56,7 +56,7 @@ class Calls:
         return topic
 
     def create_namespace(self, namespace: str) -> None:
-        """Create `tenant/namespace`, and its tenant where it is missing."""
+        """Create `tenant/namespace`, and its tenant if missing."""
         tenant = namespace.partition("/")[0]
         with contextlib.suppress(RefusedError):
             self.call("PUT", f"/admin/v2/tenants/{tenant}", {})
@@ -67,7 +67,7 @@ class Calls:
     def publish(self, topic: str, *values: Any, **message: Any) -> list[str]:
         """Publish values, bytes as they are and anything else as JSON; returns their message ids.
 
-        `message` is what REST takes beside a value, for each of them: `key`, `properties`, `deliverAfterMs`, …
+        `message` has further fields of REST, for each of them: `key`, `properties`, `deliverAfterMs`, …
         """
         messages = [_message(value, message) for value in values]
         answer = self.call("POST", _path(topic), {"messages": messages})
@@ -104,7 +104,7 @@ class Calls:
         return [message["value"] for message in self.messages(topic)]
 
     def wait_for_messages(self, topic: str, count: int, within_s: float = WITHIN_S) -> list[dict[str, Any]]:
-        """Every message of a topic, once there are so many; AssertionError where they do not come in time."""
+        """Every message of a topic, once there are so many; AssertionError if they do not come in time."""
         found: list[dict[str, Any]] = []
 
         def enough() -> bool:
@@ -128,7 +128,7 @@ class Calls:
         return int(cursor["cursor"]["backlog"])
 
     def wait_until_acked(self, topic: str, subscription: str, within_s: float = WITHIN_S) -> None:
-        """Wait until everything in a topic is acknowledged by a subscription; AssertionError where it is not in time.
+        """Wait until everything in a topic is acknowledged by a subscription; AssertionError if it is not in time.
 
         In a test on an event loop: `await asyncio.to_thread(server.wait_until_acked, …)`.
         """
@@ -168,7 +168,7 @@ class Calls:
     # -- request and reply
 
     def request(self, topic: str, value: Any, timeout_ms: int = 10_000) -> bytes:
-        """Publish a request and wait for its reply (PIP-371); RefusedError with status 504 where none comes."""
+        """Publish a request and wait for its reply (PIP-371); RefusedError with status 504 without one."""
         body = _message(value, {})
         answer = self.call("POST", f"{_path(topic)}/request", body, {"timeout": timeout_ms})
         return b64decode(answer["replyContent"])
@@ -270,7 +270,7 @@ def _message(value: Any, further: Mapping[str, Any]) -> dict[str, Any]:
 def _reply(message: Mapping[str, Any], answer: Callable[[Any], str | bytes]) -> dict[str, Any]:
     try:
         content, failed = answer(message["value"]), False
-    except Exception as error:  # a test's own: whoever asked is told
+    except Exception as error:  # a test's own: passed on to the requester
         content, failed = f"{type(error).__name__}: {error}", True
     raw = content.encode() if isinstance(content, str) else content
     return {

@@ -1,4 +1,4 @@
-"""Clocks that tests turn: one that stands still, and one that runs and can be put forward."""
+"""Clocks for tests: one that is stopped, and one that runs and can be advanced."""
 
 import asyncio
 import heapq
@@ -19,7 +19,7 @@ class _Timer:
 
 
 class ManualClock:
-    """`Clock` that stands still until `advance`."""
+    """`Clock` that moves only by `advance`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start = now_ms
@@ -56,7 +56,7 @@ class ManualClock:
 
 
 class AdvancingClock(LoopClock):
-    """`Clock` that runs, and can be put forward: what is due by then happens at once. For one loop."""
+    """`Clock` that runs, and can be advanced: timers due by then fire at once. For one loop."""
 
     def __init__(self) -> None:
         self._ahead_ms = 0

@@ -40,7 +40,7 @@ class PipelineTest:
 
 
 def pipeline_tests(file: Path | str, **overrides: Any) -> list[PipelineTest]:
-    """The tests that a pipeline's file and the file beside it declare. `overrides` are those of `load_spec`, like
+    """The tests that a pipeline's file and its test file declare. `overrides` are those of `load_spec`, like
     `settings`."""
     return [PipelineTest(file, case, overrides) for case in load_cases(file)]
 

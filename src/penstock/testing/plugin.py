@@ -1,7 +1,7 @@
-"""A pytest plugin, found by pytest where Penstock is installed: servers as fixtures.
+"""A pytest plugin, found by pytest if Penstock is installed: servers as fixtures.
 
 `penstock_server` is one for each test, `penstock_module_server` for each module, `penstock_session_server` for all tests.
-The marker `penstock` has settings of theirs, by section of the configuration.
+The marker `penstock` has their settings, by section of the configuration.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Real servers for tests: one in this process in milliseconds, or one of its own process.
+"""Real servers for tests: one in this process in milliseconds, or in its own process.
 
 with running() as server:
     httpx.get(server.url + "/health/ready")
@@ -35,14 +35,14 @@ READY: Final = "penstock ready "
 
 
 class Address(Calls):
-    """Where a server is, and calls to it for tests."""
+    """The addresses of a server, and calls to it for tests."""
 
     def __init__(self, *urls: str) -> None:
         by_scheme = {url.partition("://")[0]: url for url in reversed(urls)}  # the first of each
-        self.https = by_scheme.get("https", "")  # "" where nothing is served over TLS
+        self.https = by_scheme.get("https", "")  # "" without TLS
         self.pulsar_tls = by_scheme.get("pulsar+ssl", "")
         self.url = by_scheme.get("http", self.https)
-        self.pulsar = by_scheme.get("pulsar", "")  # "" where the binary endpoint is off
+        self.pulsar = by_scheme.get("pulsar", "")  # "" if the binary endpoint is off
         registries = [url for url in urls if url.startswith("http:")][1:]
         self.registry_port = (
             int(registries[0].rsplit(":", 1)[1]) if registries else 0
@@ -52,7 +52,7 @@ class Address(Calls):
 
     @property
     def registry_url(self) -> str:
-        """Where clients of a schema registry with Confluent's API ask."""
+        """The URL for clients of a schema registry with Confluent's API."""
         return f"{self.url}/registry"
 
     @property
@@ -98,7 +98,7 @@ def running(
 ) -> Iterator[Running]:
     """A server in a thread of this process, with its own loop; in memory unless `folder` is given.
 
-    `engine` is the cluster that it stands before. `settings` are further ones, by section and key of the configuration.
+    `engine` is the URL of the cluster behind it. `settings` are further ones, by section and key of the configuration.
 
     With `tls` it is also served over TLS, and only so unless `plain`; `http` are further keys of that section.
 
@@ -210,7 +210,7 @@ class Launched(Address):
         return self._ended(timeout_s)
 
     def kill(self) -> int:
-        """SIGKILL: what was not durable is lost."""
+        """SIGKILL: state that is not durable is lost."""
         self.process.kill()
         return self._ended(STOP_S)
 
@@ -241,7 +241,7 @@ def launch(
 
 
 def _environment() -> dict[str, str]:
-    """This process's, but for what it says to tests: a server knows every variable of its own by name."""
+    """This process's environment without the variables for tests: a server refuses unknown ones of its prefix."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_SOAK")}
 
 

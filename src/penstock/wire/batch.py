@@ -86,7 +86,7 @@ def pack(messages: Sequence[OutMessage], sequence_ids: Sequence[int]) -> bytes:
 def split(payload: bytes, count: int) -> list[tuple[SingleMessageMetadata | None, bytes]]:
     """The metadata and payload of each of `count` messages; None for one that is nothing but a payload.
 
-    Raises BAD_ENCODING when there are fewer. Time and memory follow what is there, not what is claimed.
+    Raises BAD_ENCODING if there are fewer. Time and memory depend on the actual bytes, not on claimed sizes.
     """
     if not 1 <= count <= MESSAGES_MAX:
         raise PenstockError(ErrorKind.BAD_ENCODING, f"a batch of {count} messages")
@@ -153,7 +153,7 @@ def _remember(head: bytes, size: int) -> None:
 
 
 def _read_head(payload: bytes, at: int) -> tuple[SingleMessageMetadata | None, int, int]:
-    """A message's metadata (None for a plain one), its payload's size, and where that begins."""
+    """A message's metadata (None for a plain one), its payload's size, and its start."""
     start = at + 4
     until = start + int.from_bytes(payload[at:start], "big")
     if start >= len(payload) or until > len(payload):

@@ -14,7 +14,7 @@ def plain_messages(entry: Entry) -> PlainMessages | None:
     try:
         body, at = open_body(entry.data)
     except PenstockError:
-        return None  # `decode` says what is wrong
+        return None  # `decode` reports the error
     metadata = read_plain(body, METADATA_AT, at)
     if metadata is None:
         return None

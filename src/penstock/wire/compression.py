@@ -1,6 +1,6 @@
 """Payload compression, as Pulsar's clients do it: LZ4 and Snappy as raw blocks, ZLIB and ZSTD as streams.
 
-The uncompressed size travels beside the payload, so that a decompressed payload has exactly that size and
+The uncompressed size is sent with the payload, so that a decompressed payload has exactly that size and
 nothing ever needs more memory.
 """
 

@@ -1,4 +1,4 @@
-"""What is in an entry, as far as it is to be known without decoding its messages.
+"""The contents of an entry, as far as they can be known without decoding its messages.
 
     0x0e01 | CRC-32C u32 | size of the metadata u32 | metadata | payload
 
@@ -61,7 +61,7 @@ def join(metadata: bytes, payload: bytes) -> bytes:
 
 
 def open_body(data: bytes) -> tuple[bytes, int]:
-    """The body of an entry, and where in it the payload begins, after the metadata. Raises CHECKSUM or BAD_ENCODING."""
+    """The body of an entry, and the start of the payload in it, after the metadata. Raises CHECKSUM or BAD_ENCODING."""
     if len(data) >= _HEAD.size:
         magic, checksum, size = _HEAD.unpack_from(data)
         if magic == _MAGIC:  # as nearly always, and every delivery opens an entry
@@ -164,7 +164,7 @@ def sticky_keys(data: bytes, count: int) -> list[bytes]:
     try:
         metadata, payload = parse(data)
     except PenstockError:
-        # Nothing is known of it. It is given to some consumer, who finds out and can skip it.
+        # Its contents are unknown. Some consumer gets it, which notices and can skip it.
         return [b""] * count
     producer, first = metadata.producer_name, signed(metadata.sequence_id)
     if metadata.HasField("num_messages_in_batch") and not is_sealed(metadata):
@@ -204,7 +204,7 @@ def sticky_key(
 
 
 def unkeyed(producer: str | bytes, sequence_id: int) -> bytes:
-    """What stands for the key of a message without one."""
+    """The substitute key of a message without one."""
     name = producer if isinstance(producer, bytes) else producer.encode()
     return b"%b-%d" % (name, sequence_id)
 
@@ -240,5 +240,5 @@ def _split(
 def _key(metadata: MessageMetadata | SingleMessageMetadata) -> bytes | None:
     if not metadata.HasField("partition_key") or metadata.null_partition_key:
         return None
-    key: str | bytes = metadata.partition_key  # bytes where it is no UTF-8
+    key: str | bytes = metadata.partition_key  # bytes if it is not UTF-8
     return key if isinstance(key, bytes) else key.encode()

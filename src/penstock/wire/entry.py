@@ -2,7 +2,7 @@
 
     0x0e01 | CRC-32C u32 | metadata size u32 | MessageMetadata | payload
 
-The bytes of what is published are written by hand, as each request pays for them; what is read goes through
+Published entries are written by hand, as each request pays for them; read entries go through
 protobuf, but for entries and messages that are nothing but payloads.
 """
 
@@ -144,7 +144,7 @@ def decode(entry: Entry) -> list[Message]:
 
 
 def plain(entry: Entry) -> PlainMessages | None:
-    """The same without an object for each, where all of them are nothing but payloads."""
+    """The same without an object for each, if all of them are plain."""
     return plain_messages(entry)
 
 
@@ -188,7 +188,7 @@ def admit_versioned(data: bytes) -> tuple[NewEntry, int | None]:
 def whole_batch(entry: Entry) -> tuple[Message, int] | None:
     """The batch in an entry as one message, whose payload is the batch uncompressed, and how many messages it has.
 
-    None for a message that was sent alone, and where only the receiver can open the payload. Raises as `parse`.
+    None for a message that was sent alone, and if only the receiver can open the payload. Raises as `parse`.
     """
     metadata, payload = parse(entry.data)
     if is_sealed(metadata) or not metadata.HasField("num_messages_in_batch"):

@@ -60,7 +60,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class FrameDecoder:
     """Bytes as they arrive to frames. `frame_size_max` bounds a frame without its first four bytes.
 
-    What is held back is less than one frame. `receipts`: the peer is a broker, which sends many of them.
+    Less than one frame is held back. `receipts`: the peer is a broker, which sends many of them.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class FrameDecoder:
         return len(self._held)
 
     def clear(self) -> None:
-        """Drop what is held: nothing follows."""
+        """Drop held bytes: nothing follows."""
         self._held = bytearray()
         self._wanted = 4
 
@@ -150,7 +150,7 @@ def _frame(command: bytes) -> bytes:
 
 
 def entry_head(command: bytes, entry_size: int, broker: bytes = b"") -> bytes:
-    """What stands before an entry of `entry_size` bytes: the sizes, the serialized command, the broker's part."""
+    """The bytes before an entry of `entry_size` bytes: the sizes, the serialized command, the broker's part."""
     size = len(command)
     return b"".join(
         (
@@ -174,7 +174,7 @@ def broker_part(index: int, timestamp: int | None = None) -> bytes:
 
 
 def send_receipt(producer_id: int, sequence_id: int, message_id: MessageId, highest: int) -> bytes:
-    """The frame of SEND_RECEIPT; `highest` is the entry's highest sequence id, 0 where it has only one.
+    """The frame of SEND_RECEIPT; `highest` is the entry's highest sequence id, 0 if it has only one.
 
     This one and `message_head` are sent for every entry, so they are written by hand; the bytes are protobuf's own.
     """
@@ -195,7 +195,7 @@ def message_head(
     epoch: int | None = None,
     broker: bytes = b"",
 ) -> bytes:
-    """What stands before the entry in the frame of MESSAGE."""
+    """The bytes before the entry in the frame of MESSAGE."""
     inner = b"\x08" + unsigned(consumer_id) + b"\x12" + sized(message_id.to_bytes())
     if redeliveries:
         inner += b"\x18" + integer(redeliveries)
@@ -225,7 +225,7 @@ def mask_of(ack_set: Sequence[int]) -> int:
 
 
 def has_texts(message: Message) -> bool:
-    """Whether all texts of a command are texts: of those that are no UTF-8, protobuf gives the bytes."""
+    """Whether all texts of a command are valid: of invalid UTF-8, protobuf gives the bytes."""
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING:
             if isinstance(value, bytes) or (

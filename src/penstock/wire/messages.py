@@ -41,7 +41,7 @@ def read_messages(data: bytes, offset: int) -> list[Message]:
 
 
 def read_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Message:
-    """The message of an entry that is no batch. Raises BAD_ENCODING."""
+    """The message of an entry that is not a batch. Raises BAD_ENCODING."""
     has_key = metadata.HasField("partition_key") and not metadata.null_partition_key
     return Message(
         payload=payload,

@@ -1,4 +1,4 @@
-"""`MessageMetadata`, what stands in front of an entry's payload, written by hand.
+"""`MessageMetadata`, in front of an entry's payload, written by hand.
 
 That is several times faster than through message objects. Fields are written in the order of their numbers, so that the
 bytes are those that protobuf itself would write.
@@ -19,9 +19,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=bytes | str)
 
 ENTRIES_MAX: Final = 4096  # of a `Memo`
-VALUE_BYTES_MAX: Final = (
-    256  # what is longer is made each time: such names are rare, and may be an attacker's
-)
+VALUE_BYTES_MAX: Final = 256  # longer ones are not cached: such names are rare, and may be an attacker's
 
 _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 _INT64: Final = range(-(2**63), 2**63)
@@ -79,7 +77,7 @@ def text(value: str) -> bytes:
         raise PenstockError(ErrorKind.BAD_ENCODING, "a text that is not valid Unicode") from None
 
 
-# A `KeyValue` up to its value: names of properties come again and again.
+# A `KeyValue` up to its value: names of properties repeat.
 _NAMES: Final[Memo[str, bytes]] = Memo(lambda name: b"\x0a" + text(name) + b"\x12")
 
 

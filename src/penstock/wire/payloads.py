@@ -33,14 +33,14 @@ class LazyEntry:
 
     @property
     def unfolds_to(self) -> int:
-        """How many bytes decompressing makes; 0 where nothing is compressed."""
+        """The decompressed size; 0 if nothing is compressed."""
         metadata = self._metadata
         if metadata is None or metadata.compression == NONE or is_sealed(metadata):
             return 0
         return int(metadata.uncompressed_size)
 
     def payloads(self) -> list[bytes]:
-        """One for each message. What only its receiver can open is one payload as it stands; an entry that
+        """One for each message. An entry that only its receiver can open is one payload, unchanged; an entry that
         cannot be understood is one payload, its own bytes."""
         metadata = self._metadata
         if metadata is None:
@@ -57,9 +57,9 @@ class LazyEntry:
 
 
 def _bodies(batch: bytes, count: int) -> list[bytes]:
-    """The payload of each of `count` messages (see `batch`); of their metadata only the size is looked at.
+    """The payload of each of `count` messages (see `batch`); of their metadata only the size is read.
 
-    Raises BAD_ENCODING. Time and memory follow what is there, not what is claimed.
+    Raises BAD_ENCODING. Time and memory depend on the actual bytes, not on claimed sizes.
     """
     if not 1 <= count <= MESSAGES_MAX:
         raise _broken()
@@ -71,7 +71,7 @@ def _bodies(batch: bytes, count: int) -> list[bytes]:
             head, tag = read_head(batch, at)
             at += 5
             until = at + head - 1
-            while tag != _PAYLOAD_SIZE:  # what may stand before it
+            while tag != _PAYLOAD_SIZE:  # fields that may precede it
                 if tag not in (_PROPERTIES, _KEY):
                     raise _broken()
                 size, at = read_varint(batch, at)

@@ -29,9 +29,9 @@ _SCHEMA_VERSION: Final = b"\x82\x01\x08"  # of eight bytes
 _HIGHEST_SEQUENCE_ID: Final = b"\xc0\x01"
 _TIME_BYTES: Final = 6  # of the varint of a time between 1971 and 2109
 _INT32_END: Final = 2**31
-_REST_BYTES_MAX: Final = 64  # of what is remembered: longer properties mostly come once
+_REST_BYTES_MAX: Final = 64  # of cached ones: longer properties rarely repeat
 
-# Producers and times come again from entry to entry; as they stand in the bytes.
+# Producers and times repeat from entry to entry; as encoded bytes.
 _NAMES: Final[dict[bytes, str]] = {}
 _TIMES: Final[dict[bytes, int]] = {}
 _PROPERTIES: Final[dict[bytes, tuple[str, str]]] = {}
@@ -43,12 +43,12 @@ _PROPERTIES: Final[dict[bytes, tuple[str, str]]] = {}
 PlainMetadata = tuple[str, int, int, int, int | None, dict[str, str] | None]
 _Rest = tuple[int, int, int | None, dict[str, str] | None]  # the same from the publish time on
 
-# Messages that were sent alone by one producer mostly differ in what is before it only, within a millisecond.
+# Messages that were sent alone by one producer mostly differ only in the bytes before it, within a millisecond.
 _RESTS: Final[dict[bytes, _Rest]] = {}
 
 
 def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
-    """The metadata in `body[at:until]`; None for one that is to be read by protobuf."""
+    """The metadata in `body[at:until]`; None for one that protobuf must read."""
     try:
         if body[at] != _PRODUCER:
             return None

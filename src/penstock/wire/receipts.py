@@ -2,7 +2,7 @@
 
     08 07 3a size | 08 producer id | 10 sequence id | 1a size ( 08 ledger | 10 entry [| 18 partition] ) [| 20 highest sequence id]
 
-What is anything else, or out of the usual bounds, is left to protobuf: the two never differ in what they read.
+Anything else, and values out of the usual bounds, are left to protobuf: the two never differ in their results.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_receipt(data: bytes, at: int, end: int) -> Receipt | None:
-    """The command in `data[at:end]`, which begins as a receipt does; None for one that is to be read by protobuf."""
+    """The command in `data[at:end]`, which begins as a receipt does; None for one that protobuf must read."""
     at += len(RECEIPT)
     try:
         if data[at] >= 0x80 or at + 1 + data[at] != end or data[at + 1] != _PRODUCER_ID:

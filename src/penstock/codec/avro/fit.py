@@ -1,4 +1,4 @@
-"""Does a value fit a type? The slow, exact answer: which branch of a union it is, and where it does not fit.
+"""Does a value fit a type? The slow, exact answer: the branch of a union, and the place that does not fit.
 
 The compiled writers are fast and say only "no"; this module says where and why. Both choose branches here.
 """
@@ -77,7 +77,7 @@ def choose(union: Union, value: Any, form: Form) -> int:
 
     Exact types first: an int is rather an int than a double, a text rather a symbol, then a string, than a
     date or bytes. An object is the record whose fields it has, all of them given first; else a map. Records
-    are told apart by their fields and those fields' own values, no deeper: looking deeper would take time
+    are distinguished by their fields and those fields' own values, no deeper: looking deeper would take time
     exponential in the depth.
     """
     branches = union.branches
@@ -143,7 +143,7 @@ def _seems(kind: Type, value: Any, form: Form) -> bool:
 class Walk:
     """Walks a value along its type; raises MisfitError at the first place that does not fit.
 
-    `keep` turns a scalar into what is to stand in the result; `absent` gives a missing field's value or
+    `keep` converts a scalar for the result; `absent` gives a missing field's value or
     raises; `strict` refuses fields that the definition does not name.
     """
 
@@ -217,7 +217,7 @@ class Walk:
 
 
 def misfit(kind: Type, value: Any, path: str, form: Form) -> str:
-    """Where and why `value` does not fit, "" when it does."""
+    """Where and why `value` does not fit, "" if it does."""
     try:
         Walk(form, lambda _kind, scalar, _path: scalar, _required).value(kind, value, path)
     except MisfitError as error:
@@ -233,7 +233,7 @@ def _required(field: Field, path: str) -> None:
 
 
 def missing(field: Field, path: str) -> MisfitError:
-    """What is raised for a field that has to be given."""
+    """The error of a missing required field."""
     return MisfitError(f"{path}: missing" + (f", and {field.default_error}" if field.default_error else ""))
 
 

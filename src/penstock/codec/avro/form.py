@@ -22,7 +22,7 @@ _UNITS: Final = {"millis": MILLIS, "micros": MICROS, "nanos": NANOS}
 
 # Primitives that are the same in every form, but for a logical type: most values are of these.
 _ALIKE: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "string"))
-# Which logical types stand on which Avro type; a logical type elsewhere is ignored, as the specification says.
+# The logical types of each Avro type; a logical type elsewhere is ignored, as the specification says.
 CARRIERS: Final = {
     "int": ("date", "time-millis"),
     "long": (
@@ -43,7 +43,7 @@ Convert = Callable[[Any], Any]
 
 
 class Conversions(NamedTuple):
-    """From a form to what Avro stores, and back; None if they are the same.
+    """From a form to the stored value, and back; None if they are the same.
 
     The functions raise ValueError, TypeError or OverflowError. What Python's types cannot hold comes back as stored.
     """
@@ -94,7 +94,7 @@ def _bytes_in(value: Any) -> bytes:
 
 
 def _enum_in(value: Any) -> Any:
-    """An enumeration's member stands for the symbol of its name."""
+    """An enumeration's member is written as the symbol of its name."""
     return value.name if isinstance(value, PythonEnum) else value
 
 
@@ -248,5 +248,5 @@ def _scaled(raw: bytes, logical: Logical) -> Decimal:
     if len(raw) > _DECIMAL_BYTES_MAX:
         raise ValueError("decimal too wide")
     number = int.from_bytes(raw, "big", signed=True)
-    # A context as wide as the number: the default one would round what is longer than 28 digits.
+    # A context as wide as the number: the default one would round beyond 28 digits.
     return Decimal(number).scaleb(-logical.scale, Context(prec=len(raw) * 3 + logical.scale + 3))

@@ -175,7 +175,7 @@ class _Parser:
         return kind
 
     def _name(self, tree: dict[str, Any], outer: str, path: str) -> tuple[str, str, tuple[str, ...]]:
-        """Full name, the namespace for what is inside, aliases."""
+        """Full name, the namespace of inner types, aliases."""
         name = _need(tree, "name", path)
         if type(name) is not str:
             raise DefinitionError(f"{_at(path)}a name is text, not {shown(name)}")

@@ -63,7 +63,7 @@ class _Compiler(Compiler):
         return body
 
     def value(self, writer: Type, reader: Type, out: str, body: list[str], pad: str) -> None:
-        """Emit: set `out` to what is at `p` and move `p` behind it."""
+        """Emit: set `out` to the value at `p` and move `p` behind it."""
         if isinstance(writer, Union):
             if writer.optional:
                 self._nullable(writer, reader, out, body, pad)
@@ -181,7 +181,7 @@ class _Compiler(Compiler):
         return f"{self.function(kind, kind)}({encoded!r}, 0)[0]"
 
     def _block(self, item: Type, extra: int, body: list[str]) -> None:
-        """Emit: read the count of a block into `count`, or return when there is no more."""
+        """Emit: read the count of a block into `count`, or return after the last one."""
         size = self.size(item) + extra
         self._long("count", body, "  ", 64)
         body += ["  if count == 0: return out, p", "  if count < 0:", "   count = -count"]

@@ -1,4 +1,4 @@
-"""Avro schemas that use types of other subjects: the types are put where they are used first, as Pulsar's definitions have them."""
+"""Avro schemas that use types of other subjects: the types are inlined at their first use, as in Pulsar's definitions."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,9 +12,9 @@ BYTES_MAX: Final = 16 * 1024 * 1024  # of a definition with all that it uses
 
 
 def with_references(text: str, references: Mapping[str, str]) -> str:
-    """The definition that stands for itself; `references` has the texts of the types it uses, by their full names.
+    """The self-contained definition; `references` has the texts of the types it uses, by their full names.
 
-    Raises ValueError for texts that are no JSON, and types that nest too deeply.
+    Raises ValueError for texts that are not JSON, and types that nest too deeply.
     """
     if not references:
         return text
@@ -49,7 +49,7 @@ class _Inlining:
         return {**avro, "type": self._named(kind, namespace)}
 
     def _named(self, name: str, namespace: str) -> Any:
-        """A type by its name: its definition where it is used first."""
+        """A type by its name: its definition at its first use."""
         if name in PRIMITIVES:
             return name
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -69,7 +69,7 @@ class _Inlining:
         namespace = name.rpartition(".")[0] if "." in name else avro.get("namespace", outer) or ""
         short = name.rpartition(".")[2]
         self._defined.add(f"{namespace}.{short}" if namespace else short)
-        made = {**avro, "name": short, "namespace": namespace}  # said, as it may stand within another one now
+        made = {**avro, "name": short, "namespace": namespace}  # named, as it may be within another one now
         if "fields" in avro:
             made["fields"] = [{**one, "type": self.of(one["type"], namespace)} for one in avro["fields"]]
         return made

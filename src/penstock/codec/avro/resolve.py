@@ -16,7 +16,7 @@ from .types import Array, Enum, Field, Fixed, Logical, Map, Named, Record, Type,
 # Pairs of records with different names that are compared for one question: two unions of thousands each have millions.
 RENAMED_MAX: Final = 20_000
 
-# Where the reader's type may be wider than the writer's.
+# Types of readers that may be wider than the writer's.
 PROMOTIONS: Final = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -57,7 +57,7 @@ class Resolution:
         self.renamed = 0  # how many of them have different names
 
     def check(self, reader: Type, writer: Type, path: str = "") -> str:
-        """As `mismatch`; `path` is where the two are."""
+        """As `mismatch`; `path` is the path of the two."""
         if reader is writer:
             return ""
         if isinstance(writer, Union):

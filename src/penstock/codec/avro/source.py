@@ -6,7 +6,7 @@ from .types import Type
 
 
 class Compiler:
-    """Generates a function for every tuple of types that is asked for, in one module of their own.
+    """Generates a function for every requested tuple of types, in one separate module.
 
     Everything from outside enters as a constant or through repr(), so no definition can write code.
     """

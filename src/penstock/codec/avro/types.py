@@ -49,7 +49,7 @@ class Fixed(Named):
 
 @dataclass(slots=True, eq=False)
 class Enum(Named):
-    """One of `symbols`; `default` stands for the symbols a reader does not know."""
+    """One of `symbols`; `default` replaces symbols that a reader does not know."""
 
     kind: ClassVar = "enum"
     symbols: tuple[str, ...]
@@ -61,7 +61,7 @@ class Field:
     """A field of a record. `default` is the encoded default value, None if there is none.
 
     `default_error` says why a default that is given cannot be used: Pulsar registers such definitions, so they
-    are no error until the default is needed.
+    are not an error until the default is needed.
     """
 
     name: str

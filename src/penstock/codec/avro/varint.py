@@ -25,7 +25,7 @@ def encode_long(value: int) -> bytes:
 def read_more(data: bytes, at: int, low: int) -> tuple[int, int]:
     """The rest of an integer whose first byte, already read, had its top bit set.
 
-    Returns it still in zigzag, and where the next value starts. Raises ValueError, IndexError.
+    Returns it still in zigzag, and the start of the next value. Raises ValueError, IndexError.
     """
     value, shift = low & 0x7F, 7
     while True:

@@ -17,7 +17,7 @@ from .varint import encode_long
 
 Writer = Callable[[Any], bytes]
 
-# What generated code may fail with: the value does not fit, `fit.misfit` says where.
+# Errors of generated code: the value does not fit, `fit.misfit` says where.
 FAILURES: Final = (
     ValueError,
     TypeError,
@@ -34,8 +34,8 @@ _SMALL: Final = 64  # integers -64..63 and lengths below 64 are one byte, looked
 def compile_writer(kind: Type, form: Form, *, whole: bool = False) -> Writer:
     """A function from a value in `form` to its encoding; it raises one of FAILURES.
 
-    `whole` refuses what JSON text could not say as it stands: fields left to their defaults, and the floats
-    that are no numbers.
+    `whole` refuses values that JSON text could not contain: fields left to their defaults, and the floats
+    that are not numbers.
     """
     compiled: Writer = _Compiler(form, whole).compiled(kind)
     return compiled

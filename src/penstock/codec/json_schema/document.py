@@ -221,7 +221,7 @@ class Document:
         return Shape(kind, {**words, "type": named}, node.resolver)
 
     def _kept(self, shape: Shape) -> Node:
-        """A branch that no keyword has: its shape is found by the new schema that stands for it."""
+        """A branch that no keyword has: its shape is found by the new schema that represents it."""
         node = Node({}, shape.resolver)
         self._shapes[id(node.schema)] = node, shape
         return node

@@ -46,7 +46,7 @@ def json_schema(definition: str) -> str:
 
 
 def of_json_schema(text: str) -> SchemaInfo:
-    """The schema of what is registered as JSON Schema."""
+    """The schema of a registered JSON Schema."""
     try:
         shape = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

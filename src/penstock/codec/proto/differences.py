@@ -56,7 +56,7 @@ class _Type(NamedTuple):
 
 
 def broken(original: FileDescriptorSet, update: FileDescriptorSet) -> list[Difference]:
-    """Every difference by which a reader with `update` may misread what was written with `original`; empty if there is none.
+    """Every difference by which a reader with `update` may misread data written with `original`; empty without one.
 
     Each set has a file and its imports, itself last, as `files.compile_file` returns it.
     """
@@ -158,7 +158,7 @@ def _oneofs(original: DescriptorProto, update: DescriptorProto, path: str) -> It
 
 
 def _members(message: DescriptorProto) -> dict[str, set[int]]:
-    """The fields of each oneof. The oneof of an `optional` field of proto3 has that field alone and is none that a user wrote."""
+    """The fields of each oneof. The oneof of an `optional` field of proto3 has that field alone and was not written by a user."""
     found: dict[str, set[int]] = {}
     for field in message.field:
         if field.HasField("oneof_index") and not field.proto3_optional:

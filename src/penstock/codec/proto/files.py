@@ -16,7 +16,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}\s*")
 IMPORTS_MAX: Final = 200  # files that one file imports, also through others
 TEXT_MAX: Final = 2 << 20  # characters of a file and its imports: a second or two of work
 
-# What Confluent's registries and serializers carry beside protobuf's own files.
+# Files that Confluent's registries and serializers carry in addition to protobuf's.
 CARRIED: Final[Mapping[str, str]] = {
     "confluent/type/decimal.proto": (
         'syntax = "proto3";\npackage confluent.type;\n'

@@ -1,7 +1,7 @@
 """PROTOBUF_NATIVE schemas, which hold a set of descriptors and name a root message, as `.proto` files, and the other way round.
 
 A file does not say which of its messages is meant. They are counted here in the order of the text, each before those within it.
-The first one is the root unless another is asked for, and what is written here has its root first.
+The first one is the root unless another is asked for, and files written here have their root first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ def places_of(data: bytes) -> tuple[tuple[int, ...], ...]:
 
 
 def with_message(schema: SchemaInfo, message: int) -> SchemaInfo | None:
-    """A schema of the same file with another message as root; None if there is none with this number."""
+    """A schema of the same file with another message as root; None without one of this number."""
     names = messages_of(_root_file(schema.data))
     return _with_root(schema, names[message][1]) if message < len(names) else None
 

@@ -131,7 +131,7 @@ class _Parser:
             self._field(message, message.field.add(), depth)
 
     def _optional_fields(self, message: DescriptorProto) -> None:
-        """In proto3 each optional field is in a oneof of its own, after all others."""
+        """In proto3 each optional field is in a separate oneof, after all others."""
         for field in message.field:
             if field.proto3_optional:  # not so of extensions, which are not of the message
                 field.oneof_index = len(message.oneof_decl)

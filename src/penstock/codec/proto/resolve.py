@@ -37,7 +37,7 @@ def _add(message: DescriptorProto, within: str, found: Types) -> None:
 
 
 def find_type(name: str, scope: str, types: Types) -> str | None:
-    """The full name of a type as it is written within `scope`; None if there is none."""
+    """The full name of a type written within `scope`, or None."""
     if name.startswith("."):
         return name[1:] if name[1:] in types else None
     while True:

@@ -23,11 +23,11 @@ NAME_MAX: Final = (
 
 
 class ProtoError(ValueError):
-    """A text is no `.proto` file that is understood here; says in which line."""
+    """A text is not a supported `.proto` file; names the line."""
 
 
 class Tokens:
-    """The tokens of a text, in order. Every method raises ProtoError where something else comes."""
+    """The tokens of a text, in order. Every method raises ProtoError if something else comes."""
 
     def __init__(self, text: str) -> None:
         self._found: list[tuple[str, str, int]] = []  # kind, token, place

@@ -177,7 +177,7 @@ class _Writer:
 
 
 def _groups(fields: Iterable[FieldDescriptorProto]) -> set[str]:
-    """The names of messages that are written where their field is."""
+    """The names of messages that are written at their field."""
     return {
         field.type_name.rpartition(".")[2]
         for field in fields

@@ -1,4 +1,4 @@
-"""Who a client is, by its credentials: one place for every endpoint."""
+"""Authentication of clients by their credentials: one place for every endpoint."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +39,7 @@ class Auth:
         )
 
     async def of_http(self, authorization: bytes | None, scope: Mapping[str, Any]) -> Principal:
-        """Who sends a request: by its header, else `token` in its query, else its certificate; or whom that one
+        """The principal of a request: by its header, else `token` in its query, else its certificate; or the one that it
         acts for, by `X-Original-Principal`.
 
         Raises UNAUTHENTICATED, TOO_MANY_REQUESTS, FORBIDDEN for an original principal that may not be named.
@@ -74,7 +74,7 @@ class Auth:
     async def of_method(
         self, method: str, data: bytes, peer: str | None, original: Original = NONE
     ) -> Principal:
-        """Who connects by Pulsar's protocol, or whom that one acts for; raises as `of_http`."""
+        """The principal of a connection of Pulsar's protocol, or the one that it acts for; raises as `of_http`."""
         return await self.acting(await self.authenticate(method, data, peer), original)
 
     async def acting(self, principal: Principal, original: Original) -> Principal:

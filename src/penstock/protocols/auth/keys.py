@@ -39,7 +39,7 @@ class Keys:
         self._alone = alone
 
     def find(self, kid: str | None) -> Key | None:
-        """The key for a token's `kid`; a single key that has none of its own is for all."""
+        """The key for a token's `kid`; a single key without one is for all."""
         if kid is not None and self._by_id:
             return self._by_id.get(kid)
         return self._alone

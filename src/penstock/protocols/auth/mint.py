@@ -36,7 +36,7 @@ class Signer(NamedTuple):
 
     @property
     def algorithm(self) -> str:
-        """The usual one of the key's kind: what it signs by where none is named."""
+        """The default algorithm of the key's kind."""
         preferred = ("HS256", "RS256", "ES256", "ES384", "ES512", "EdDSA")
         return next(name for name in preferred if name in self.algorithms)
 

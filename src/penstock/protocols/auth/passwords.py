@@ -130,7 +130,7 @@ class Basic:
         self._waiting = 0
 
     def known(self, pair: bytes) -> Principal | None:
-        """Who `name:password` was found to be before."""
+        """The cached principal of `name:password`."""
         self._users.refresh()
         if self._users.version != self._version:
             self._version = self._users.version
@@ -138,7 +138,7 @@ class Basic:
         return self._known.get(self._digest(pair))
 
     async def verify(self, pair: bytes) -> Principal:
-        """Who `name:password` is; raises UNAUTHENTICATED, TOO_MANY_REQUESTS."""
+        """The principal of `name:password`; raises UNAUTHENTICATED, TOO_MANY_REQUESTS."""
         known = self.known(pair)
         if known is not None:
             return known
@@ -158,7 +158,7 @@ class Basic:
         if found is None or not right:
             raise _refused()
         principal = Principal(check_role(text), None, "basic")
-        if version == self._version:  # else the file changed meanwhile
+        if version == self._version:  # else the file changed
             if len(self._known) >= REMEMBERED_MAX:
                 del self._known[next(iter(self._known))]
             self._known[self._digest(pair)] = principal

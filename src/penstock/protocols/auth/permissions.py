@@ -35,7 +35,7 @@ def check_actions(actions: Iterable[str]) -> tuple[str, ...]:
 
 
 class Permissions:
-    """Who may do what. Every answer is for one role on one topic or namespace, and remembered."""
+    """Permissions of roles. Every answer is for one role on one topic or namespace, and remembered."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Permissions:
         self._answers.clear()
 
     def replace(self, old: "Permissions") -> None:
-        """Listen in the place of others, before those who ask when something changed."""
+        """Listen before the callers that ask when something changed."""
         listeners = self._namespaces.listeners
         listeners.remove(self._forget)
         listeners[listeners.index(old._forget)] = self._forget

@@ -27,12 +27,12 @@ class Principal(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def chain(self) -> "tuple[Principal, ...]":
-        """The principal and those it came through; each must be allowed what is asked for."""
+        """The principal and those it came through; each must be allowed the operation."""
         return (self,) if self.proxy is None else (self, *self.proxy.chain)
 
     @property
     def authenticated(self) -> "Principal":
-        """Who opened the connection or sent the request."""
+        """The role that opened the connection or sent the request."""
         return self if self.proxy is None else self.proxy.authenticated
 
     @property

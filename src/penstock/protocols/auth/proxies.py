@@ -1,4 +1,4 @@
-"""Who acts for whom: a proxy authenticates as itself and names the principal that it acts for.
+"""Proxies: a proxy authenticates as itself and names the principal that it acts for.
 
 The rule is Pulsar's. A role in `auth.proxy_roles` must name an original principal, which must not be a proxy role;
 any other role must not name one. Permissions are then asked of both.
@@ -59,7 +59,7 @@ class ProxyRoles:
     def check(self, principal: Principal, original: Original, *, same_allowed: bool = False) -> None:
         """Raise RefusedOriginalError unless `principal` may, and does as it must, act for `original`.
 
-        `same_allowed`: a role that is no proxy's may name itself, as requests that Pulsar's proxy hands on with
+        `same_allowed`: a role that is not a proxy's may name itself, as requests that Pulsar's proxy passes on with
         the client's own credentials do.
         """
         role, named = principal.role, original.principal.strip()
@@ -82,7 +82,7 @@ class ProxyRoles:
         check_role(named)
 
     def acting(self, principal: Principal, original: Original, shown: Principal | None) -> Principal:
-        """The original principal through `principal`, both checked before; `shown`: by credentials of its own."""
+        """The original principal through `principal`, both checked before; `shown`: by separate credentials."""
         named = original.principal.strip()
         if shown is None:
             return Principal(named, None, "", principal)
@@ -96,7 +96,7 @@ class ProxyRoles:
 
 
 def named_in(headers: Iterable[tuple[bytes, bytes]]) -> Original:
-    """The original principal of an HTTP request; raises BAD_PARAMETER for several, or for what is no UTF-8."""
+    """The original principal of an HTTP request; raises BAD_PARAMETER for several, or for invalid UTF-8."""
     found = [value for name, value in headers if name == HEADER]
     if not found:
         return NONE

@@ -1,4 +1,4 @@
-"""Who may connect and what they may do: `auth` of the configuration."""
+"""Authentication and authorization: `auth` of the configuration."""
 
 import msgspec
 
@@ -12,14 +12,14 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False  # serve other addresses without it all the same
     token_secret_key: Secret = Secret()  # one key signs and verifies; better kept in a file
     token_secret_key_file: str = ""
-    token_public_key_file: str = ""  # who verifies cannot sign
+    token_public_key_file: str = ""  # a verifier cannot sign
     token_jwks_file: str = ""  # an identity provider's keys, by their ids
     role_claim: str = "sub"  # as Pulsar's tokenAuthClaim
     audience: str = ""  # tokens must be for it; none: whomever they are for
     leeway_s: int = 10  # clocks differ
     basic_file: str = ""  # users and their hashed passwords
     certificates: bool = False  # the common name of a verified client certificate is a role
-    anonymous_role: str = ""  # who brings nothing has it; none: is refused
+    anonymous_role: str = ""  # of clients without credentials; empty: they are refused
     super_users: tuple[str, ...] = ()  # roles that may do everything
     proxy_roles: tuple[
         str, ...

@@ -1,6 +1,6 @@
 """Tokens: JWTs whose signature, times and audience are verified, and the role that they name.
 
-What was verified is remembered: a known token costs a look into a dict.
+Verified tokens are remembered: a known token costs a dict lookup.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Tokens:
         self._version = 0
 
     def verify(self, token: str) -> Principal:
-        """Who a token stands for; raises UNAUTHENTICATED. The token itself is in no message."""
+        """The principal of a token; raises UNAUTHENTICATED. The token itself is in no message."""
         known = self._known.get(token)
         now = self._now_ms()
         if known is not None:
@@ -65,7 +65,7 @@ class Tokens:
         return principal
 
     def _follow_changes(self, *, at_once: bool = False) -> None:
-        """Read key files that changed; what was verified by the keys before counts no more."""
+        """Read key files that changed; tokens verified by former keys are verified again."""
         version = 0
         for source in self._sources:
             if isinstance(source, WatchedFile):

@@ -27,7 +27,7 @@ class WatchedFile(Generic[T]):
         self._read = read
         self._now_ms = now_ms
         self._looked_ms = now_ms()
-        self._mark: object = None  # of what was read last, good or not
+        self._mark: object = None  # of the last read version, valid or not
         self.version = 0
         self.value = self._load()
 
@@ -41,7 +41,7 @@ class WatchedFile(Generic[T]):
             mark = self._stat()
             if mark == self._mark:
                 return
-            self._mark = mark  # what is no good is read, and said, once: any client can have it looked at
+            self._mark = mark  # an invalid file is read and reported once: any client can trigger the read
             self.value = self._load()
         except (AuthConfigError, OSError) as error:
             if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""What is answered: JSON, a whole answer as a value, and an error in the dialect of its endpoint."""
+"""Answers: JSON, a whole answer as a value, and errors in the dialect of their endpoint."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -14,7 +14,7 @@ JSON_TYPE: Final = (b"content-type", b"application/json")
 
 
 class Dialect(Enum):
-    """Whose bodies of errors: those of REST, or with Pulsar's `reason`, where its own tools look for the text."""
+    """The dialect of error bodies: that of REST, or with `reason`, in which Pulsar's tools look for the text."""
 
     REST = "rest"
     PULSAR = "pulsar"
@@ -60,7 +60,7 @@ NO_CONTENT: Final = Answer(status=204)
 
 
 class RefusedError(PenstockError):
-    """An error that is answered with headers of its own."""
+    """An error that is answered with further headers."""
 
     def __init__(self, kind: ErrorKind, message: str, headers: Mapping[str, str]) -> None:
         super().__init__(kind, message)
@@ -110,7 +110,7 @@ def _encoded(headers: Mapping[str, str]) -> list[Header]:
 
 
 def to_json(value: Any) -> bytes:
-    """JSON, with text that is no Unicode made harmless."""
+    """JSON; lone surrogates in texts are replaced."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

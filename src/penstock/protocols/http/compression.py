@@ -11,7 +11,7 @@ from .answers import RefusedError
 
 # Texts compress well, seldom beyond this; deflate itself can reach 1032.
 RATIO_MAX: Final = 200
-RATIO_FREE_BYTES: Final = 64 * 1024  # a short text of one letter is no bomb
+RATIO_FREE_BYTES: Final = 64 * 1024  # a short text of one letter is not a bomb
 INLINE_BYTES: Final = 4 * 1024  # of compressed data; more is left to a thread, as it may hold up the loop
 FIRST_PIECE_BYTES: Final = 1024  # of a stream; each further piece is twice as large
 
@@ -22,14 +22,14 @@ _RAW_WINDOW: Final = -15  # deflate without the header that RFC 1950 asks for, a
 
 
 async def unfolded(header: str, body: bytes, bytes_max: int) -> bytes:
-    """As `unfold`, in a thread where that takes long."""
+    """As `unfold`, in a thread if that takes long."""
     if len(body) > INLINE_BYTES and _codings(header):
         return await asyncio.to_thread(unfold, header, body, bytes_max)
     return unfold(header, body, bytes_max)
 
 
 def unfold(header: str, body: bytes, bytes_max: int, left: int | None = None) -> bytes:
-    """A body as it was before what its Content-Encoding names; `left` is of `bytes_max` where others share that.
+    """A decoded body; `left` is the rest of `bytes_max` if others share that.
 
     Raises BAD_MEDIA_TYPE for a coding that is not known, BAD_ENCODING for broken data, TOO_LARGE.
     """
@@ -86,7 +86,7 @@ def _allowed(data: bytes, left: int) -> int:
 
 
 def _stream(data: bytes, at: int, window: int, allowed: int, bytes_max: int, name: str) -> tuple[bytes, int]:
-    """What the stream that begins at `at` unfolds to, at most `allowed` bytes, and where it ends.
+    """The decompressed stream that begins at `at`, at most `allowed` bytes, and its end.
 
     The decompressor copies what it was given beyond the end. It gets pieces, each about as large as those before it
     together, so that a body of many short streams is not copied whole for each of them.

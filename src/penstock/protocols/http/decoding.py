@@ -1,4 +1,4 @@
-"""What is wrong with a JSON body, in words."""
+"""Sentences for errors of JSON bodies."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a JSON body (one of DECODE_ERRORS), in words."""
+    """A sentence for an error of a JSON body (one of DECODE_ERRORS)."""
     if isinstance(error, RecursionError):
         return "the body is nested too deeply"
     if isinstance(error, UnicodeError):

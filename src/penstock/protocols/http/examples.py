@@ -1,4 +1,4 @@
-"""Bodies that are taken as they stand, for the topic `hello` of public/default: for the OpenAPI document, and for answers
+"""Valid example bodies for the topic `hello` of public/default: for the OpenAPI document, and for answers
 to bodies of another shape."""
 
 from typing import Any, Final

@@ -110,7 +110,7 @@ class Exchange:
         return None
 
     def call_when_gone(self, callback: Callable[[], None] | None) -> bool:
-        """Have `callback` called when the client hangs up, None: not any more. The body is to be read before.
+        """Call `callback` when the client hangs up; None stops that. The body must have been read.
 
         False if only `receive` says so.
         """
@@ -152,7 +152,7 @@ class Exchange:
             allowance.take(0, size)
 
     def count_unfolded(self, size: int, grown: int) -> None:
-        """Count what was compressed in a body and is `size` bytes now: as held for the client until `release`, and in the
+        """Count a decompressed body of `size` bytes: as held for the client until `release`, and in the
         allowance of its role by how much it has `grown`. Raises TOO_MANY_REQUESTS, UNAVAILABLE."""
         if grown > 0 and SCOPE_KEY in self.scope:
             allowance: Allowance = self.scope[SCOPE_KEY]
@@ -175,7 +175,7 @@ class Exchange:
 
     @property
     def address(self) -> str:
-        """`scheme://host[:port]` by which the client reached the server; "" where it did not say."""
+        """`scheme://host[:port]` by which the client reached the server; "" if it did not say."""
         host = self.header(b"host")
         return f"{self.scope.get('scheme', 'http')}://{host}" if host else ""
 
@@ -229,7 +229,7 @@ class Exchange:
             self.holding.receive(-held)
 
     async def _rest(self, bytes_max: int) -> bytes:
-        """A body that is to be waited for; raises TOO_LARGE, ClientGoneError."""
+        """A body that has not come yet; raises TOO_LARGE, ClientGoneError."""
         parts: list[bytes] = []
         size = 0
         while size <= bytes_max:
@@ -269,7 +269,7 @@ class Exchange:
         await self.whole(answer.status, headers, body)
 
     async def whole(self, status: int, headers: Sequence[Header], body: bytes | None) -> None:
-        """A whole answer of any type, and its length; without either where the body is None."""
+        """A whole answer of any type, and its length; without either if the body is None."""
         if body is not None:
             headers = [*headers, (b"content-length", b"%d" % len(body))]
         await self.head(status, *headers)
@@ -290,7 +290,7 @@ class Exchange:
 
 
 def _length_of(value: bytes) -> int:
-    """The number of a Content-Length, as the parser of the connection reads it; -1 if it is none."""
+    """The number of a Content-Length, as the parser of the connection reads it; -1 if it is invalid."""
     digits = value.strip(b" \t")
     return int(digits.lstrip(b"0")[:_LENGTH_DIGITS] or b"0") if digits.isdigit() else -1
 

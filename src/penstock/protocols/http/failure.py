@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 async def fail(
     exchange: Exchange, error: Exception, context: ServerContext, dialect: Dialect, operation: str = ""
 ) -> None:
-    """Answer with what went wrong, where a client is there and no answer has begun; `operation` is the path of the
+    """Answer with an error, if the client is still there and no answer has begun; `operation` is the path of the
     operation that was asked for, as it was declared."""
     if isinstance(error, ClientGoneError):
         return

@@ -1,4 +1,4 @@
-"""Waiting on behalf of a request: until there is news, its time is over, its client hangs up or the server drains.
+"""Waiting on behalf of a request: until there is news, the timeout, the client hangs up or the server drains.
 
 Our own server calls when a client hangs up; of others a task has to wait for that.
 """
@@ -69,7 +69,7 @@ class LongPoll:
 
     @property
     def over(self) -> bool:
-        """Whether there is no more reason to wait for anything."""
+        """Whether all waits must end."""
         return self.gone or self._waits.draining or self.lapsed is not None
 
     async def until(self, news: Coroutine[Any, Any, T], wait_ms: float | None) -> T | None:

@@ -21,7 +21,7 @@ _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def parse_media_type(text: str) -> tuple[str, dict[str, str]] | None:
-    """The type in lower case and its parameters, by lower-case name; None for what is no media type."""
+    """The type in lower case and its parameters, by lower-case name; None for an invalid media type."""
     match = _TYPE.match(text)
     if match is None:
         return None
@@ -57,7 +57,7 @@ def weights(header: str) -> dict[str, float]:
 
 
 def choose_type(accept: str | None, offered: Sequence[str]) -> str | None:
-    """The best of what is offered, the earlier where all is the same; None when nothing is acceptable."""
+    """The best of the offered types, the earlier one of equals; None if none is acceptable."""
     if accept is None or not accept.strip():
         return offered[0]
     wanted = weights(accept)

@@ -28,7 +28,7 @@ _COMPRESSED: Final = (
 _REF: Final = "#/components/schemas/{name}"
 
 
-# Any of these, where authentication is on; `{}` stands for a server without, and for a certificate.
+# Any of these, if authentication is on; `{}` is for a server without, and for a certificate.
 SECURITY: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"basic": []}, {"query": []}, {}]
 SCHEMES: Final[dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token."},

@@ -24,7 +24,7 @@ ALWAYS: Final = (
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One method of one path. `request` and `answer` are types that msgspec knows; None is no body.
+    """One method of one path. `request` and `answer` are types that msgspec knows; None is an empty body.
 
     `answers` are further representations by their media type; `errors` what it may be refused with.
     """
@@ -50,12 +50,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secured(self) -> bool:
-        """Whether it needs credentials, where authentication is on."""
+        """Whether it needs credentials, if authentication is on."""
         return ErrorKind.UNAUTHENTICATED in self.errors
 
 
 class Table:
-    """The operations of some handlers; each stands below all of `bases`."""
+    """The operations of some handlers; each is below all of `bases`."""
 
     def __init__(self, tag: str, *bases: str) -> None:
         self._tag = tag
@@ -93,7 +93,7 @@ class _Node:
 class Router:
     """Finds which of some paths is meant, at a cost that does not grow with their number.
 
-    `{name}` stands for any segment, or for those that `only` has a pattern of under that name.
+    `{name}` matches any segment, or those that match the pattern in `only` of that name.
     """
 
     def __init__(self, paths: Iterable[str], only: Mapping[str, re.Pattern[str]] | None = None) -> None:
@@ -114,7 +114,7 @@ class Router:
             node.paths.append((path, names))
 
     def find(self, segments: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-        """The best path that segments are of, and what stands for its names; None if there is none."""
+        """The best path that segments are of, and the values of its names; None without a match."""
         return next(self.all(segments), None)
 
     def all(self, segments: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -147,7 +147,7 @@ class Handlers:
         self._router = Router(self._methods)
 
     def find(self, method: str, segments: Sequence[str]) -> tuple[str, Any, dict[str, str]]:
-        """The path as declared, the handler, and what stands for the path's names; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
+        """The path as declared, the handler, and the values of the path's names; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
         allowed: list[str] = []
         for path, names in self._router.all(segments):
             methods = self._methods[path]

@@ -25,7 +25,7 @@ def whole_number(name: str, text: str, *, least: int = 0, most: int = _MAX) -> i
 
 
 def flag(name: str, text: str, *, empty: bool) -> bool:
-    """True or false, `empty` where it says nothing; raises BAD_PARAMETER."""
+    """True or false, `empty` without a value; raises BAD_PARAMETER."""
     if not text:
         return empty
     if text.lower() in _TRUE:
@@ -47,7 +47,7 @@ class Parameter(msgspec.Struct, frozen=True):
 class Params:
     """The parameters of a query, read strictly: those not in `known` are refused with BAD_PARAMETER.
 
-    What is declared as an array may be given several times.
+    A parameter declared as an array may be given several times.
     """
 
     def __init__(self, query: bytes, known: Iterable[Parameter]) -> None:

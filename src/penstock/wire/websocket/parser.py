@@ -3,7 +3,7 @@
     FIN | RSV1-3 | opcode (4) || MASK | size (7) || size (16 or 64) || masking key (32) || payload
 
 `feed` takes all frames of a read at once: an object, a call and a wake-up for each would cost more than the message.
-Fragments of a message are one buffer, as each small part would cost more than what is in it.
+Fragments of a message are one buffer, as each small part would cost more than its content.
 """
 
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ _TEXT_ALONE: Final = FIN | TEXT  # nearly all frames begin so
 
 
 class Closing(NamedTuple):
-    """A close frame: what the peer said, or what it is to be told."""
+    """A close frame: the peer's, or the answer to it."""
 
     code: int
     reason: str = ""
@@ -71,7 +71,7 @@ class FrameParser:
         self._bytes_max = bytes_max
         self._deflate = deflate
         self._buffer = bytearray()  # a frame that is not complete
-        self._needed = 0  # bytes of it; 0 where that is not known
+        self._needed = 0  # its bytes; 0 if unknown
         self._parts: bytearray | None = None  # of a message that is not complete
         self._opcode = TEXT  # of that message
         self._fragments = 0
@@ -91,7 +91,7 @@ class FrameParser:
         return self.close is not None or self.failure is not None
 
     def clear(self) -> None:
-        """Drop what is not complete."""
+        """Drop incomplete frames."""
         self._buffer, self._parts = bytearray(), None
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -128,7 +128,7 @@ class FrameParser:
         return f"a message of more than {self._bytes_max} bytes"
 
     def _parse(self, data: bytes | bytearray, texts: list[bytes]) -> int:
-        """Take every complete frame; returns where the one begins that is not."""
+        """Take every complete frame; returns the start of the incomplete one."""
         at, end, bytes_max = 0, len(data), self._bytes_max
         while end - at >= 2:
             second = data[at + 1]
@@ -142,7 +142,7 @@ class FrameParser:
                 if stop <= end and size <= bytes_max:
                     payload = apply_mask(data[start:stop], data[start - 4 : start])
                     if not payload.isascii():
-                        payload.decode()  # raises where it is no UTF-8
+                        payload.decode()  # raises for invalid UTF-8
                     texts.append(payload)
                     at = stop
                     continue
@@ -156,7 +156,7 @@ class FrameParser:
         return at
 
     def _parse_frame(self, data: bytes | bytearray, at: int, end: int, texts: list[bytes]) -> int:
-        """Take any frame; returns where the next begins, -1 where this one is not complete."""
+        """Take any frame; returns the start of the next, -1 if this one is incomplete."""
         first, size = data[at], data[at + 1] & 0x7F
         opcode = first & 0x0F
         self._check_head(first, data[at + 1])
@@ -238,7 +238,7 @@ class FrameParser:
 
 
 class _Failed(Exception):
-    """A frame that cannot be; how the connection is to be closed for it."""
+    """An invalid frame, and the code to close the connection with."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -247,7 +247,7 @@ class _Failed(Exception):
 
 
 def parse_close(payload: bytes) -> Closing:
-    """The code and reason of a close frame; 1005 where it has none. Raises for what RFC 6455 7.4 does not allow."""
+    """The code and reason of a close frame; 1005 without one. Raises for codes that RFC 6455 7.4 does not allow."""
     if not payload:
         return Closing(CloseCode.NO_STATUS_RCVD)
     code = int.from_bytes(payload[:2], "big")
