@@ -12,7 +12,6 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.testclient import TestClient
 from tests.support.rest import RestServer
 from websockets.sync.client import connect
 
@@ -164,8 +163,7 @@ def test_the_proxys_statistics(server: Address) -> None:
 async def test_the_access_log_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     async with RestServer.open() as server:
         server.app.requests.log_access = True
-        transport = httpx.ASGITransport(app=server.app.asgi)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        async with asking(server.app.asgi) as client:
             with caplog.at_level(logging.INFO, "penstock.access"):
                 await client.get(
                     f"{TOPIC}/partitions/0/messages?token=secret", headers={"authorization": "Bearer secret"}
@@ -182,7 +180,11 @@ def traced(endpoint: Endpoint, tracing: Tracing) -> Application:
     return Application({}, {}, endpoint, Origins((), Audit()), RequestMetrics(), tracing)
 
 
-def test_spans_take_the_place_of_the_parent() -> None:
+def asking(app: Application) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here")
+
+
+async def test_spans_take_the_place_of_the_parent() -> None:
     seen: list[dict[bytes, bytes]] = []
 
     async def inner(exchange: Exchange) -> None:
@@ -191,8 +193,8 @@ def test_spans_take_the_place_of_the_parent() -> None:
 
     spans = InMemorySpanExporter()
     tracing = Tracing(TraceSettings(), SimpleSpanProcessor(spans))
-    client = TestClient(traced(inner, tracing))
-    client.get("/topics/a/b/c", headers={"traceparent": PARENT, "tracestate": "a=1"})
+    async with asking(traced(inner, tracing)) as client:
+        await client.get("/topics/a/b/c", headers={"traceparent": PARENT, "tracestate": "a=1"})
     tracing.close()
     (span,) = spans.get_finished_spans()
     assert span.name == "GET /topics"
@@ -206,7 +208,7 @@ def test_spans_take_the_place_of_the_parent() -> None:
     assert seen[0][b"tracestate"] == b"a=1"
 
 
-def test_ids_of_spans_leave_the_random_module_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ids_of_spans_leave_the_random_module_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw(bits: int) -> int:
         raise AssertionError("the state of the random module is the application's")
 
@@ -217,8 +219,8 @@ def test_ids_of_spans_leave_the_random_module_as_it_is(monkeypatch: pytest.Monke
         await exchange.whole(204, [], None)
 
     tracing = Tracing(TraceSettings(), SimpleSpanProcessor(spans))
-    client = TestClient(traced(inner, tracing))
-    for _ in range(3):
-        client.get("/topics/a/b/c")
+    async with asking(traced(inner, tracing)) as client:
+        for _ in range(3):
+            await client.get("/topics/a/b/c")
     tracing.close()
     assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 3

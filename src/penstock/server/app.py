@@ -3,7 +3,6 @@
 import asyncio
 
 import msgspec
-from starlette.routing import Router
 
 from penstock.broker.broker import Broker
 from penstock.broker.cluster import Owner
@@ -22,14 +21,14 @@ from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.rest.endpoint import RestEndpoint
 from penstock.protocols.rest.stages import StagesEndpoint
-from penstock.protocols.websocket.endpoint import routes as websocket_routes
+from penstock.protocols.websocket.endpoint import WebSocketEndpoint, upgrade_required
 from penstock.protocols.websocket.socket import Sockets
 from penstock.runtime.clock import Clock
 
 from .config import Config
 from .console.endpoint import ConsoleEndpoint
 from .console.history import History
-from .dispatch import Application, Endpoint, mounted
+from .dispatch import Application, Endpoint
 from .fleet import FleetEndpoint, open_fleet
 from .metrics.page import MetricsPage
 from .metrics.pipelines import Pipelines
@@ -115,7 +114,6 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     context = ServerContext(broker, config.limits, authenticator(config.auth, broker))
     owner = LogOwner(access)
     rest, sockets, binary = RestEndpoint(context, owner.answer), Sockets(), BinaryEndpoint(context)
-    websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     requests = RequestMetrics(log_access=config.log.access)
 
     def counts() -> tuple[int, int]:
@@ -126,12 +124,17 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     endpoints: dict[str, Endpoint] = {
         **dict.fromkeys(("stages", "entries", "kafka", "registry", "lookup", "console"), owner),
         "topics": publishing(rest, owner),
-        "ws": mounted(websocket),
+        "ws": upgrade_required,
         "admin": own_statistics(admin_endpoint(context), owner),
         "metrics": own_metrics(context, metrics, owner),
     }
     asgi = Application(
-        endpoints, {"ws": websocket}, pages(context, owner), _origins(config, context), requests, tracing
+        endpoints,
+        {"ws": WebSocketEndpoint(context, sockets)},
+        pages(context, owner),
+        _origins(config, context),
+        requests,
+        tracing,
     )
     return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner)
 
@@ -159,7 +162,6 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     cluster = context.broker.cluster
     if cluster is not None and cluster.traits.administered:
         admin = forwarding(context, cluster, admin)
-    websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     stages = StagesEndpoint(context)
     binary = BinaryEndpoint(context)
     requests = RequestMetrics(log_access=config.log.access)
@@ -177,7 +179,7 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
         "topics": rest,
         "kafka": kafka_rest,
         "registry": RegistryEndpoint(context),
-        "ws": mounted(websocket),
+        "ws": upgrade_required,
         "admin": admin,
         "lookup": admin,
         "metrics": metrics,
@@ -192,7 +194,7 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
         others = endpoints["fleet"] = FleetEndpoint(fleet, config.http.keep_alive_s)
     asgi = Application(
         endpoints,
-        {"ws": websocket},
+        {"ws": WebSocketEndpoint(context, sockets)},
         Pages(context, console),
         origins,
         requests,

@@ -8,13 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.auth.workers import Workers
 from penstock.protocols.http.answers import RefusedError
-from penstock.protocols.http.exchange import ClientGoneError, Event, Exchange
+from penstock.protocols.http.exchange import ClientGoneError, Event, Exchange, Receive, Scope, Send
 
 from .fleet import FleetEndpoint
 from .metrics.requests import RequestMetrics
@@ -25,8 +22,7 @@ from .tracing import Tracing
 log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
-
-_BY_STATUS = {404: ErrorKind.NOT_FOUND, 405: ErrorKind.METHOD_NOT_ALLOWED}
+SocketEndpoint = Callable[[Scope, Receive, Send], Awaitable[None]]  # of ASGI
 
 
 class AsgiExchange(Exchange):
@@ -52,7 +48,7 @@ class Application:
     def __init__(
         self,
         endpoints: Mapping[str, Endpoint],
-        sockets: Mapping[str, ASGIApp],
+        sockets: Mapping[str, SocketEndpoint],
         pages: Endpoint,
         origins: Origins,
         requests: RequestMetrics,
@@ -122,8 +118,6 @@ class Application:
             await refuse(exchange, error, error.headers)
         except PenstockError as error:
             await refuse(exchange, error)
-        except HTTPException as error:
-            await refuse(exchange, _error_of(error, scope), error.headers)
         except Exception:
             log.exception("request failed", extra={"method": scope["method"], "path": scope["path"]})
             await refuse(exchange, PenstockError(ErrorKind.INTERNAL, "internal error"))
@@ -142,12 +136,9 @@ class Application:
             endpoint = self._sockets.get(path[1:].partition("/")[0])
             if endpoint is None:
                 raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path}")
-            scope["app"] = self  # lets Starlette's routers raise 404 and 405 rather than answer in plain text
             await endpoint(scope, receive, send)
         except PenstockError as error:
             await refuse_upgrade(send, error)
-        except HTTPException as error:
-            await refuse_upgrade(send, _error_of(error, scope), error.headers)
         except Exception:
             log.exception("request failed", extra={"method": None, "path": path})
             await refuse_upgrade(send, PenstockError(ErrorKind.INTERNAL, "internal error"))
@@ -155,24 +146,3 @@ class Application:
 
 def _for_workers() -> PenstockError:
     return PenstockError(ErrorKind.FORBIDDEN, "this address is for the workers of the server alone")
-
-
-def mounted(app: ASGIApp) -> Endpoint:
-    """An ASGI application as an endpoint; Starlette's routers raise 404 and 405 rather than answer in plain text."""
-
-    async def serve(exchange: Exchange) -> None:
-        exchange.scope["app"] = app
-        await app(exchange.scope, exchange.receive, exchange.send)
-
-    return serve
-
-
-def _error_of(error: HTTPException, scope: Scope) -> PenstockError:
-    """What a router of Starlette's says, as an error of ours."""
-    kind = _BY_STATUS.get(error.status_code, ErrorKind.BAD_PARAMETER)
-    message = error.detail
-    if kind is ErrorKind.METHOD_NOT_ALLOWED:
-        message = f"{scope['method']} is not for {scope['path']}"
-    elif kind is ErrorKind.NOT_FOUND:
-        message = f"there is nothing at {scope['path']}"
-    return PenstockError(kind, message)

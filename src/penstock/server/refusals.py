@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from starlette.types import Send
-
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.http.answers import JSON_TYPE, Header, error_body
-from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.exchange import Exchange, Send
 
 RETRY_AFTER_S: Final = 1
 
@@ -45,10 +43,10 @@ async def refuse(exchange: Exchange, error: PenstockError, headers: Mapping[str,
     await exchange.whole(error.kind.codes.status, _with_type(headers), body)
 
 
-async def refuse_upgrade(send: Send, error: PenstockError, headers: Mapping[str, str] | None = None) -> None:
+async def refuse_upgrade(send: Send, error: PenstockError) -> None:
     """Answer to a WebSocket's handshake with an error."""
     body = error_body(error.kind, error.message)
-    sent = [*_with_type(headers), (b"content-length", b"%d" % len(body))]
+    sent = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
     status = error.kind.codes.ws_status
     await send({"type": "websocket.http.response.start", "status": status, "headers": sent})
     await send({"type": "websocket.http.response.body", "body": body})

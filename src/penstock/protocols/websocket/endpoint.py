@@ -4,12 +4,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from secrets import token_hex
+from typing import Final
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Receive, Send
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.producer import Producer
@@ -20,6 +17,8 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.clients import client_of
 from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import holding_of
+from penstock.protocols.http.answers import RefusedError
+from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
 from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import SCOPE_KEY
@@ -34,34 +33,31 @@ from .parameters import (
     reader_parameters,
 )
 from .producer import ProducerHandler
-from .socket import CONNECTION_KEY, Connection, Scope, Socket, Sockets
+from .socket import CONNECTION_KEY, Connection, Socket, Sockets
 from .upgrade import Query, Role, Target, parse_path
 
 log = logging.getLogger(__name__)
 
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+
 Handler = ProducerHandler | ConsumerHandler | ReaderHandler
 
 
-def routes(context: ServerContext, sockets: Sockets | None = None) -> list[BaseRoute]:
-    """The routes of the WebSocket API. A server that drains awaits `sockets.drain()`."""
-    endpoint = Endpoint(context, Sockets() if sockets is None else sockets)
-    return [
-        WebSocketRoute("/ws/{path:path}", endpoint, name="websocket"),
-        Route("/ws/{path:path}", _plain, name="websocket-plain"),
-    ]
+async def upgrade_required(exchange: Exchange) -> None:
+    """Answer HTTP without an upgrade below `/ws/` with 426. Raises NOT_FOUND, METHOD_NOT_ALLOWED."""
+    path = exchange.scope["path"]
+    if path == "/ws":
+        raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path}")
+    if exchange.method not in ("GET", "HEAD"):
+        raise RefusedError(
+            ErrorKind.METHOD_NOT_ALLOWED, f"{exchange.method} is not for {path}", {"allow": "GET, HEAD"}
+        )
+    headers = [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
+    await exchange.whole(426, [*headers, _TEXT], b"this is a WebSocket endpoint")
 
 
-async def _plain(_: Request) -> PlainTextResponse:
-    """HTTP without an upgrade: a reader's mistake that deserves its own answer."""
-    return PlainTextResponse(
-        "this is a WebSocket endpoint",
-        status_code=426,
-        headers={"upgrade": "websocket", "connection": "upgrade"},
-    )
-
-
-class Endpoint:
-    """The ASGI application of every WebSocket endpoint."""
+class WebSocketEndpoint:
+    """The ASGI application of every WebSocket below `/ws/`. A server that drains awaits `sockets.drain()`."""
 
     def __init__(self, context: ServerContext, sockets: Sockets) -> None:
         self._context = context

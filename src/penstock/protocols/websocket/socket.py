@@ -6,7 +6,7 @@ message, and the hot loops of the endpoints read and write here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
@@ -17,8 +17,6 @@ from penstock.protocols.rates import Allowance
 from penstock.runtime.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
-
-Scope = MutableMapping[str, Any]
 
 CONNECTION_KEY: Final = "penstock.websocket"  # the key of the connection in the state of an ASGI scope
 GOING_AWAY: Final = 1001
