@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.protocols.rest.cut import cut_value
+from penstock.protocols.rest.partition import cut_value
 from penstock.server.console.tail import PATH, SHOWN_MAX, VALUE_MAX
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running

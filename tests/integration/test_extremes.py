@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.protocols.rest.logs_shapes import LOGS_MAX, PATTERNS_MAX, TIMES_MAX
+from penstock.protocols.rest.logs import LOGS_MAX, PATTERNS_MAX, TIMES_MAX
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
 from penstock.wire.batch import pack_plain

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.messages.acknowledging import Acknowledging
+from penstock.cli.messages.consume import Acknowledging
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError

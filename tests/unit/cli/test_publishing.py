@@ -8,10 +8,10 @@ from typing import Any
 import click
 import pytest
 
-from penstock.cli.messages import publishing as module
+from penstock.cli.messages import produce as module
 from penstock.cli.messages.formats import Reading
 from penstock.cli.messages.pieces import Pieces, pieces
-from penstock.cli.messages.publishing import BATCH, Publishing
+from penstock.cli.messages.produce import BATCH, Publishing
 from penstock.cli.progress import Progress
 from penstock.client.http import HttpClient, RemoteError, unreachable
 from penstock.model.errors import PenstockError

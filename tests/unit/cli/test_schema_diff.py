@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.cli.output import CHOSEN, Format
-from penstock.cli.schema_diff import Side, changed, show_difference
+from penstock.cli.schemas import Side, changed, show_difference
 
 OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int"}]}'
 NEW = '{"name":"R","type":"record","fields":[{"name":"b","type":["null","int"]},{"name":"c","type":"int"}]}'

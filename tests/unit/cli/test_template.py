@@ -3,8 +3,7 @@
 import click
 import pytest
 
-from penstock.cli.output import Format, _cell
-from penstock.cli.template import Template
+from penstock.cli.output import Format, Template, _cell
 
 ANSWER = {"topic": "a", "n": 12345, "none": None, "yes": True, "in": {"x": [{"y": "z"}]}, "list": ["b"]}
 

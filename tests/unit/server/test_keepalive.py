@@ -1,4 +1,4 @@
-from penstock.server.keepalive import Keepalive
+from penstock.server.sockets import Keepalive
 from penstock.testing.clock import ManualClock
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability, require
 from penstock.broker.log import Log
@@ -17,10 +19,29 @@ from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.transport import COUNTED
 from penstock.protocols.values import Values
 
-from .cut import cut_value
 from .encoding import Encoding, Shown
 from .operations import NUMBER
 from .parts import Bounds, Decoding, Part
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def cut_value(text: str, most: int) -> str:
+    """A message's JSON whose value takes at most `most` characters; one that was longer is a text of how it begins.
+
+    `valueSize` is then how many bytes of JSON the whole value takes.
+    """
+    if len(text) <= most:
+        return text
+    fields = _fields.decode(text)
+    value = bytes(fields["value"])
+    if len(value) <= most:
+        return text
+    whole = msgspec.json.decode(value, type=str) if value.startswith(b'"') else value.decode()
+    fields["value"] = msgspec.Raw(msgspec.json.encode(whole[:most]))
+    fields["valueSize"] = msgspec.Raw(b"%d" % len(value))
+    return msgspec.json.encode(fields).decode()
+
 
 START: Final = (
     Parameter("message_id", "Start after this one; also `earliest` and `latest`."),

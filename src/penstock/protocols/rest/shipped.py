@@ -5,9 +5,10 @@ A payload is a text whatever the schema: a number's digits, an ISO time or ms, J
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.broker.producer import Placement
 from penstock.codec.avro.types import Array, Fixed, Map, Named, Primitive, Record, Type, Union
@@ -17,7 +18,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
 from penstock.protocols.caller import Caller
-from penstock.protocols.declarations import Declaration
+from penstock.protocols.declarations import Declaration, Long, SchemaText
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.decoding import DECODE_ERRORS
 from penstock.protocols.http.exchange import Exchange
@@ -30,14 +31,72 @@ from .plain import Form, Plain, serve_produce
 from .produce_shapes import ANSWERS_MAX, Bodies, ProduceMessage
 from .publishing import Job, Published
 from .services import Services
-from .shipped_shapes import (
-    PlainShippedRequest,
-    RawShippedRequest,
-    ShippedAnswer,
-    ShippedEnvelope,
-    ShippedMessage,
-    ShippedRequest,
-)
+
+
+class ShippedMessage(Struct, kw_only=True, rename="camel"):
+    """A message of the shipped dialect: the payload is a text whatever the schema. Unknown fields are passed over."""
+
+    payload: str | None = None
+    key: str | None = None
+    key_is_base64: bool = False
+    properties: dict[str, str] | None = None
+    event_time: str | Long | None = None
+    sequence_id: Long | None = None
+    replication_clusters: list[str] | None = None
+    disable_replication: bool = False
+    deliver_at: int | None = None
+    deliver_after_ms: int | None = None
+
+
+class ShippedEnvelope(Struct, kw_only=True, rename="camel"):
+    """The fields of a request of the shipped dialect; a version counts before schemas, -1 is none."""
+
+    schema_version: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
+    key_schema: SchemaText | None = None
+    value_schema: SchemaText | None = None
+    producer_name: str | None = None
+
+
+class ShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
+    """A produce request of the shipped dialect."""
+
+    messages: list[ShippedMessage]
+
+
+class RawShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
+    """The same, its messages not looked at."""
+
+    messages: list[msgspec.Raw]
+
+
+class PlainShippedMessage(Struct, forbid_unknown_fields=True, gc=False):
+    """The commonest message: a payload and nothing else."""
+
+    payload: str
+
+
+class PlainShippedRequest(ShippedEnvelope, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The commonest request."""
+
+    messages: list[PlainShippedMessage]
+
+
+class ShippedResult(Struct, rename="camel"):
+    """What became of one message, in the shipped dialect; the id is `ledger:entry:partition`, in a batch with `:index`."""
+
+    error_code: int
+    message_id: str | UnsetType = UNSET
+    schema_version: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    error_msg: str | UnsetType = UNSET
+
+
+class ShippedAnswer(Struct, rename="camel"):
+    """One result a message, in their order."""
+
+    message_publish_results: list[ShippedResult]
+    schema_version: int
+
 
 _bodies: Bodies[ShippedEnvelope, ShippedMessage] = Bodies(ShippedRequest, RawShippedRequest, ShippedMessage)
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.codec.vectors import field, record
 
-from penstock.codec.avro.default import encode_default
-from penstock.codec.avro.parse import parse_tree
+from penstock.codec.avro.parse import encode_default, parse_tree
 from penstock.codec.avro.types import Record
 
 

@@ -1,6 +1,6 @@
 """A frame that has begun has to come to its end, at a pace."""
 
-from penstock.protocols.binary.frame_pace import FramePace
+from penstock.protocols.binary.connection import FramePace
 from penstock.protocols.limits import Limits
 from penstock.wire.frames import FrameDecoder
 

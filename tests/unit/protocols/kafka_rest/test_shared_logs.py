@@ -9,10 +9,10 @@ from tests.support.cluster_log import NAME, ClusterLog, JournalOfProcess, TopicO
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.protocols.kafka_rest import shared_logs
+from penstock.protocols.kafka_rest import logs as module
 from penstock.protocols.kafka_rest.blocks import Blocks
 from penstock.protocols.kafka_rest.checkpoints import Checkpoint
-from penstock.protocols.kafka_rest.shared_logs import SharedLogs
+from penstock.protocols.kafka_rest.logs import SharedLogs
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
 
@@ -66,7 +66,7 @@ async def test_a_topic_that_was_opened_again_is_looked_at_again() -> None:
 
 
 async def test_the_least_recently_used_is_kept_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_logs, "LOGS_MAX", 2)
+    monkeypatch.setattr(module, "LOGS_MAX", 2)
     journals, tasks = AllJournals(), Tasks()
     logs = SharedLogs(journals.open, tasks, Blocks())
     topics = [topic(number) for number in (1, 2, 3)]

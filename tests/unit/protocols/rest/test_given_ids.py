@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId, varint
-from penstock.protocols.rest.given_ids import read_ids
+from penstock.protocols.rest.cursor_change import read_ids
 
 ENTRY = st.integers(0, 5) | st.integers(0, 2**40)
 PARTITION = st.sampled_from([-1, 0, 300])

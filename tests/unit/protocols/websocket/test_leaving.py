@@ -8,7 +8,7 @@ from tests.unit.engines.core.brokers import TOPIC, bench
 from tests.unit.protocols.websocket.connections import FakeConnection
 
 from penstock.protocols.context import ServerContext
-from penstock.protocols.websocket.endpoint import Endpoint
+from penstock.protocols.websocket.endpoint import WebSocketEndpoint
 from penstock.protocols.websocket.socket import CONNECTION_KEY, Sockets
 
 
@@ -16,7 +16,7 @@ from penstock.protocols.websocket.socket import CONNECTION_KEY, Sockets
 async def test_nothing_is_left_of_it(role: str) -> None:
     async with bench() as made:
         sockets = Sockets()
-        endpoint = Endpoint(ServerContext(made.broker), sockets)
+        endpoint = WebSocketEndpoint(ServerContext(made.broker), sockets)
         path = f"/ws/v2/{role}/persistent/public/default/t" + ("/s" if role == "consumer" else "")
         connection = FakeConnection()
         scope: dict[str, Any] = {"type": "websocket", "path": path, "query_string": b"", "headers": []}

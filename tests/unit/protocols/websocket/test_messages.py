@@ -6,9 +6,9 @@ from msgspec import UNSET
 
 from penstock.model.message import Encryption, EncryptionKey, Message, request_timeout_ms
 from penstock.model.names import TopicName
+from penstock.protocols.websocket.delivery import MessageWriter
 from penstock.protocols.websocket.encryption import context_of
 from penstock.protocols.websocket.frames import ConsumerMessage, encode_base64, format_time, write
-from penstock.protocols.websocket.messages import MessageWriter
 
 TEXT = st.text(max_size=20)
 TIME = st.integers(-(2**63), 2**63 - 1)
