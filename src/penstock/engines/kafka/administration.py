@@ -110,7 +110,7 @@ class KafkaAdministration:
     # -- policies that Kafka keeps
 
     async def _apply(self, name: TopicName) -> None:
-        """Tell Kafka what the policies of now mean for a topic, where it is there."""
+        """Set the configuration of a topic in Kafka by the present policies, if it exists."""
         if await self._topics.ask(name) is None:
             return
         kafka = self._topics.naming.kafka_name(name)

@@ -21,7 +21,7 @@ GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
 REFUSED_S: Final = (
     5.0  # how long credentials are refused before the start gives up: the operator has to correct them
 )
-LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
+LOOK_S: Final = 5.0  # poll interval for the cluster, and timeout of its answer
 
 
 class KafkaCluster:

@@ -44,7 +44,7 @@ class TopicProperties:
         self._by_topic: dict[TopicName, dict[str, str]] = {}
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Read the stored documents."""
         self._reader.read_all(PROPERTIES, await self._documents.load_meta(PROPERTIES), self.learned)
 
     def learned(self, key: str, document: bytes | None) -> None:
@@ -58,7 +58,7 @@ class TopicProperties:
             self._by_topic[name] = msgspec.json.decode(document, type=dict[str, str])
 
     def of(self, name: TopicName) -> dict[str, str]:
-        """A topic's; none where nothing is stored."""
+        """A topic's; empty if none are stored."""
         return self._by_topic.get(name, {})
 
     async def save(self, name: TopicName, properties: dict[str, str]) -> None:
@@ -96,7 +96,7 @@ class Documents:
         self._table: CompactedTopic | None = None
 
     async def start(self) -> None:
-        """Read all documents; creates the topic. Raises UNAVAILABLE. Where it may not be created, nothing is kept."""
+        """Read all documents; creates the topic. Raises UNAVAILABLE. If it may not be created, nothing is stored."""
         cluster = self._cluster
         if await cluster.admin.describe(self._topic) is None:
             try:
@@ -113,7 +113,7 @@ class Documents:
         await self._table.start()
 
     async def configs(self) -> Mapping[str, str]:
-        """The configuration of the topic: retention as the brokers say, for none is set; nothing where it may not be seen."""
+        """The configuration of the topic: retention as the brokers say, for none is set; empty if it may not be read."""
         try:
             return await self._cluster.admin.configs(self._topic)
         except PenstockError as error:
@@ -133,7 +133,7 @@ class Documents:
         """Store documents, in order; an error may leave the first of them.
 
         They are not one transaction: a process that is killed within one would keep every process from reading on until
-        Kafka ends it. So what is stored together has to make sense without its end.
+        Kafka ends it. So documents that are stored together must make sense without the last ones.
 
         Raises ALREADY_EXISTS if another process stored a document first whose kind is stored once, and NEWER_FORMAT
         instead of overwriting or deleting a document of an unknown version.

@@ -24,7 +24,7 @@ from .naming import Naming
 
 PARTITIONS: Final = 16
 CONFIG: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-LOOK_MS: Final = 10_000  # after which it is looked whether the topic is still the same
+LOOK_MS: Final = 10_000  # poll interval for a recreated topic
 READ_RECORDS: Final = 1000
 READ_BYTES: Final = 1 << 20
 
@@ -50,11 +50,11 @@ class KafkaJournals:
         return KafkaJournal(self, key.encode())
 
     def place(self, key: bytes, topic: Described) -> At:
-        """Where the records of a journal are."""
+        """The topic of the records of a journal."""
         return self.topic, crc32(key) % min(PARTITIONS, topic.partitions)
 
     async def find(self) -> Described | None:
-        """The topic, as it was lately; None where it is not there."""
+        """The topic, as last seen; None if it does not exist."""
         now = self._clock.monotonic_ms()
         if self._found is None or now - self._looked_ms >= LOOK_MS:
             self._found = await self._cluster.admin.describe(self.topic)
@@ -62,7 +62,7 @@ class KafkaJournals:
         return self._found
 
     async def have(self) -> Described:
-        """The topic, which is made where it is not there."""
+        """The topic, created if missing."""
         found = await self.find()
         if found is None:
             found = self._found = await self._cluster.have(self.topic, PARTITIONS, CONFIG)
@@ -131,7 +131,7 @@ class KafkaJournal:
 
 
 def _unusable(topic: str, error: PenstockError) -> PenstockError:
-    """The error of a topic that the cluster does not let this server use: it is not the caller who is refused."""
+    """The error of a topic that the cluster does not let this server use: it is not the caller that is refused."""
     if error.kind is ErrorKind.UNAVAILABLE:
         return error
     return PenstockError(

@@ -1,6 +1,6 @@
 """A producer before Kafka: the partitions of one topic, through the one client that all producers of a process share.
 
-An answer means what Kafka's `acks=all` means. Kafka does not tell repeats of one producer name from another's messages: sequence
+An answer means what Kafka's `acks=all` means. Kafka does not distinguish repeats of one producer name from another's messages: sequence
 ids that were given are kept in headers, and nothing is dropped for them.
 """
 
@@ -64,7 +64,7 @@ class Producer(ClusterProducer):
             connected_ms=self.connected_ms,
             published=self.published,
             last_sequence_id=self.last_sequence_id,
-            stored_sequence_id=-1,  # Kafka does not tell repeats
+            stored_sequence_id=-1,  # Kafka does not recognize repeats
         )
 
     # -- coming and going

@@ -1,6 +1,6 @@
 """Replies between processes (PIP-371): records of one topic. Each process reads one partition of it, which others may share.
 
-A request says in headers where its reply goes, `penstock-reply-to: {topic}:{partition}`, and its number,
+A request has the address of its reply in headers, `penstock-reply-to: {topic}:{partition}`, and its number,
 `penstock-correlation-id`. A reply is a record there with that number; `penstock-is-error` and `penstock-schema-version` may be
 missing. So any client of Kafka's can reply.
 """
@@ -34,7 +34,7 @@ CONFIG: Final = {
     "retention.ms": "600000",  # twice the longest wait for a reply
     "max.message.bytes": str(REPLY_BYTES_MAX + (1 << 16)),
 }
-AGAIN_S: Final = 1.0  # until it is listened again, where the topic was lost
+AGAIN_S: Final = 1.0  # until the topic is followed again after a loss
 _PARTITION_DIGITS: Final = 5
 
 
@@ -74,7 +74,7 @@ class ReplyPartitions:
         )
 
     async def start(self) -> None:
-        """Learn how many partitions the topic has, where it is there. Raises UNAVAILABLE."""
+        """Learn the number of partitions of the topic, if it exists. Raises UNAVAILABLE."""
         found = await self._cluster.admin.describe(self.topic)
         if found is not None:
             self.partitions = found.partitions
@@ -98,7 +98,7 @@ class ReplyPartitions:
                     f"{at[0]} has {self.partitions} partitions, fewer than were expected: ask again",
                 )
             first, end = await self._fetcher.ends(at)
-            # From before it was lost, where that is known: replies may have come meanwhile.
+            # From before the loss, if known: replies may have come since.
             self._position = end if self._position < 0 else min(max(first, self._position), end)
             self._at = at
             self._live = True
@@ -111,7 +111,7 @@ class ReplyPartitions:
             self._beginning = None
 
     def arrived(self, records: Sequence[Record]) -> None:
-        """As `driver.tail.Follower.arrived`. What is another process's is passed over."""
+        """As `driver.tail.Follower.arrived`. Records of other processes are ignored."""
         for record in records:
             headers = {
                 name: (value or b"").decode(errors="replace") for name, value in record.headers() or ()
@@ -178,5 +178,5 @@ class SentReplies:
     def reply_all(
         self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
     ) -> Sequence[Reply]:
-        """Each reply is looked at by `reply`: it may be for another process."""
+        """Each reply is examined by `reply`: it may be for another process."""
         return replies

@@ -31,13 +31,13 @@ def split_message(version: int) -> tuple[int, int]:
 
 
 def pair(key: int, value: int) -> int | None:
-    """The version of a pair; None where there is no number for it."""
+    """The version of a pair; None without a number for it."""
     fits = 0 < key < KEY_VERSIONS and 0 <= value < DOCUMENTS
     return PAIR + (key << 33) + value if fits else None
 
 
 def split_pair(version: int) -> tuple[int, int] | None:
-    """The versions of key and value; None where it is no pair."""
+    """The versions of key and value; None if it is not a pair."""
     if not PAIR <= version < 2 * PAIR:
         return None
     key, value = divmod(version - PAIR, DOCUMENTS)

@@ -75,7 +75,7 @@ def _tls(settings: ClusterSettings) -> Properties:
 
 def _hosts(url: str) -> str:
     hosts = url.partition("://")[2].rstrip("/").split(",")
-    if "@" in url:  # what is before it may be a password: it is not repeated
+    if "@" in url:  # the text before it may be a password: it is not repeated
         raise _bad("engine.url may have no user or password in it")
     if not all(hosts) or any("/" in host for host in hosts):
         raise _bad(f"engine.url: {url!r} is not kafka://host:port[,host:port]")

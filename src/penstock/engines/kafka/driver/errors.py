@@ -55,7 +55,7 @@ CREDENTIALS: Final = frozenset(
     (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
 )
 _NOT_ACQUIRED: Final = "Failed to acquire SASL OAUTHBEARER token: "  # librdkafka's
-# Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
+# Worth a retry at once: the brokers, or this client, have not learned of a recent change.
 _PASSING: Final = frozenset(
     (
         _E.NOT_LEADER_FOR_PARTITION,
@@ -84,7 +84,7 @@ REFUSALS: Final = CREDENTIALS | {KafkaError._SSL}
 
 
 def error_of(error: KafkaError | KafkaException) -> KafkaError | None:
-    """Kafka's error within an exception; None where there is none."""
+    """Kafka's error within an exception, or None."""
     if isinstance(error, KafkaError):
         return error
     first = error.args[0] if error.args else None
@@ -105,7 +105,7 @@ def ends_client(error: KafkaError | KafkaException) -> bool:
 
 
 def engine_error(error: KafkaError | KafkaException, what: str = "") -> PenstockError:
-    """An error of Kafka's; `what` begins the sentence, such as a topic's name. What is not known is UNAVAILABLE."""
+    """An error of Kafka's; `what` begins the sentence, such as a topic's name. Unknown errors are UNAVAILABLE."""
     found = error_of(error)
     if found is None:
         return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster failed: {error}")

@@ -31,7 +31,7 @@ class Fetcher:
     # -- positions
 
     async def ends(self, place: At) -> Ends:
-        """Where a log begins and ends now. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
+        """The present bounds of a log. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
         return await self._ends.ends(place)
 
     async def last_end(self, place: At) -> int:
@@ -39,11 +39,11 @@ class Fetcher:
         return (await self._admin.last_ends((place,)))[place]
 
     async def at_time(self, place: At, time_ms: int) -> int:
-        """The offset of the first record of a time (ms) or after it; -1 where there is none."""
+        """The offset of the first record of a time (ms) or after it; -1 if there is none."""
         return (await self._admin.at_time((place,), time_ms))[place]
 
     async def topic_id(self, topic: str) -> str | None:
-        """The id of a topic; None where there is none of that name."""
+        """The id of a topic; None for an unknown name."""
         found = await self._admin.describe(topic)
         return None if found is None else found.id
 
@@ -63,7 +63,7 @@ class Fetcher:
         await self._tail.leave(place)
 
     async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
-        """Records from `offset` on, at least one, within both bounds, up to the first gap; none where the log ends, which is at
+        """Records from `offset` on, at least one, within both bounds, up to the first gap; empty at the end of the log, which is at
         `until` or later. Raises OutOfRange, UNAVAILABLE, TOPIC_NOT_FOUND and what the cluster refuses."""
         return await self._readers.read(place, offset, entries_max, bytes_max, until)
 

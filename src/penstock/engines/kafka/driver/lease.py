@@ -1,7 +1,7 @@
 """The lease of slots: this process's membership in the group that shares out the partitions of the slots topic.
 
-The group says who should have a slot. It may be late or wrong: a process that was stopped believes that it has its slots until it
-runs again. What is written under a lease needs a fence of its own (decision 0094).
+The group says which process should have a slot. It may be late or wrong: a process that was stopped believes that it has its slots until it
+runs again. Records written under a lease need a separate fence (decision 0094).
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class Lease:
         return self._gaps
 
     async def close(self) -> None:
-        """Release all slots, as `releasing` tells, and leave the group."""
+        """Release all slots, as `releasing` says, and leave the group."""
         self._ending.set()
         thread, self._thread = self._thread, None
         if thread is not None:

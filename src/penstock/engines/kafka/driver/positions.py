@@ -1,7 +1,7 @@
-"""Where partitions begin and end.
+"""The bounds of partitions.
 
 A consumer that reads nothing is asked: the administrator's request for it corrupts memory in librdkafka 2.11 to 2.16 if a topic is
-deleted meanwhile.
+deleted in the meantime.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ ALONE_AT_ONCE: Final = 16
 
 
 class Offsets:
-    """Each call waits, so that it is made in a thread. `committed`: what is in open transactions, and behind them, does not count."""
+    """Each call waits, so that it is made in a thread. `committed`: records in open transactions, and behind them, do not count."""
 
     def __init__(self, clients: Clients, timeout_s: float, *, committed: bool) -> None:
         self._clients = clients
@@ -41,7 +41,7 @@ class Offsets:
         self._consumer: Consumer | None = None
 
     def at(self, places: Sequence[At], time_ms: int) -> dict[At, int]:
-        """The offsets of the first records of a time or after it, -1 where there is none; or of the begin, or the end. Raises
+        """The offsets of the first records of a time or after it, -1 without one; or of the beginning, or the end. Raises
         KafkaException."""
         with self._making:
             if self._credentials.replaced():
@@ -60,7 +60,7 @@ class Offsets:
             raise
 
     def bounds(self, places: Sequence[At]) -> dict[At, tuple[int, int]]:
-        """Where partitions begin and end. One question after the other: two at once would both ask for unknown leaders. Raises
+        """The bounds of partitions. One request after the other: two at once would both ask for unknown leaders. Raises
         KafkaException."""
         begins, ends = self.at(places, BEGIN), self.at(places, END)
         return {place: (begins[place], end) for place, end in ends.items()}
@@ -85,7 +85,7 @@ class Offsets:
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)
-            if one.offset < 0 and time_ms < 0:  # nobody was asked
+            if one.offset < 0 and time_ms < 0:  # no broker was asked
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return {(one.topic, one.partition): one.offset for one in found}
 
@@ -116,7 +116,7 @@ class EndLookup:
         self._asking = False
 
     async def ends(self, place: At) -> Ends:
-        """Where one log begins and ends now. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
+        """The present bounds of one log. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
         future = self._wanted.get(place)
         if future is None:
             future = self._wanted[place] = asyncio.get_running_loop().create_future()
@@ -128,7 +128,7 @@ class EndLookup:
     async def _ask(self) -> None:
         try:
             while self._wanted:
-                await asyncio.sleep(0)  # who asks in the same turn of the loop joins
+                await asyncio.sleep(0)  # requests of the same turn of the loop join
                 wanted, self._wanted = self._wanted, {}
                 await self._answer(wanted)
         finally:
@@ -145,7 +145,7 @@ class EndLookup:
             for future in wanted.values():
                 if not future.done():
                     future.set_exception(error)
-                    future.exception()  # nobody may wait any more
+                    future.exception()  # perhaps no caller waits any more
         else:
             for place, future in wanted.items():
                 if not future.done():

@@ -1,6 +1,6 @@
 """One idempotent producer for all that the process publishes: records out, offsets in.
 
-librdkafka sends on threads of its own. What became of records is asked for on the loop, by a timer that runs while some are on
+librdkafka sends on its own threads. Delivery reports are polled on the loop, by a timer that runs while some are on
 their way: a thread that asked would need the interpreter's lock once for each record, while the loop works.
 """
 
@@ -24,10 +24,10 @@ from .threads import aside, in_thread
 Outcome = int | PenstockError  # the offset of a record, or why it was not stored
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
-MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported as missing
+MISSING_MS: Final = 5_000  # a topic unknown to the brokers for so long is reported as missing
 BYTES_MAX: Final = 64 << 20  # on their way; publishers wait then
 RECORDS_MAX: Final = 200_000
-FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
+FRAME_BYTES: Final = 64 << 10  # of a message's bound: the overhead of its payload
 FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
 NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
 NEXT_MAX_S: Final = 0.02
@@ -89,10 +89,10 @@ class Sent(AnySent):
 
 
 class SentValues(AnySent):
-    """Records that have nothing but values to tell them apart: a callback that is the same for all of them costs half as much.
+    """Records that differ only in their values: a callback that is the same for all of them costs half as much.
 
     A partition stores records in the order in which they are sent, so that the offsets, in order, are those of the values.
-    librdkafka reports them in that order, too. That is relied on only where some fail: unless their values agree, all have failed.
+    librdkafka reports them in that order, too. That is relied on only if some fail: unless their values agree, all have failed.
     """
 
     __slots__ = ("_failed", "_refused", "_values")
@@ -184,7 +184,7 @@ class RecordProducer:
 
     @property
     def full(self) -> bool:
-        """Whether who would send has to wait with `room`."""
+        """Whether senders have to wait with `room`."""
         return self._has_to_wait or self._in_line > 0
 
     @property
@@ -195,7 +195,7 @@ class RecordProducer:
         return self._records > 0 and self._credentials.outdated
 
     async def room(self) -> None:
-        """Wait until there is room for more; who comes first, sends first."""
+        """Wait until there is room for more, in order of arrival."""
         self._in_line += 1
         try:
             async with self._line:
@@ -311,7 +311,7 @@ class RecordProducer:
         self._renew()
 
     def _replace(self) -> None:
-        """After an error that ends it, another producer takes its place: what was on its way is given up."""
+        """After an error that ends it, another producer takes its place: records in flight are given up."""
         made = self._made
         if made is not None:
             self._made = None
@@ -343,7 +343,7 @@ class RecordProducer:
             self._failed.clear()
 
     async def close(self) -> None:
-        """Wait a while for what is on its way, give up the rest, and leave. Every record has its outcome then: who waits for
+        """Wait a while for records in flight, give up the rest, and leave. Every record has its outcome then: callers that wait for
         one cannot be cancelled."""
         self._closed = True
         if not await self._settled(CLOSE_S):

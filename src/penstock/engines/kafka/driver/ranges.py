@@ -1,4 +1,4 @@
-"""Ranges of offsets, read by a process that is not the server and has credentials of its own. Its calls block."""
+"""Ranges of offsets, read by another process than the server, with its own credentials. Its calls block."""
 
 from collections.abc import Generator, Mapping, Sequence
 from time import monotonic
@@ -16,9 +16,9 @@ from .record import At, Record
 
 RECORDS_MAX: Final = 8192  # of one call
 WAIT_S: Final = 0.25  # of one wait
-AWAY_S: Final = 90.0  # without a record where there should be one
+AWAY_S: Final = 90.0  # without an expected record
 REACHED_S: Final = 30.0  # for the first answer, in which a wrong address has to fail
-END_S: Final = 10.0  # a log that ends before the range does: a broker may still have to learn where it ends
+END_S: Final = 10.0  # a log that ends before the range: a broker may still have to learn its end
 AHEAD_KB: Final = 16_384  # that is fetched ahead, about
 
 
@@ -65,11 +65,11 @@ class RangeReader:
         try:
             return str(asked[topic].result(REACHED_S + 1).topic_id)
         except (KafkaException, TimeoutError) as error:
-            self._admin.poll(0)  # calls back with what was heard
+            self._admin.poll(0)  # calls back with errors
             raise self._failure(error, topic) from None
 
     def begin(self, place: At) -> int:
-        """Where a log begins now; raises as `topic_id`."""
+        """The start of a log; raises as `topic_id`."""
         try:
             begin, _ = self._consumer.get_watermark_offsets(TopicPartition(*place), REACHED_S, cached=False)
         except KafkaException as error:
@@ -124,7 +124,7 @@ class RangeReader:
             raise self._failure(None, place[0])
 
     def _failure(self, error: Exception | None, topic: str) -> PenstockError:
-        """The error of a call, or of none; why brokers are not reached is what was heard of them."""
+        """The error of a call, or of none; reported errors say why brokers are not reached."""
         found = error.args[0] if isinstance(error, KafkaException) else None
         heard = self._heard
         if heard is not None and (found is None or found.code() in UNREACHABLE):

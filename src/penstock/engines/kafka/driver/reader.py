@@ -1,4 +1,4 @@
-"""Readers of partitions from any offset on: few, kept for a while, as the next read mostly goes on where one ended.
+"""Readers of partitions from any offset on: few, kept for a while, as the next read mostly continues an earlier one.
 
 What a reader fetched ahead is there for the read that goes on.
 """
@@ -24,7 +24,7 @@ RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
 WAIT_S: Final = 0.25  # of one wait in a thread: a read that is given up leaves it soon
 QUIET_S: Final = 30.0  # without an expected record; then the cluster counts as unreachable
 FETCH_WAIT_MS: Final = 20  # the broker's at the end of the log; a reader that is moved waits for it
-MISSING_MS: Final = 2000  # a topic that nobody knows for so long is reported as missing
+MISSING_MS: Final = 2000  # a topic unknown to the brokers for so long is reported as missing
 AHEAD_KB: Final = 4096  # that is fetched ahead, about
 
 T = TypeVar("T")
@@ -38,11 +38,11 @@ BUSY: Final = 4  # reads at the same time: each costs the brokers several reques
 
 
 class OutOfRange(Exception):
-    """The log does not have the offset that is to be read next (any more)."""
+    """The log does not have the next offset (any more)."""
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """Records with offsets without gaps. Where there is none, the log ends at `end`, as far as this reader saw."""
+    """Records with offsets without gaps. Without records, the log ends at `end`, as far as this reader saw."""
 
     records: Sequence[Record]
     end: int
@@ -84,7 +84,7 @@ def log_end(message: Message, what: str) -> int | None:
 def ask_for_leaders(consumer: Consumer, places: Iterable[At]) -> None:
     """Have a consumer ask for the leaders of partitions that it was assigned, in one request; the answer is not awaited. By itself
     librdkafka asks once a second."""
-    with suppress(KafkaException):  # the time is over at once
+    with suppress(KafkaException):  # the timeout is zero
         consumer.offsets_for_times([TopicPartition(*place, END) for place in places], timeout=0)
 
 
@@ -98,7 +98,7 @@ class Reader:
         self.position = -1  # the offset that is expected next
         self._executor = executor
         self._held: list[Record] = []  # in order, from the position on
-        self._end = -1  # where the log was seen to end
+        self._end = -1  # the last seen end of the log
         self._running: Future[Any] | None = None
         self._errors = clients.errors
         own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
@@ -113,7 +113,7 @@ class Reader:
         return self._held[0].offset() if self._held else self.position
 
     async def move(self, place: At, offset: int) -> None:
-        """Go to a partition and an offset; raises what stands in the way."""
+        """Go to a partition and an offset; raises the error that prevents it."""
         if self._running is not None and not self._running.done():  # it goes to rest
             await asyncio.wait((asyncio.wrap_future(self._running),))
         self.place, self.position = place, offset
@@ -126,7 +126,7 @@ class Reader:
         ask_for_leaders(self._consumer, (place,))
 
     async def read(self, entries_max: int, bytes_max: int, until: int) -> Found:
-        """Records from the position on, at least one, within both bounds, up to the first gap; none where the log ends, which is
+        """Records from the position on, at least one, within both bounds, up to the first gap; empty at the end of the log, which is
         at `until` or later. Raises OutOfRange, UNAVAILABLE, TOPIC_NOT_FOUND and what the cluster refuses."""
         entries_max = min(entries_max, RECORDS_MAX)
         if len(self._held) < entries_max:

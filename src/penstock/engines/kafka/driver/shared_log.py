@@ -1,6 +1,6 @@
 """Topics of one partition that all processes of a service append to and read as a whole, in one order.
 
-A thread reads; what it reads is handed to the loop in batches. What is written counts once it was read back, so that all
+A thread reads, and hands records to the loop in batches. Written records count once they were read back, so that all
 processes know all changes in one order. Each log has its own producer: that of messages waits for batches to fill.
 
 - A *compacted topic* is a table: the last row of a key counts.
@@ -283,7 +283,7 @@ class SharedLog(ABC, Generic[R]):
         own = {
             "group.id": f"penstock-{self._kind}",  # required, and never joined
             "enable.auto.commit": False,
-            # Where the wanted offset is not there: in a journal the gap shows that.
+            # If the wanted offset does not exist: in a journal the gap shows that.
             "auto.offset.reset": "earliest",
             # The end is reached without a record if the log is empty, was trimmed up to its end, or ends with records that compaction
             # left out.
@@ -303,7 +303,7 @@ class Journal(SharedLog[JournalRecord]):
     dense = True
 
     def __init__(self, admin: KafkaAdmin, topic: str, reader: JournalReader) -> None:
-        # There are no transactions: those of others, by mistake, block nothing.
+        # No transactions are used: those of others, by mistake, block nothing.
         reading = {"socket.nagle.disable": True, "isolation.level": "read_uncommitted"}
         super().__init__(admin, topic, "cursors", reading, reader.failing)
         self.begin = 0  # the first offset that is left, as far as this process knows

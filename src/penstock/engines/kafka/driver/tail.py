@@ -24,10 +24,8 @@ from .threads import in_thread
 log = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
-WAIT_S: Final = 0.05  # of one wait of the thread: who begins to follow, or leaves, waits so long
-FETCH_WAIT_MS: Final = (
-    250  # the broker's where nothing comes; what is followed then is asked for with the next request
-)
+WAIT_S: Final = 0.05  # of one wait of the thread, which delays new followers and those that leave
+FETCH_WAIT_MS: Final = 250  # the broker's without new records; logs followed then are in the next request
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
 MET_MAX: Final = 10_000  # topics that are remembered
 
@@ -43,17 +41,17 @@ class Follower(Protocol):
         """Records, in order; there may be gaps."""
 
     def reached(self, offset: int) -> None:
-        """The log ends at an offset: what was not delivered before it is no record."""
+        """The log ends at an offset: undelivered offsets before it are not records."""
 
     def truncated(self) -> None:
-        """Records that came here are no longer in the log. `lost` follows."""
+        """Received records are no longer in the log. `lost` follows."""
 
     def lost(self) -> None:
         """Nothing more comes: the topic or the offset is not there, or it may not be read."""
 
 
 class _Change(NamedTuple):
-    """A log is followed from an offset on, or followed no more: then there is no offset."""
+    """A log is followed from an offset on, or no longer followed: then there is no offset."""
 
     place: At
     offset: int | None
@@ -175,7 +173,7 @@ class TailReader:
 
     def _meet(self, consumer: Consumer, places: Collection[At]) -> None:
         """Have librdkafka ask for the leaders of topics that are new to the consumer. The answer comes behind a fetch that waits. It is
-        not awaited, so that other topics are read meanwhile."""
+        not awaited, so that other topics are still read."""
         unmet = [place for place in places if place[0] not in self._met]
         if unmet:
             ask_for_leaders(consumer, unmet)

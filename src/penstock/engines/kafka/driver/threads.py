@@ -41,7 +41,7 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """End the threads once they have done what is wanted, which is not waited for."""
+        """End the threads after their work, without waiting for it."""
         self._ended = True
         while cancel_futures and not self._wanted.empty():
             wanted = self._wanted.get()

@@ -44,7 +44,7 @@ _NO_PROXY: Final = ("no_proxy", "NO_PROXY")  # curl, within librdkafka, would as
 
 
 class TokenError(Exception):
-    """There is no valid token; the message names the setting."""
+    """No valid token; the message names the setting."""
 
 
 class Token(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Removes the cursors of topics that were deleted while nobody had them open: no process heard of it."""
+"""Removes the cursors of topics that were deleted while no process had them open, and so learned of it."""
 
 import logging
 from bisect import bisect_right
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 30.0  # between two looks
 TOPICS_MAX: Final = 100  # of a look
-GRACE_MS: Final = 600_000  # for which a topic has to be missing, whenever it is looked for
+GRACE_MS: Final = 600_000  # for which a topic has to be missing at every check
 
 
 class CursorCleaning:
@@ -39,7 +39,7 @@ class CursorCleaning:
 
     async def look(self) -> Sequence[str]:
         """Look at the next topics, and return those that exist. Raises UNAVAILABLE, what the cluster refuses, and Replaced if a slot
-        was lost meanwhile."""
+        was lost during that."""
         by_topic = self._by_topic()
         names = sorted(by_topic)
         for gone in self._missing.keys() - by_topic.keys():

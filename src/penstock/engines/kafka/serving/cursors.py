@@ -1,7 +1,7 @@
 """The cursors of all slots, kept in a journal; saved by the owner of a slot, known to every process.
 
 A save is answered once its record was read back and counts: a process that was replaced learns of that before it answers. One
-record is written at a time; saves that arrive meanwhile go together in the next one.
+record is written at a time; saves that arrive during a write go together in the next one.
 """
 
 import asyncio
@@ -338,14 +338,14 @@ class Cursors(JournalReader):
     async def checkpoint(self, slots: Iterable[int]) -> None:
         """Write all cursors of slots, so that everything before is superseded. Other saves go on between the records.
 
-        Slots that this process loses meanwhile have no checkpoint then. Raises UNAVAILABLE.
+        Slots that this process loses during that have no checkpoint then. Raises UNAVAILABLE.
         """
         self._check()
         async with self._writing:
             owned = sorted(self._terms.keys() & set(slots))
             if not owned:
                 return
-            # Everything is written under these terms: what is claimed again has its cursors before the new claim.
+            # Everything is written under these terms: a slot claimed again has its cursors before the new claim.
             terms = await self._claim(owned)
         keys = [(slot, key) for slot in terms for key in self.state.slots[slot].cursors]
         for start in range(0, len(keys), CHECKPOINT_CURSORS):

@@ -64,7 +64,7 @@ class Owners:
         return self._fleet is not None and self._fleet.find(process) is not None
 
     def address(self, topic: TopicName) -> Owner:
-        """Where clients of Pulsar's protocol reach the owner, if it is another process and that is known. Any process serves them
+        """The address at which clients of Pulsar's protocol reach the owner, if it is another process and known. Any process serves them
         otherwise."""
         try:
             owner = self._owner(topic)
@@ -106,7 +106,7 @@ class Owners:
 
 
 class _Proven(NamedTuple):
-    """Connections to a process, and what proves to it who this one is."""
+    """Connections to a process, and the proof of this one's identity."""
 
     authentication: ProcessAuthentication
     pool: Pool

@@ -30,7 +30,7 @@ _MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, Err
 
 
 class _Refusal(msgspec.Struct):
-    """What is read of the answer to a request that failed."""
+    """The used part of the answer to a failed request."""
 
     error_code: int = ErrorKind.INTERNAL.codes.code
     message: str = ""
@@ -178,7 +178,7 @@ class OtherProcesses:
         *,
         again: bool,
     ) -> Any:
-        """The answer, or why there is none as text; None if the process has ended, or has nothing of that topic."""
+        """The answer, or the reason of a failure as text; None if the process has ended, or has nothing of that topic."""
         now = self._clock.monotonic_ms()
         since, reason = self._silent.get(process, (now - SILENT_MS, ""))
         if now - since < SILENT_MS and not again:

@@ -83,7 +83,7 @@ class OwnedSubscription(AttachedSubscription):
         self._owners = owners
         self.entry_answers = AttachedEntryAnswers(self, topic.ledger)
         self.partial_batches = WholeEntries()
-        self._skipped = -1  # everything below is to be acknowledged by `flush`
+        self._skipped = -1  # everything below is acknowledged by `flush`
 
     async def here(self) -> ServedSubscription | None:
         """The subscription, if this process serves it; None if another one does. Raises SUBSCRIPTION_NOT_FOUND."""
@@ -101,7 +101,7 @@ class OwnedSubscription(AttachedSubscription):
             )
         return found
 
-    # -- what is asked
+    # -- queries
 
     async def refresh(self) -> None:
         await self.topic.refresh()
@@ -161,7 +161,7 @@ class OwnedSubscription(AttachedSubscription):
                 raise
             return False
 
-    # -- what is changed
+    # -- changes
 
     async def create(
         self, start: MessageId, inclusive: bool = False, properties: Mapping[str, str] | None = None
@@ -193,7 +193,7 @@ class OwnedSubscription(AttachedSubscription):
             await found.seek(target, inclusive=inclusive)
 
     def _moved(self) -> None:
-        if self.name not in self.topic.served:  # else it has told them, before it delivered anything
+        if self.name not in self.topic.served:  # else it has notified them, before it delivered anything
             super()._moved()
 
     async def move(self, offset: int) -> None:

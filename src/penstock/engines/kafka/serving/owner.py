@@ -79,7 +79,7 @@ class SlotOwner:
     async def releasing(self, slots: Sequence[int]) -> None:
         self._assigned.difference_update(slots)
         still = self._opened(slots)
-        # No subscription is opened beside one that is being saved, even if the slots come back meanwhile.
+        # No subscription is opened while an earlier one of its name is being saved, even if the slots come back.
         self._open.difference_update(still)
         if still:
             await self._host.closing(still)

@@ -86,7 +86,7 @@ class ServedSubscription(Subscription):
             self.topic.followers.discard(self.wake)
 
     async def move(self, offset: int) -> None:
-        """As `Subscription.move`. Consumers are told before anything is delivered from the new position."""
+        """As `Subscription.move`. Consumers are notified before anything is delivered from the new position."""
         self.tell_moved()
         await super().move(offset)
 
@@ -100,7 +100,7 @@ class ServedSubscription(Subscription):
                 consumer.moved()
 
     async def delete(self, *, force: bool = True) -> None:
-        """As `Subscription.delete`. Consumers that subscribe meanwhile wait, and begin a new subscription. Raises `Moved` if another
+        """As `Subscription.delete`. Consumers that subscribe during that wait, and begin a new subscription. Raises `Moved` if another
         call deleted it, or after the end: the cursor may be that of the next subscription of this name."""
         async with self._alone():
             if self.ended or self.deleted:
@@ -317,7 +317,7 @@ class ServedConsumer(Consumer):
     """`broker.Consumer`. It is closed when the subscription gets another owner."""
 
     async def flush(self) -> None:
-        """As `Consumer.flush`. Raises `Moved` if it is closed: nothing is known of what was not saved until then."""
+        """As `Consumer.flush`. Raises `Moved` if it is closed: unsaved acknowledgements are unknown then."""
         if self.closed:
             raise Moved(self.subscription)
         await super().flush()
@@ -337,7 +337,7 @@ class ServedConsumers(Consumers[KafkaTopic, ServedSubscription]):
         new_name: Callable[[str], str],
     ) -> None:
         async def logs_of(name: TopicName) -> Sequence[KafkaTopic]:
-            # Whoever asks has created it. One that was deleted does not come back because its consumers connect again.
+            # The caller has created it. One that was deleted does not come back because its consumers connect again.
             return [await topics.get_for_process(name)]
 
         super().__init__(logs_of, subscriptions, clock, new_name)

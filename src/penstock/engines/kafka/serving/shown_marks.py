@@ -1,6 +1,6 @@
-"""Shows Kafka's tools where subscriptions stand: as committed offsets of consumer groups that have no members.
+"""Shows Kafka's tools the positions of subscriptions, as committed offsets of consumer groups without members.
 
-Nothing is read from these groups, and no acknowledgement waits for them. Each commit takes a client of its own: librdkafka 2.16
+Nothing is read from these groups, and no acknowledgement waits for them. Each commit takes a separate client: librdkafka 2.16
 aborts the process when an administrator's request for commits meets a broker that was restarted.
 """
 
@@ -121,7 +121,7 @@ class ShownMarks:
         return None
 
     async def _show(self, name: Name, partitions: Collection[int]) -> bool:
-        """Commit what is not shown yet; returns whether there was something to do."""
+        """Commit new positions; returns whether there were any."""
         topic, subscription = name
         marks: dict[CursorKey, int] = {}
         gone = False

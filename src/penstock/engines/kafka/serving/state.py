@@ -2,7 +2,7 @@
 
 A record's key is its kind: `claim`, `save` or `done`.
 
-- A claim is JSON and has no version: every release has to know who owns a slot. Fields that are not known are ignored.
+- A claim is JSON and has no version: every release has to know the owner of a slot. Unknown fields are ignored.
 - The other kinds are MessagePack: an array of the process, the record's number within it, the terms by slot, and the body. These
   four keep their form in all versions, so that a process which does not know the body's version knows which slots it concerns. A
   header names the version (`model/formats.py`).
@@ -210,7 +210,7 @@ class StoredCursor(msgspec.Struct):
             self.properties = change.properties
 
     def offsets(self) -> OffsetSet:
-        """What is acknowledged."""
+        """The acknowledged offsets."""
         return OffsetSet.load(self.mark, dict(self.chunks))
 
 

@@ -1,1 +1,1 @@
-"""Staged publishing before Kafka: what is staged lies in a topic of its own until one transaction appends it."""
+"""Staged publishing before Kafka: stages are in a separate topic until one transaction appends them."""

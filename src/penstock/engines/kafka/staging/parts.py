@@ -1,6 +1,6 @@
-"""What is staged: the entries of a part as records of one topic, and a row of a table that says where they lie.
+"""Stages: the entries of a part as records of one topic, and a row of a table with their positions.
 
-A part may come more than once, by different processes: each attempt to store it has a row of its own, written when its entries
+A part may come more than once, by different processes: each attempt to store it has a separate row, written when its entries
 are stored, and the first one counts. A row names one version for itself and for the records of the part.
 """
 
@@ -34,7 +34,7 @@ from penstock.runtime.tasks import finished
 
 log = logging.getLogger(__name__)
 
-PARTITIONS: Final = 8  # of what is staged
+PARTITIONS: Final = 8  # of the topic of stages
 WAIT_MS: Final = 50  # until it is known that a table ends with the marker of a transaction
 SEGMENT_MS: Final = 3_600_000
 SEGMENT_BYTES: Final = 128 << 20
@@ -45,7 +45,7 @@ _COUNT: Final = Struct(">I")  # of messages, before an entry
 
 
 class Space:
-    """Names begin with `prefix`; what is staged goes `timeout_ms` after it came."""
+    """Names begin with `prefix`; stages expire after `timeout_ms`."""
 
     def __init__(self, cluster: KafkaCluster, prefix: str, timeout_ms: int, message_bytes_max: int) -> None:
         self.cluster = cluster
@@ -57,7 +57,7 @@ class Space:
         self._message_bytes_max = message_bytes_max
 
     async def create(self) -> None:
-        """Make the topics that are missing. Raises UNAVAILABLE, also where this server may not."""
+        """Create missing topics. Raises UNAVAILABLE, also if this server may not."""
         await self._create(self.parts, 1, _TABLE)
         await self._create(self.commits, 1, _TABLE)
         entries = {
@@ -153,7 +153,7 @@ class KafkaParts:
         self._batches: defaultdict[str, dict[int, Staged]] = defaultdict(dict)
         self._newer: dict[str, UnknownVersion] = {}  # rows of unknown versions
         self._table: CompactedTopic | None = None
-        self._ends: deque[tuple[int, dict[At, int]]] = deque()  # where the partitions ended, by time
+        self._ends: deque[tuple[int, dict[At, int]]] = deque()  # the ends of the partitions, by time
 
     async def start(self) -> None:
         if self._table is None:

@@ -1,7 +1,7 @@
 """The writers of staged batches: whose they are, and what they committed last, in a table that transactions are written to.
 
-What a writer's rows say changes in a transaction under the writer's own id. Whoever begins one reads the table to its end
-first. If it commits, no other producer of the writer was opened meanwhile: what was read was all that there is.
+A writer's rows change in a transaction under the writer's own id. The process that begins one reads the table to its end
+first. If it commits, no other producer of the writer was opened in between: it had read everything.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from .parts import KafkaParts, Space, Staged
 Changes = dict[Targets | None, Claimed | Commit | None]
 
 SHOWN_S: Final = 10.0  # brokers take milliseconds
-AGAIN_S: Final = 0.01  # between two looks: brokers tell nobody
+AGAIN_S: Final = 0.01  # poll interval: brokers send no notice
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class _Copying:
         await self._transaction.send(at, records)
 
     async def spans(self) -> tuple[Span, ...]:
-        """What was sent, when all of it is stored."""
+        """The sent records, when all of them are stored."""
         await self._transaction.flush()
         found = []
         for at, (topic, (entries, messages, size)) in self._counts.items():
@@ -200,7 +200,7 @@ class _Copying:
 
     async def shown(self) -> None:
         """It was committed: return when readers find it. Brokers answer a commit before its marker is in every partition. What
-        lies behind an open transaction of somebody else's is not waited for."""
+        lies behind an open transaction of another client is not waited for."""
         try:
             async with asyncio.timeout(SHOWN_S):
                 await asyncio.gather(*map(self._shown, self._counts))
@@ -346,7 +346,7 @@ class KafkaWriters:
         timeout_ms = STEP_MS * (1 + size_bytes // STEP_BYTES)
 
         def applied(changes: Changes) -> None:
-            # Nobody else can have changed these rows since they were read: they need not be read back.
+            # No other process can have changed these rows since they were read: they need not be read back.
             for targets, value in changes.items():
                 self._apply(name, targets, value)
 
