@@ -31,7 +31,7 @@ _NOT_ANSWERED_WITH: Final = frozenset(
 
 _KINDS: Final = {
     400: ErrorKind.BAD_PARAMETER,
-    401: ErrorKind.FORBIDDEN,  # with a reason: Pulsar says so where a role may not
+    401: ErrorKind.FORBIDDEN,  # with a reason: Pulsar answers so if a role may not
     403: ErrorKind.FORBIDDEN,
     409: ErrorKind.ALREADY_EXISTS,
     412: ErrorKind.BAD_PARAMETER,
@@ -50,7 +50,7 @@ _NOT_OWNED: Final = "Failed to find ownership"
 
 
 class Admin:
-    """Asks another of the hosts each time, and goes on with the next where one cannot be reached."""
+    """Asks another of the hosts each time, and goes on with the next if one cannot be reached."""
 
     def __init__(self, url: str, authentication: Authentication, verify: Any, timeout_s: float) -> None:
         parsed = parse_service_url(url)
@@ -172,7 +172,7 @@ async def ensure(
     missing: ErrorKind = ErrorKind.NOT_FOUND,
     passed: Collection[ErrorKind] = (ErrorKind.ALREADY_EXISTS,),
 ) -> None:
-    """PUT what may exist; errors of the kinds in `passed` are no errors."""
+    """PUT a resource that may exist; errors of the kinds in `passed` are ignored."""
     try:
         await admin.call("PUT", target, body=body, missing=missing)
     except PenstockError as error:

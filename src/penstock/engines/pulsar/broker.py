@@ -164,7 +164,7 @@ class PulsarBroker:
         self._stopping = True
 
     async def close(self) -> None:
-        """Leave every topic; what was out with consumers is the cluster's to deliver again.
+        """Leave every topic; the cluster redelivers unacknowledged messages.
 
         A cluster that does not answer is waited for LEAVE_S, for everything together; then the connections end, and with
         them whatever waits for it.
@@ -206,7 +206,7 @@ class PulsarBroker:
         return await self._new_producer(self._acting.of(ACTING.get()), name, options).open()
 
     async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
-        """A producer of the server's own, whoever is served now."""
+        """A producer of the server itself, independent of the caller."""
         return await self._new_producer(self.cluster, name, options).open()
 
     async def subscribe(
@@ -257,7 +257,7 @@ class PulsarBroker:
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
     ) -> Published:
         """As `Broker.append_entries`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
-        each producer of the entries has its name there; else one producer publishes them all, under numbers of its own."""
+        each producer of the entries has its name there; else one producer publishes them all, under its own sequence ids."""
         if deduplicate and not self._in_force(topic.name).deduplication:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED,
@@ -265,7 +265,7 @@ class PulsarBroker:
                 " (brokerDeduplicationEnabled, or the namespace's policy)",
             )
         done = Published()
-        # If a namespace wants encrypted entries only, the first that is none is refused.
+        # If a namespace wants encrypted entries only, the first other one is refused.
         encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
         for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
             if deduplicate:

@@ -48,7 +48,7 @@ from .credentials import (
 log = logging.getLogger(__name__)
 
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
-LOOK_MS: Final = 5000  # how often it is looked whether the cluster is there
+LOOK_MS: Final = 5000  # poll interval for the cluster
 LOOK_S: Final = 5.0  # for its answer
 _INTERCEPTOR: Final = "AppendIndexMetadataInterceptor"
 _CONFIGURATION: Final = Target.of("admin", "v2", "brokers", "configuration", "runtime")
@@ -58,7 +58,7 @@ IDLE_MS: Final = 60_000  # then the connections of a caller without producers an
 
 
 class PulsarCluster:
-    """`broker.Cluster`. `runtime` is the brokers' configuration, empty where the server may not see it."""
+    """`broker.Cluster`. `runtime` is the brokers' configuration, empty if the server may not see it."""
 
     def __init__(self, settings: ClusterSettings, own: Authentication | None = None) -> None:
         """`own`: the server's credentials for the cluster; None: those of the settings. Raises BAD_PARAMETER."""
@@ -81,10 +81,10 @@ class PulsarCluster:
         self.admin = Admin(settings.admin_url, own, tls or False, self.timeout_s)
         self.runtime: dict[str, Any] = {}
         self.problem: str | None = None
-        self._refused = False  # the problem is who the server is to the cluster, or the cluster to it
+        self._refused = False  # the problem is the identity of the server or of the cluster
 
     def context_of(self, authentication: Authentication) -> Context:
-        """Connections to the cluster of their own."""
+        """Separate connections to the cluster."""
         return Context(self._settings.url, authentication, self.timeout_s, self._options, entry_metadata=True)
 
     def authentication_for(self, caller: Acting) -> Authentication:
@@ -142,7 +142,7 @@ class PulsarCluster:
         self.problem, self._refused = await self._look()
 
     async def _look(self) -> tuple[str | None, bool]:
-        """What stands between this server and the cluster, and whether that is who the server is, or who the cluster."""
+        """The problem between this server and the cluster, and whether it is the identity of either."""
         url, lookup = self._settings.url, self.context.lookup
         connected = False
         try:
@@ -248,7 +248,7 @@ class PulsarCluster:
 
 
 class ActingCluster(PulsarCluster):
-    """The cluster as one caller reaches it; what is administered and configured is the server's."""
+    """The cluster as one caller reaches it; administration and configuration are the server's."""
 
     def __init__(self, cluster: PulsarCluster, caller: Acting) -> None:
         self.used_ms = 0

@@ -1,4 +1,4 @@
-"""Who the server and its callers are to the cluster, and what is said where the cluster refuses one of them."""
+"""The credentials of the server and its callers for the cluster, and errors of refusals."""
 
 import ssl
 from pathlib import Path
@@ -28,7 +28,7 @@ NONE: Final = "none are set: engine.token, token_file, username or tls_cert_file
 
 
 class ServerRefused(AuthenticationError, kind=ErrorKind.UNAVAILABLE, passing=True):
-    """The cluster does not take the server's own credentials. They may be renewed: who was connected tries again."""
+    """The cluster does not take the server's own credentials. They may be renewed: clients that were connected retry."""
 
 
 class CallerRefused(AuthenticationError, kind=ErrorKind.UNAUTHENTICATED):
@@ -122,7 +122,7 @@ class CallersToken(AuthenticationToken):
 
 
 def credentials_of(settings: ClusterSettings) -> ServerCredentials:
-    """Who the server is to the cluster; raises BAD_PARAMETER for credentials of two kinds, or half of one."""
+    """The credentials of the server for the cluster; raises BAD_PARAMETER for credentials of two kinds, or half of one."""
     given = [name for name in ("token", "token_file", "username") if getattr(settings, name)]
     if len(given) > 1:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine: {' and '.join(given)} exclude one another")

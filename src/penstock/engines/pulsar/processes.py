@@ -175,7 +175,7 @@ class ReplyTopics:
                 raise own_error(error) from None
 
     async def _open(self, known: "OrderedDict[str, asyncio.Task[E]]", topic: str, make: Callable[[], E]) -> E:
-        """The listener or sender of a topic, a new one if there is none that works. Raises what the cluster says."""
+        """The listener or sender of a topic, a new one if none works. Raises errors of the cluster."""
         found = known.get(topic)
         if found is None or _failed(found) or (found.done() and found.result().gone):
             found = known[topic] = self._tasks.spawn(_start(make()), f"open a topic of replies, {topic}")

@@ -88,7 +88,7 @@ class Partitions:
         self._owner = owner
         self._new_entries = new_entries
         self._open: list[PartitionProducer] = []
-        self._schema: SchemaInfo | None = None  # where the cluster demands one
+        self._schema: SchemaInfo | None = None  # if the cluster demands one
         self._opening = asyncio.Lock()
         self._used = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -228,7 +228,7 @@ class Partitions:
             self._cluster.context.tasks.spawn(self._settle(reason), f"end the producer of {self._topic}")
 
     async def _settle(self, reason: PenstockError) -> None:
-        """What is on its way to the other partitions gets its own result before the producer ends."""
+        """Messages in flight to other partitions get their results before the producer ends."""
         await asyncio.gather(*(one.entries.settled() for one in self._open))
         self._owner.close(reason)
 
@@ -411,7 +411,7 @@ class Producer(ClusterProducer):
         return Placement(self.topics[number], ledger, entry, -1, len(payloads), batched=True)
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
-        """Not entries of their own: others may publish between them, so that their ids do not follow one another."""
+        """Not separate entries: others may publish between them, so that their ids do not follow one another."""
         return (
             (batch or count == 1)
             and (len(self.topics) == 1 or partition is not None)
@@ -427,7 +427,7 @@ class Producer(ClusterProducer):
         return results
 
     async def append(self, entries: Sequence[NewEntry]) -> list[Result]:
-        """Send entries of other producers to the one log; a result each, UNKNOWN_ID for what is a repeat. Under a name of
+        """Send entries of other producers to the one log; a result each, UNKNOWN_ID for a repeat. Under a name of
         its own, a producer keeps their numbers, and sends none that is stored; else they get its own."""
         (partition,) = await self._attached()
         outgoing = [_outgoing(Item(entry)) for entry in entries]

@@ -36,7 +36,7 @@ class Posted(msgspec.Struct, gc=False):
 class PartitionProducer:
     """One producer's half of one topic or partition. Calls are served in the order in which they came.
 
-    Sequence ids are given where nothing can come between them and the sending, so that those of one partition always rise.
+    Sequence ids are assigned at the moment of sending, so that those of one partition always rise.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PartitionProducer:
             at = 0
             for part, repeats in self._rising(messages, counts):
                 if repeats and self._deduplicate():
-                    # The broker cannot tell a repeat of what it has not stored yet, and refuses it.
+                    # The broker cannot recognize a repeat of an entry that it has not stored yet, and refuses it.
                     await self.entries.settled()
                 size = sum(part)
                 posted += self._send(messages[at : at + size], places[at : at + size], part, results)
@@ -224,7 +224,7 @@ class PartitionProducer:
     def _encode(
         self, run: Sequence[OutMessage], places: Sequence[int], results: list[Result | None]
     ) -> list[tuple[Outgoing, Sequence[int]]]:
-        """The entry of some messages; where they do not fit together, one of each that fits."""
+        """The entry of some messages; if they do not fit together, one of each that fits."""
         first = run[0].sequence_id or 0
         try:
             entry = wire.encode(
@@ -279,7 +279,7 @@ class PartitionProducer:
         return stored
 
     def error(self, error: PulsarException) -> PenstockError:
-        """An error of the cluster's, for those who publish here."""
+        """An error of the cluster, for publishers here."""
         return engine_error(error, str(self._topic.name))
 
 

@@ -1,4 +1,4 @@
-"""The readers of one log: kept for a while, as the next read mostly goes on where one ended."""
+"""The readers of one log: kept for a while, as the next read mostly continues an earlier one."""
 
 import asyncio
 import secrets
@@ -42,7 +42,7 @@ class Reader:
         numbered: bool,
         position: int = -1,
     ) -> None:
-        """`position`: the one that `start` stands for, if it is known."""
+        """`position`: the position of `start`, if known."""
         self.idle_since_ms = 0
         self._position = position
         self.last: Entry | None = None  # that was taken last
@@ -65,7 +65,7 @@ class Reader:
         self._consumer = EntryConsumer(context, how, start, sink=self, inclusive=inclusive)
 
     async def open(self, *, permit: bool = True, one: bool = False) -> None:
-        """Connect, and let entries come (`one`: the first only); raises what stands in the way."""
+        """Connect, and let entries come (`one`: the first only); raises the error that prevents it."""
         try:
             await self._consumer.start()
         except PulsarException as error:
@@ -112,7 +112,7 @@ class Reader:
 
     @property
     def next_data(self) -> bytes:
-        """Of the next entry; empty if there is none."""
+        """Of the next entry; empty without one."""
         return self._entries[0].data if self._entries else b""
 
     def take(self) -> Entry | None:
@@ -126,7 +126,7 @@ class Reader:
         return entry
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until there is an entry, or none can come any more; False when time is over. Raises why it ended."""
+        """Wait until there is an entry, or none can come any more; False after the timeout. Raises why it ended."""
         if self._entries:
             return True
         self._raise()
@@ -153,7 +153,7 @@ class Reader:
         most = FIRST_PERMITS if not self._mean else max(1, min(PERMITS_MAX, int(room / self._mean)))
         if self._bytes >= AHEAD_BYTES or waiting >= PERMITS_MAX:
             return
-        # Below zero where batches overdrew them: the broker sends nothing before that is paid back.
+        # Below zero if batches overdrew them: the broker sends nothing before that is paid back.
         missing = most - self._consumer.permits
         if missing > most // 2:
             self._consumer.flow(missing)
@@ -197,7 +197,7 @@ class Readers:
         self._asking: Reader | None = None  # gets nothing: it asks for the last message
 
     def take(self, position: int) -> Reader | None:
-        """A reader whose next entries hold `position`, or follow it; None: there is none."""
+        """A reader whose next entries hold `position`, or follow it; or None."""
         for reader in self._idle:
             if reader.covers(position):
                 self._idle.remove(reader)
@@ -205,7 +205,7 @@ class Readers:
         return None
 
     async def open(self, start: MessageId, *, inclusive: bool, position: int) -> Reader:
-        """A new reader; raises what stands in the way."""
+        """A new reader; raises the error that prevents it."""
         reader = self._reader(start, inclusive=inclusive, position=position)
         await reader.open()
         return reader

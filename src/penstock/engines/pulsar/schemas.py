@@ -1,4 +1,4 @@
-"""The schemas of topics before a cluster: what was learned of them (PIP-43).
+"""The schemas of topics before a cluster, as learned (PIP-43).
 
 Versions never change, so each is asked for once. Which one is the newest is what `learn` found last. Whether a schema may
 follow another is the cluster's own decision.
@@ -29,7 +29,7 @@ TOPICS_MAX: Final = 10_000  # whose schemas are remembered
 
 
 class _Known(msgspec.Struct):
-    """What is known of a topic's schemas. A version that is None is not there."""
+    """The learned schemas of a topic. A version that is None does not exist."""
 
     newest: SchemaVersion | None = None
     versions: dict[int, SchemaVersion | None] = {}
@@ -37,7 +37,7 @@ class _Known(msgspec.Struct):
 
 
 class Schemas:
-    """`broker.Schemas`, of what was learned."""
+    """`broker.Schemas`, from learned schemas."""
 
     def __init__(self, cluster: PulsarCluster, bytes_max: int) -> None:
         self.changes = 0
@@ -49,7 +49,7 @@ class Schemas:
     # -- learning
 
     async def learn(self, topic: TopicName) -> None:
-        """Learn the newest schema and those before it, none where the topic is not there. Raises what the cluster refuses."""
+        """Learn the newest schema and those before it, none if the topic does not exist. Raises refusals of the cluster."""
         found = await self._ask(await self._link(topic), topic, None)
         known = self._known(topic)
         if found is None or found.deleted:

@@ -59,7 +59,7 @@ def place_with(sizes: Sequence[LedgerSize], size_bytes: int) -> Place | None:
 async def find_offset(
     offset: int, stats: Mapping[str, Any], read: Callable[[Place], Awaitable[Entry | None]]
 ) -> Place | None:
-    """Where to begin to read so that `offset` is met: the entry that holds it, or one a little before it.
+    """The position to read from to find `offset`: the entry that holds it, or one a little before it.
 
     `stats` is the topic's internalStats, which counts the entries of each ledger; None: begin with the earliest.
     """

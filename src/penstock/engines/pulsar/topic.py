@@ -1,7 +1,7 @@
-"""A topic or partition as this server uses it: its log, and who publishes and consumes here.
+"""A topic or partition as this server uses it: its log, and its producers and consumers here.
 
 Positions, and entries by position, are found through short-lived readers.
-Where it begins and ends is what was learned last (`refresh`). A log has many ledgers, so that ids of entries alone say
+Its bounds are those learned last (`refresh`). A log has many ledgers, so that ids of entries alone say
 nothing: what the contract calls an entry's id is its position here.
 """
 
@@ -27,12 +27,12 @@ from .cluster import PulsarCluster
 from .readers import QUIET_S, Reader, Readers
 from .search import bytes_from, find_offset, ledger_sizes, place_with
 
-FIRST_MS: Final = 10_000  # how long it is trusted where the log begins
+FIRST_MS: Final = 10_000  # how long a learned start of the log is trusted
 KNOWN_MAX: Final = 4096  # places of entries that were read, by the positions after them
 READ_BYTES: Final = 1 << 20
 TIME_MAX: Final = 2**63 - 1  # Pulsar's
 STATS_MS: Final = 500  # a request of many steps asks once
-FOLLOW_S: Final = 0.2  # how often it is looked whether a log grew that has followers
+FOLLOW_S: Final = 0.2  # poll interval for growth of followed logs
 
 
 class PulsarTopic(ClusterTopic):
@@ -58,7 +58,7 @@ class PulsarTopic(ClusterTopic):
         self._cluster = cluster
         self._numbered = cluster.numbered
         self._last: Place = BEFORE_ALL  # of the last entry
-        self._first_ms: int | None = None  # when it was learned where the log begins
+        self._first_ms: int | None = None  # when the start of the log was learned
         self._known: dict[int, Place] = {}  # by the position after an entry
         self._readers = Readers(name, cluster, clock)
         self._learning = asyncio.Lock()
@@ -104,7 +104,7 @@ class PulsarTopic(ClusterTopic):
         self._grew(end)
 
     def _begin_again(self) -> None:
-        """The topic was deleted and made again: what was learned is of another log, though under the same name."""
+        """The topic was recreated: learned positions are of another log, under the same name."""
         self._readers.end()
         self._known.clear()
         self.first_offset = self.next_offset = 0
@@ -232,12 +232,12 @@ class PulsarTopic(ClusterTopic):
         return bytes_from(ledger_sizes(stats), await self._place_at(entry_id, stats))
 
     async def find_size(self, size_bytes: int) -> Entry | None:
-        """As `broker.Log.find_size`, estimated likewise."""
+        """As `broker.Log.find_size`, estimated in the same way."""
         place = place_with(ledger_sizes(await self._internal_stats()), size_bytes)
         return None if place is None else await self.entry_at_place(place, exact=False)
 
     async def _place_at(self, position: int, stats: Mapping[str, Any]) -> Place:
-        """Where the entry lies that holds a position, or about there."""
+        """The id of the entry that holds a position, or of one near it."""
         known = self._known.get(position)
         if known is not None:
             return known[0], known[1] + 1
@@ -379,5 +379,5 @@ class PulsarTopic(ClusterTopic):
             try:
                 await self.refresh()
             except (PenstockError, PulsarException):
-                await asyncio.sleep(1)  # the followers wait until their own time is over
+                await asyncio.sleep(1)  # followers wait until their own timeouts
             await asyncio.sleep(FOLLOW_S)

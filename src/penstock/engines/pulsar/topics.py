@@ -222,7 +222,7 @@ class PulsarTopics(Catalog[PulsarTopic]):
         return None if partitions is None else Described("", partitions)
 
     async def _partitions_now(self, name: TopicName) -> int | None:
-        """How many partitions the cluster says that a topic has; None if there is no topic."""
+        """The number of partitions of a topic in the cluster; None if the topic does not exist."""
         try:
             return await self._cluster.context.lookup.partitions(str(name), create=False)
         except TopicNotFound:

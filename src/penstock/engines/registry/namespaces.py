@@ -27,7 +27,7 @@ class Namespaces:
     """`broker.Namespaces`: every namespace there is; those of `always` always are.
 
     `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
-    `listeners` are called after any change that may concern who is allowed to do what.
+    `listeners` are called after any change that may concern permissions.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Namespaces:
         self._policies_changed: list[Callable[[NamespaceName], None]] = []
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Read stored namespaces."""
         self._reader.read_all(KIND, await self._store.load_meta(KIND), self._learn)
         self._reader.read_all(TENANT, await self._store.load_meta(TENANT), self._learn_tenant)
         for always in self._always:
@@ -181,7 +181,7 @@ class Namespaces:
         if name in self._always:
             self._policies[name] = NamespacePolicies()
         else:
-            self._policies.pop(name, None)  # where it was heard of already
+            self._policies.pop(name, None)  # if it was learned before
         self._permissions_changed()
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:

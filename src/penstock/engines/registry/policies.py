@@ -23,7 +23,7 @@ _KEEP_ALL: Final = TopicPolicies(
 
 
 class Policies:
-    """The policies that topics have of their own, stored by their base names, and what follows from all."""
+    """Policies of topics, stored by their base names, and the effective policies."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Policies:
             listener(name)
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Read stored policies."""
         self._reader.read_all(KIND, await self._store.load_meta(KIND), self._learn)
 
     def learned(self, key: str, document: bytes | None) -> None:
@@ -87,7 +87,7 @@ class Policies:
     # -- what holds
 
     def of_topic(self, name: TopicName) -> TopicPolicies:
-        """What a topic has of its own; a partition has its topic's."""
+        """The policies set for a topic; a partition has its topic's."""
         return self._own.get(name) or self._own.get(name.base) or _NOTHING
 
     def of_namespace(self, name: NamespaceName) -> TopicPolicies:
@@ -132,7 +132,7 @@ class Policies:
         self._changed(name)
 
     async def forget(self, name: TopicName) -> None:
-        """Let a topic decide nothing of its own any more."""
+        """Remove the policies set for a topic."""
         if name in self._own:
             await self.change_topic(name, lambda policies: _NOTHING)
 

@@ -41,13 +41,13 @@ DEFAULT_TIMEOUT_MS: Final = 1000  # a fetch that does not say waits a little, as
 
 
 class GroupPosition(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a consumer group of Kafka goes on."""
+    """The position of a consumer group of Kafka."""
 
     group: Annotated[str, Meta(min_length=1, max_length=GROUP_MAX)]
 
 
 class ConsumerRequest(Declaration, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a consumer instance is to be like. Schema fields name the schema that its messages are read by.
+    """The options of a consumer instance. Schema fields name the schema that its messages are read by.
 
     `id` is one given by an earlier answer: while that instance lives, it is the answer again. `initial_position` counts if the
     subscription is new.
@@ -78,7 +78,7 @@ class ConsumerAnswer(Struct, kw_only=True):
 
 
 class FetchAnswer(Struct):
-    """Messages that are to be acknowledged."""
+    """Messages to acknowledge."""
 
     messages: list[ReadMessage]
 
@@ -177,7 +177,7 @@ async def delete(rest: Services, caller: Caller, target: Target, exchange: Excha
     errors=(*CONSUMING, ErrorKind.MISDIRECTED, ErrorKind.CONSUMER_NOT_FOUND),
 )
 async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    """What is handed out and not written is given back at once."""
+    """Messages that are not written to the client are given back at once."""
     allowed = partial(caller.may_consume, target.topic, target.subscription)
     allowed()
     limits = rest.limits
@@ -311,7 +311,7 @@ def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptio
 
 
 def _base_uri(rest: Services, exchange: Exchange, target: Target, instance: Instance) -> str:
-    """Where an instance is asked for: absolute if the request says how the server is reached."""
+    """The URI of an instance: absolute if the request says how the server is reached."""
     topic = target.topic
     parts = [topic.tenant, topic.namespace, topic.local]
     if target.shipped:

@@ -24,7 +24,7 @@ RANGES_MAX: Final = 1000  # of acknowledged messages shown; there may be million
 
 class PartitionCursor(Struct, kw_only=True):
     """A partition's cursor. Everything up to `mark_delete_position` is acknowledged (null: nothing is), and the
-    ranges of offsets beyond it, both ends inclusive; `more` tells that there are more ranges than are shown."""
+    ranges of offsets beyond it, both ends inclusive; `more`: there are further ranges."""
 
     partition: int
     mark_delete_position: str | None

@@ -33,7 +33,7 @@ class GivenIds(NamedTuple):
 
 
 def read_ids(texts: Sequence[str]) -> GivenIds:
-    """Read ids; what is no message's own id, or no base64, is left."""
+    """Read ids; texts other than the base64 of a message's own id are left."""
     found = GivenIds({}, [])
     at, allowance = 0, WRITTEN_PER_ID * len(texts)
     while at < len(texts):
@@ -63,7 +63,7 @@ def _parse(text: str) -> MessageId | None:
         found = MessageId.parse(text)
     except PenstockError:
         return None
-    # Java's ids may be negative, and blanks around an id are no base64.
+    # Java's ids may be negative, and blanks around an id are not base64.
     own = found.ledger >= 0 and found.entry >= 0 and text != "latest" and text == text.strip()
     return found if own else None
 
@@ -75,7 +75,7 @@ def _run_length(texts: Sequence[str], at: int, first: MessageId) -> int:
     if index or len(texts) - at < len(ends):
         ends = ends[index : index + len(texts) - at]
     given = texts[at : at + len(ends)]
-    # One comparison for all, usually. No id has a blank: where the joined texts are equal, so is each of them.
+    # One comparison for all, usually. No id has a blank: if the joined texts are equal, so is each of them.
     if " ".join(given) == start + f" {start}".join(ends):
         return len(ends)
     return sum(1 for _ in takewhile(bool, map(eq, [start + end for end in ends], given)))
@@ -114,7 +114,7 @@ class AttachedConsumers:
         return self._used.keys()
 
     async def acknowledge_all(self, texts: Sequence[str]) -> bool:
-        """Acknowledge messages together; False if one of them is to be looked at by itself."""
+        """Acknowledge messages together; False if one of them must be examined by itself."""
         try:
             ids = [MessageId.parse(text) for text in texts]
         except PenstockError:
@@ -175,7 +175,7 @@ class Acknowledgement(
     },
 ):
     """A message to acknowledge, with the reply to a request (PIP-371): base64, by a version of the topic's schema
-    where it names one."""
+    if it names one."""
 
     message_id: str
     reply_content: bytes | None = None
@@ -184,7 +184,7 @@ class Acknowledgement(
 
 
 class CursorRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"message_ids": "messageIds"}):
-    """What is to happen to messages, or to the cursor.
+    """A change of messages, or of the cursor.
 
     `negative` gives messages back for redelivery after `delay_ms` (default: their consumer's); `seek` goes on after
     one id, or with the first message since `publish_time` (ms).
@@ -197,7 +197,7 @@ class CursorRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"m
 
 
 class AckResult(Struct, kw_only=True, rename={"message_id": "messageId"}):
-    """What became of one id; the codes are those of produced messages. `reply` tells of a reply (PIP-371)."""
+    """The result of one id; the codes are those of produced messages. `reply` is the result of a reply (PIP-371)."""
 
     message_id: str
     error_code: int | None = None

@@ -109,7 +109,7 @@ class Encoding:
 
 
 class _Columns(NamedTuple):
-    """What differs from message to message; each has an item for each of them. `middles` stand between the value and the
+    """The fields that differ from message to message, with an item for each of them. `middles` are between the value and the
     sequence id; all ids begin with `id_start`."""
 
     id_start: str
@@ -179,7 +179,7 @@ def _alone_columns(run: Sequence[Part]) -> _Columns:
 
 
 def _middle(publish_time: int) -> str:
-    """What stands between the value and the sequence id."""
+    """The text between the value and the sequence id."""
     return f',"properties":{{}},"publishTime":{publish_time},"eventTime":null,"sequenceId":'
 
 

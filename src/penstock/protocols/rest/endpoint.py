@@ -86,7 +86,7 @@ class RestEndpoint:
         return found
 
     def drain(self) -> None:
-        """End every wait: the server takes no new work and finishes what is in flight."""
+        """End every wait: the server takes no new work and finishes work in flight."""
         self.services.polls.drain()
         self.services.remote_instances.drain()
 

@@ -27,7 +27,7 @@ from .encoding import Encoding
 from .parts import Bounds, Decoding, Part
 from .prepared import FETCH_MESSAGES_MIN, Prepared, Preparing
 
-_QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
+_QUICK_TURNS: Final = 4  # entries in memory come within so many turns of the loop
 HELD_MS: Final = 1000  # until an instance that has expired and is in use is checked again
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
 
@@ -46,13 +46,13 @@ class Instance(msgspec.Struct, eq=False):
     expires_ms: int
     acting: str = msgspec.field(default_factory=acting_key)
     turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    requests: int = 0  # that use it now; it is not removed meanwhile
-    named: int = 0  # those of them that name it; it does not expire meanwhile
+    requests: int = 0  # that use it now; it is not removed during them
+    named: int = 0  # those of them that name it; it does not expire during them
     prepared: Prepared | None = None  # for its next fetch
 
 
 class Instances:
-    """Every instance of this server. One without requests is removed when its time is over."""
+    """Every instance of this server. One without requests is removed after its time-out."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Instances:
             self._preparing.begin(prepared, instance.consumer, encoding)
 
     def take_prepared(self, instance: Instance, form: Form) -> Prepared | None:
-        """What is written by now, if it is of this form; no more is."""
+        """The prepared texts so far, if they are of this form; preparing ends."""
         found = instance.prepared
         self._end_prepared(instance)
         return found if found is not None and found.form == form else None
@@ -240,7 +240,7 @@ class Fetch:
             consumer.give_back(consumer.take())
 
     async def _arrived(self) -> None:
-        """Let what is there already come: a subscription needs turns of the loop, and perhaps its store."""
+        """Wait for messages that are there already: a subscription needs turns of the loop, and perhaps its store."""
         turns = 0
         while not self.consumer.outbox and not all(source.idle for source in self.consumer.attached):
             await asyncio.sleep(0 if turns < _QUICK_TURNS else _STORE_S)

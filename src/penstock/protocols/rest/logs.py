@@ -56,7 +56,7 @@ class OffsetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class LogOffsets(Struct, kw_only=True):
-    """Where a partition begins and ends (exclusive), and how many bytes its entries take; `at` answers
+    """The bounds of a partition (end exclusive), and the bytes of its entries; `at` answers
     `publish_times`. If it is not `dense`, some offsets belong to no message."""
 
     ledger: int
@@ -76,7 +76,7 @@ class TopicOffsets(Struct, kw_only=True):
 
 
 class ManyOffsets(Struct, kw_only=True):
-    """The topics sorted by name, and those that are not there; both empty where nothing `changed`."""
+    """The topics sorted by name, and missing ones; both empty if nothing `changed`."""
 
     seen: str
     changed: bool
@@ -85,7 +85,7 @@ class ManyOffsets(Struct, kw_only=True):
 
 
 class Size(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is in a partition from `offset` on, and how far `bytes` of it go."""
+    """The size of a partition from `offset` on, and the end of the first `bytes` of it."""
 
     topic: str
     partition: int
@@ -115,7 +115,7 @@ class SizesAnswer(Struct, kw_only=True):
 
 
 class Mark(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is below `offset` in a partition is done with. `ledger` tells the log from one of the same name."""
+    """Messages below `offset` in a partition are done. `ledger` distinguishes the log from another of the same name."""
 
     topic: str
     partition: int
@@ -124,7 +124,7 @@ class Mark(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class MarksRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Have a durable subscription follow a reader; it is made where it is missing. `exact` also moves it back."""
+    """Move a durable subscription after a reader; it is created if missing. `exact` also moves it back."""
 
     subscription: str
     marks: Annotated[list[Mark], Meta(min_length=1, max_length=LOGS_MAX)]
@@ -132,7 +132,7 @@ class MarksRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class MarkResult(Struct, kw_only=True):
-    """Where a subscription now is in a partition, or why it was not moved."""
+    """The position of a subscription in a partition, or why it was not moved."""
 
     topic: str
     partition: int
@@ -228,7 +228,7 @@ async def _log(topic: Topic, times: Sequence[int]) -> LogOffsets:
         dense=topic.dense,
     )
     if times:
-        # The log goes on growing meanwhile; the answer is of the moment of its first look.
+        # The log may grow during this; the answer is of the moment of the first look.
         found.at = [min(await topic.offset_at_time(time), found.latest) for time in times]
     return found
 
@@ -243,7 +243,7 @@ async def _changed(topics: Topics, names: "Names", seen: str, at_once: int) -> M
             if found.seen != seen:
                 return found
             if count < sum(len(topic.partitions) for topic in found.topics):
-                continue  # the look opened logs; they are to be followed too
+                continue  # the look opened logs, which must be followed, too
             await event.wait()
             event.clear()
 
@@ -340,7 +340,7 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
     total = await topic.size_since(first)
     if wanted.bytes is None or wanted.bytes >= total:
         return SizeResult(total=total, bytes=total, end=max(wanted.offset, topic.bounds.next_offset))
-    # The entry whose end goes past what is asked for is the one before the first that has so much after it.
+    # The entry that ends beyond the requested bytes is the one before the first that has so many after it.
     after = await topic.find_size(total - wanted.bytes)
     end = topic.bounds.next_entry
     if after is not None:  # in a log of many ledgers, entries go by their offsets

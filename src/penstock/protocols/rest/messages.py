@@ -41,7 +41,7 @@ class ReadMessage(
     rename=JSON_NAMES,
 ):
     """A message as read; times are ms since the epoch. `requestTimeoutMillis` and `requestDeadline` show that
-    it is a request, whose reply is awaited until then (PIP-371). `offset` is null where the log does not number messages. One that cannot be decoded has the value null, and says why in `error`."""
+    it is a request, whose reply is awaited until then (PIP-371). `offset` is null if the log does not number messages. One that cannot be decoded has the value null, and says why in `error`."""
 
     message_id: str
     partition: int

@@ -71,7 +71,7 @@ _NO_TOPIC: Final = TopicName("persistent", "", "", "")
 class Target(NamedTuple):
     """The resource of a request; `shipped` says that it was named in the shipped dialect.
 
-    `operation` is the operation's path: below the topic, or whole where the request's body names the topics.
+    `operation` is the operation's path: below the topic, or whole if the request's body names the topics.
     """
 
     operation: str
@@ -109,7 +109,7 @@ class Paths:
 
 
 def below(operation: Operation) -> str:
-    """An operation's path below the topic; the whole one where it names none."""
+    """An operation's path below the topic; the whole one if it names none."""
     return operation.path.removeprefix(SHIPPED).removeprefix(TOPIC)
 
 
@@ -150,5 +150,5 @@ def _not_found(raw_path: bytes) -> PenstockError:
 
 
 def error_code(error: PenstockError) -> int:
-    """PIP-64's code of one message's error: 2 where a retry may help, else 1."""
+    """PIP-64's code of one message's error: 2 if a retry may help, else 1."""
     return 2 if error.retriable else 1

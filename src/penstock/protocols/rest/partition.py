@@ -1,4 +1,4 @@
-"""A partition as it is read: where to begin, what follows within bounds, and the room that the answer takes."""
+"""Reads of a partition: the start, messages within bounds, and the memory of the answer."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -124,7 +124,9 @@ class Messages:
         for entry in entries:
             offset, at = entry.offset, self.at
             if offset >= end:
-                self.at = max(at, end)  # nothing lies between: who reads on would get the same entry for ever
+                self.at = max(
+                    at, end
+                )  # nothing lies between: a reader that continues would always get the same entry
                 break
             until = min(offset + entry.count, end)
             mask = (1 << until - offset) - 1
@@ -162,7 +164,7 @@ class Answered:
     async def room(self, size: int, *, needed: bool) -> bool:
         """Reserve `size` bytes for a read, until the next `count`; False without room.
 
-        What is `needed` is waited for; raises TOO_MANY_REQUESTS or UNAVAILABLE if that is in vain.
+        Waits for room for `needed` bytes; raises TOO_MANY_REQUESTS or UNAVAILABLE if there is none.
         """
         holding = self._holding
         if holding is None:

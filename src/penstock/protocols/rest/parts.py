@@ -1,4 +1,4 @@
-"""Parts of entries on their way to a reader: what is in them, and how many of their messages an answer has room for."""
+"""Parts of entries on their way to a reader: their contents, and the number of their messages that fit into an answer."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from penstock.wire import entry as wire
 UNBOUNDED: Final = 2**63 - 1  # messages or bytes
 
 DECODED_BYTES_MAX: Final = 8 << 20  # of payloads; a batch is 1 MiB at most when it was published here
-MESSAGE_BYTES: Final = 500  # about what a decoded message weighs beside its payload
+MESSAGE_BYTES: Final = 500  # approximate memory of a decoded message without its payload
 PLAIN_BYTES: Final = 50  # the same of one that is nothing but a payload
 
 _FIRST: Final = range(1)
@@ -30,7 +30,7 @@ Opened = PlainMessages | list[Message] | PenstockError
 class Part(msgspec.Struct, gc=False):
     """Messages of an entry; `places` are theirs in it, ascending, and `sizes` the bytes of their keys and values.
 
-    `redeliveries` is None if nobody counts them. A batch that only its receiver can open is one message in place
+    `redeliveries` is None if they are not counted. A batch that only its receiver can open is one message in place
     0; then `whole` has the bits of all that are meant with it.
     """
 
@@ -99,7 +99,7 @@ class Bounds:
 
 
 class Decoding:
-    """Entries to what is in them, which must not be changed: the last few batches are cached, as the consumers of a
+    """Decodes entries; the results must not be changed: the last few batches are cached, as the consumers of a
     subscription share them, and so do pages."""
 
     def __init__(self, broker: Broker | None = None) -> None:

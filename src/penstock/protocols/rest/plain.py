@@ -38,7 +38,7 @@ class Plain(msgspec.Struct, frozen=True, gc=False):
 class Form(NamedTuple):
     """The bodies of a dialect: how requests are read and answers written.
 
-    `plain` is None for a body with more than values, or a bad one; `job` reads any, and raises what is wrong with it.
+    `plain` is None for a body with more than values, or a bad one; `job` reads any, and raises the error of a bad one.
     """
 
     plain: Callable[[bytes], Plain | None]
@@ -97,7 +97,7 @@ def _texts(rest: Services, target: Target, body: bytes, plain: Plain) -> _Ready 
 
 
 async def _declared(rest: Services, target: Target, declaration: Declaration, plain: Plain) -> _Ready | None:
-    """Values of a schema that is known, or without one for a topic of JSON; None too where one of them is null, or bad."""
+    """Values of a schema that is known, or without one for a topic of JSON; None, too, if one of them is null, or bad."""
     values, read = plain.values, plain.read
     if None in values:
         return None

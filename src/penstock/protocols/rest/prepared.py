@@ -1,7 +1,7 @@
 """The JSON of the messages that a fetch hands out, as far as possible written before it is asked for.
 
 After a fetch that brought all it asked for, the server waits: for the client, which reads the answer, and for the commit of
-the acknowledgement. Meanwhile the entries that follow are written, as far as they are in memory. Nothing is delivered
+the acknowledgement. During that the next entries are encoded, as far as they are in memory. Nothing is delivered
 by that: a fetch that brings other messages writes those.
 """
 
@@ -37,7 +37,7 @@ class Written(NamedTuple):
 
 
 class Prepared:
-    """What is written of entries that may come next in a fetch of the same `form` and `bounds`: each of them whole, as it
+    """The encoded entries that may come next in a fetch of the same `form` and `bounds`: each of them whole, as it
     is handed out for the first time."""
 
     def __init__(self, form: Form, bounds: Bounds) -> None:
@@ -58,7 +58,7 @@ class Prepared:
         self.size = 0
 
     def find(self, parts: Sequence[Part], at: int) -> Written | None:
-        """What is written of `parts` from `at` on."""
+        """The prepared texts of `parts` from `at` on."""
         topic, entry_id = parts[at].topic, parts[at].entry.entry_id
         found = self._written.get((topic.ledger, entry_id))
         if found is None:
@@ -134,7 +134,7 @@ class Preparing:
         return parts
 
     def _has_room(self, prepared: Prepared) -> bool:
-        """Whether there is room for more; what was kept longest makes some, unless its fetch may still come."""
+        """Whether there is room for more; the oldest texts are dropped, unless their fetch may still come."""
         while self._size >= PREPARED_BYTES_MAX:
             oldest = next(iter(self._kept))
             if oldest is prepared or oldest.began_ms + KEPT_MS > self._clock.monotonic_ms():
@@ -151,7 +151,7 @@ def write(parts: Sequence[Part], encoding: Encoding) -> Written:
 
 
 def write_all(parts: Sequence[Part], encoding: Encoding, prepared: Prepared | None) -> list[bytes]:
-    """The messages of `parts` in several texts, as `write` does, but for what is prepared."""
+    """The messages of `parts` in several texts, as `write` does, except for prepared ones."""
     texts: list[bytes] = []
     at = 0
     while at < len(parts):

@@ -78,7 +78,7 @@ def _plain_values(body: bytes) -> Plain | None:
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
-    """What a body asks for, in general; raises what is wrong with the request as a whole."""
+    """The job of any body; raises the error of the request as a whole."""
     envelope, messages = _bodies.read(body, limits.max_messages_per_request)
     return Job(
         target=target,
@@ -94,7 +94,7 @@ def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | 
 
 
 def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
-    """The answer to a batch of plain messages: what stands between the ids is made once."""
+    """The answer to a batch of plain messages: the text between the ids is made once."""
     topic, count = placement.topic, placement.count
     if count == 1:
         alone = MessageId(placement.ledger, placement.entry_id, topic.name.partition).to_bytes()

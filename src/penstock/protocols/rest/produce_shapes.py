@@ -77,7 +77,7 @@ class ProduceMessage(
 class Envelope(Declaration, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a produce request says once for all its messages.
 
-    Publishing twice with the same `producer_name` and `sequenceId` stores once where deduplication is on.
+    Publishing twice with the same `producer_name` and `sequenceId` stores once if deduplication is on.
     """
 
     encoding: Encoding | None = None
@@ -107,7 +107,7 @@ class PublishedMessage(Struct, rename=JSON_NAMES):
 
 
 class ProduceAnswer(Struct, rename={"message_ids": "messageIds"}):
-    """One result a message, in their order; `schema_version` is null without a schema, and where they differ."""
+    """One result a message, in their order; `schema_version` is null without a schema, and if they differ."""
 
     schema_version: int | None
     message_ids: list[PublishedMessage]
@@ -141,7 +141,7 @@ def bad_request(error: Exception) -> PenstockError:
 
 
 class Bodies(Generic[E, M]):
-    """How the produce requests of a dialect are read: `whole` at once, and where that fails `raw`, whose messages are
+    """How the produce requests of a dialect are read: `whole` at once, and if that fails `raw`, whose messages are
     then read one by one, so that a bad one fails alone. Both are structs with the envelope `E` and `messages`."""
 
     def __init__(self, whole: type[Struct], raw: type[Struct], message: type[M]) -> None:
@@ -150,7 +150,7 @@ class Bodies(Generic[E, M]):
         self._message = msgspec.json.Decoder(message)
 
     def read(self, body: bytes, messages_max: int) -> tuple[E, list[M | PenstockError]]:
-        """A body's envelope and messages; raises what is wrong with the request as a whole: BAD_MESSAGE for no
+        """A body's envelope and messages; raises the error of the request as a whole: BAD_MESSAGE for no
         messages, TOO_LARGE for too many."""
         try:
             request = self._whole.decode(body)

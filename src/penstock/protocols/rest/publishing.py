@@ -62,7 +62,7 @@ class Prepared(msgspec.Struct):
     ready: list[Ready] = []
     failed: dict[int, PenstockError] = {}
     own_versions: bool = False
-    first: BoundSchema | None = None  # of those that are to be registered
+    first: BoundSchema | None = None  # of those to register
     unnamed: bool = False  # whether a value without a schema is to bring its own
 
     def check(self) -> None:
@@ -186,7 +186,7 @@ async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, par
 
 
 def _fill(out: OutMessage, message: ProduceMessage, partition: int | None, now: int, limits: Limits) -> None:
-    """What a message says beside its value and key."""
+    """Set the fields of a message other than its value and key."""
     if partition is not None and message.partition not in (None, partition):
         raise PenstockError(
             ErrorKind.BAD_MESSAGE, f"partition: {message.partition} in a request to partition {partition}"

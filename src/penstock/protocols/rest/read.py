@@ -45,7 +45,7 @@ _JSON: Final = frozenset(("application/json", "application/*", "*/*", "text/*"))
 
 
 class ReadAnswer(Struct, kw_only=True):
-    """Messages; `next_message_id` is to be given back as `message_id`."""
+    """Messages; `next_message_id` continues as `message_id`."""
 
     messages: list[ReadMessage]
     next_message_id: str | None
@@ -53,7 +53,7 @@ class ReadAnswer(Struct, kw_only=True):
 
 
 class OffsetsAnswer(Struct, kw_only=True):
-    """Where a partition begins and ends (exclusive), and where what was published since a time begins."""
+    """The bounds of a partition (end exclusive), and the first offset published since a time."""
 
     ledger: int
     earliest: int

@@ -38,7 +38,7 @@ _TIMEOUT: Final = (Parameter("timeout", "How long to wait, in ms.", COUNT),)
 
 
 class ReplyAnswer(Struct, rename="camel"):
-    """The reply to a request (PIP-371); its content is base64, and JSON beside it where it names a version of
+    """The reply to a request (PIP-371); its content is base64, and also JSON if it names a version of
     the topic's schema."""
 
     request_message_id: str
@@ -147,7 +147,7 @@ def _job(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | No
         try:
             glance = _glance.decode(body)
         except DECODE_ERRORS:
-            pass  # what is wrong with it is said below
+            pass  # its error is raised below
         else:
             if glance.payload is not UNSET:
                 return shipped.job_of(target, _enveloped(body), limits, trace)
@@ -185,7 +185,7 @@ class _Message(Struct):
 
 
 class _Glance(_Message):
-    """Enough of a body to tell its dialect."""
+    """Enough of a body to recognize its dialect."""
 
     messages: list[_Message] = []
 

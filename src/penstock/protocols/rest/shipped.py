@@ -49,7 +49,7 @@ class ShippedMessage(Struct, kw_only=True, rename="camel"):
 
 
 class ShippedEnvelope(Struct, kw_only=True, rename="camel"):
-    """The fields of a request of the shipped dialect; a version counts before schemas, -1 is none."""
+    """The fields of a request of the shipped dialect; a version counts before schemas, -1: no version."""
 
     schema_version: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
     key_schema: SchemaText | None = None
@@ -134,7 +134,7 @@ def _plain_values(body: bytes) -> Plain | None:
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
-    """What a body asks for; raises what is wrong with the request as a whole."""
+    """The job of a body; raises the error of the request as a whole."""
     envelope, messages = _bodies.read(body, limits.max_messages_per_request)
     return Job(
         target=target,
@@ -156,7 +156,7 @@ def _declaration(envelope: ShippedEnvelope) -> Declaration:
 
 
 def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
-    """The answer to a batch of plain messages: what stands between the entry's numbers is made once."""
+    """The answer to a batch of plain messages: the text between the entry's numbers is made once."""
     topic, version = placement.topic, -1 if schema_version is None else schema_version
     if not placement.batched and placement.count > 1:
         return _run_answer(placement, version)
@@ -165,7 +165,7 @@ def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
 
 
 def _run_answer(placement: Placement, version: int) -> bytes:
-    """The same for messages that are entries of their own."""
+    """The same for messages that are separate entries."""
     first = placement.entry_id
     entries = [b"%d" % number for number in range(first, first + placement.count)]
     opening = b'{"messagePublishResults":[{"messageId":"%d:' % placement.ledger
@@ -220,7 +220,7 @@ def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:
         sequence_id=given.sequence_id,
         replication_clusters=given.replication_clusters,
         disable_replication=given.disable_replication,
-        # Java's 0 is none, and so is what lies before it
+        # Java's 0 means no time, and so do earlier ones
         deliver_at=given.deliver_at if given.deliver_at and given.deliver_at > 0 else None,
         deliver_after_ms=given.deliver_after_ms if (given.deliver_after_ms or 0) > 0 else None,
     )

@@ -63,7 +63,7 @@ class StageCount(Struct, forbid_unknown_fields=True, kw_only=True):
 class CommitRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The stages to be appended, in this order, and the topics that the writer writes to, dead letters aside.
 
-    A writer's batches are numbered for each set of `topics`; none is a set of its own. With `keep` off the commit
+    A writer's batches are numbered for each set of `topics`; none is a separate set. With `keep` off the commit
     is forgotten after an hour.
     """
 
@@ -134,7 +134,7 @@ class CommitState(StrEnum):
 
 
 class CommitProgress(Struct, kw_only=True):
-    """How far a commit is. `process` tells processes of one service apart: another than the one that began the commit says
+    """The progress of a commit. `process` identifies the process of the service: another than the one that began the commit says
     `open` until the batch is committed. `since` (ms since the epoch) is when it began here, null unless it runs here."""
 
     writer: str
@@ -152,7 +152,7 @@ class StageAnswer(Struct, kw_only=True):
 
 
 class StagedBatch(Struct, kw_only=True):
-    """What is staged for a batch."""
+    """The stages of a batch."""
 
     batch: int
     at: int
@@ -167,7 +167,7 @@ class CommittedTarget(Struct, kw_only=True):
     """The last batch that a writer committed to a set of topics.
 
     `topics` is null for a commit that was made before commits named their topics: it counts for every set that has
-    none of its own.
+    none of their own.
     """
 
     topics: list[str] | None
@@ -199,7 +199,7 @@ class ListedWriter(Struct, kw_only=True):
 
 
 class WritersAnswer(Struct, kw_only=True):
-    """Writers in the order of their names. `next` is to be given as `after` for those that follow; null at the end."""
+    """Writers in the order of their names. `next` continues as `after`; null at the end."""
 
     writers: list[ListedWriter]
     next: str | None
@@ -219,9 +219,9 @@ class AbortAnswer(Struct, kw_only=True):
 
 
 class Appended(Struct, kw_only=True):
-    """What was published to one log. `repeats` counts entries that were there already; `offset` is none if all.
+    """The entries published to one log. `repeats` counts entries that were there already; `offset` is null if all were.
 
-    `last_sequence_id` is the highest that the log has of the last entry's producer, where repeats are looked for: a
+    `last_sequence_id` is the highest that the log has of the last entry's producer, if repeats are looked for: a
     producer that repeats itself ends there.
     """
 

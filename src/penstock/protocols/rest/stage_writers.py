@@ -1,4 +1,4 @@
-"""The writers that stage (docs/decisions/0018): which there are, what is known of one, and the topics they begin with."""
+"""The writers that stage (docs/decisions/0018): their list, details of one, and the topics they begin with."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -182,12 +182,12 @@ def staging_of(context: ServerContext) -> Staging:
 
 
 def writer_of(names: Names) -> str:
-    """The writer that a path names; raises BAD_PARAMETER for a name that is none."""
+    """The writer that a path names; raises BAD_PARAMETER for an invalid name."""
     return check_local("writer", names["writer"])
 
 
 def staging_caller(caller: Caller, exchange: Exchange) -> StagingCaller:
-    """The caller for staging: its role, or where authentication is off the address that it comes from."""
+    """The caller for staging: its role, or its address if authentication is off."""
     address = (exchange.scope.get("client") or ("",))[0]
     return StagingCaller(
         role=caller.role or "",

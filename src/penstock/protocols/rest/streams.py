@@ -52,7 +52,7 @@ class Stream:
     async def parts(
         self, poll: LongPoll, answered: Answered, heartbeat_ms: int | None = None
     ) -> AsyncIterator[Shown | None]:
-        """Messages, some at a time; None is a heartbeat. What is read counts in `answered`."""
+        """Messages, some at a time; None is a heartbeat. Reads count in `answered`."""
         topic, messages, bounds = self._topic, self._messages, self._messages.bounds
         fixed = None if self._follow else topic.bounds.next_offset
         waited = 0

@@ -1,4 +1,4 @@
-"""Copies what is staged to its topics, as entries of a transaction."""
+"""Copies stages to their topics, as entries of a transaction."""
 
 import asyncio
 from collections import deque
@@ -29,7 +29,7 @@ _OPENING_MAX: Final = 32  # topics at once
 
 
 class _Sending(msgspec.Struct):
-    """What is on its way to a topic with one call: entries with `count` messages each."""
+    """One call in flight to a topic: entries with `count` messages each."""
 
     target: "_Target"
     count: int
@@ -72,7 +72,7 @@ class _Target:
 
     @property
     def span(self) -> Span:
-        """What was sent. The cluster does not tell offsets."""
+        """The sent entries. The cluster does not report offsets."""
         assert self._first is not None, "something was"
         ledger, entry = self._first
         counts = (self._entries, -1, self._messages, self._bytes)
@@ -97,7 +97,7 @@ class Copying:
         self._size = 0
 
     async def open(self, topics: Sequence[TopicName]) -> None:
-        """Connect to each topic. Raises what stands in the way."""
+        """Connect to each topic. Raises the error that prevents it."""
         for start in range(0, len(topics), _OPENING_MAX):
             some = [self._open(topic) for topic in topics[start : start + _OPENING_MAX]]
             for error in await asyncio.gather(*some, return_exceptions=True):
@@ -156,7 +156,7 @@ class Copying:
 
     @property
     def spans(self) -> Iterable[Span]:
-        """What was sent to each topic."""
+        """The entries sent to each topic."""
         return [target.span for _, target in sorted(self._targets.items())]
 
     async def close(self) -> None:

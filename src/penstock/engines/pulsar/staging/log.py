@@ -1,7 +1,7 @@
 """The log of a writer: read by any process, appended to by the one that opened it last.
 
 A process opens a log with a producer that fences off all others, writes a record, and reads up to it. The cluster shows
-nothing behind the first entry of a transaction that has not ended, so that what is read is complete. It does not tell a process that it was
+nothing behind the first entry of a transaction that has not ended, so that reads are complete. It does not notify a process that it was
 fenced off, and a last entry of it may just be on its way: a transaction that was begun, and whose record is not
 there, is aborted. If it has ended before, its record shows before another record of the new owner's, or never.
 """
@@ -32,7 +32,7 @@ from .space import StagingSpace
 
 SETTLE_S: Final = 30.0  # for a transaction that another process left to be over
 LOOK_S: Final = 0.3  # without a record, before it is asked to end
-TRIM_RECORDS: Final = 2000  # then the log is begun anew
+TRIM_RECORDS: Final = 2000  # then the log is begun again
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -160,7 +160,7 @@ class WriterLog:
         return placed
 
     async def keep(self) -> None:
-        """Have the cluster keep the log, and let it begin anew where it is long."""
+        """Let the cluster keep the log, and begin it again if it is long."""
         if not self._keeps:
             await self._space.keep(self.topic)
             self._keeps = True
@@ -206,11 +206,11 @@ class WriterLog:
     async def _end_blocking(self) -> None:
         """Abort what another process left, which hides what follows; one that is being committed shows soon."""
         if self.state.open is not None:
-            with suppress(PulsarException):  # the cluster aborts it when its time is over
+            with suppress(PulsarException):  # the cluster aborts it after its timeout
                 await self._transactions.end(self.state.open, commit=False)
 
     async def _settle(self, left: TransactionId) -> None:
-        """Abort a transaction whose record is not in what was read, or see what became of it."""
+        """Abort a transaction whose record was not read, or learn its outcome."""
         try:
             await self._transactions.end(left, commit=False)
         except PulsarException as error:

@@ -1,6 +1,6 @@
 """The topics of staged batches: the entries of their parts, each in a message that says what it is of.
 
-A part may come more than once, by different processes: each attempt to store it has a name of its own, and the first that is
+A part may come more than once, by different processes: each attempt to store it has a separate name, and the first that is
 complete counts.
 """
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 COMPRESSED_BYTES_MIN: Final = 1024  # of a message that was in a compressed batch, to be worth it alone
 _PIECE: Final = "piece"  # the property
 IDLE_MS: Final = 5_000  # then the topic of a batch is left, so that it can be deleted
-DELETING_MS: Final = 120_000  # how long it is tried; then it is the cluster's to delete, as nobody uses it
+DELETING_MS: Final = 120_000  # of attempts; later the cluster deletes it, as it is unused
 ATTEMPTS: Final = 3
 
 
@@ -188,7 +188,7 @@ def _check(outcomes: object) -> None:
 
 
 async def read_batch(space: StagingSpace, writer: str, batch: int) -> Staged:
-    """What is staged for a batch; of one without a topic, nothing."""
+    """The stages of a batch; empty without a topic."""
     staged = Staged(writer, batch)
     async with aclosing(pieces_of(space, space.batch_of(writer, batch))) as pieces:
         async for piece, entry, data in pieces:
@@ -307,7 +307,7 @@ class PulsarParts:
 
     @in_engine_words()
     async def drop(self, held: Staged, stages: Collection[str]) -> None:
-        """With the last stage goes the topic, at once or when nobody uses it."""
+        """With the last stage the topic is deleted, at once or when it is unused."""
         topic = self._space.batch_of(held.writer, held.number)
         every = set(stages) >= set(held.stages)
         if every:

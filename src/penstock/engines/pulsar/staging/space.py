@@ -36,11 +36,11 @@ class StagingSpace:
         self._timeout_s = max(1, timeout_ms // 1000)
 
     def log_of(self, writer: str) -> TopicName:
-        """What a writer committed, and who it is."""
+        """The identity of a writer, and its commits."""
         return self._topic(writer, _LOG)
 
     def batch_of(self, writer: str, batch: int) -> TopicName:
-        """What is staged for a batch."""
+        """The stages of a batch."""
         return self._topic(writer, str(batch))
 
     def _topic(self, writer: str, what: str) -> TopicName:
@@ -108,7 +108,7 @@ class StagingSpace:
     # -- making and deleting
 
     async def create(self, topic: TopicName) -> None:
-        """Make a topic, and the namespace; harmless where they are there."""
+        """Create a topic, and the namespace, if missing."""
         try:
             await self._put(topic)
         except PenstockError as error:

@@ -1,6 +1,6 @@
 """Staged publishing over the cluster's transactions (docs/decisions/0062): the writers, and what they commit.
 
-What is staged lies in topics that no client reads. A commit copies it to its topics in one transaction, with a record
+Stages are in topics that no client reads. A commit copies them to their topics in one transaction, with a record
 in the log of the writer: so the record says whether the batch is there, whatever ends when.
 """
 
@@ -58,12 +58,12 @@ def open_staging(
 ) -> Staging[Staged]:
     """Staging of a server; `context` as in `PulsarWriters`."""
     writers = PulsarWriters(space, topics, schemas, context, clock)
-    # The cluster deletes what is staged and not committed.
+    # The cluster deletes uncommitted stages.
     return Staging(PulsarParts(space, clock), writers, clock, tasks, timeout_ms=0, sweep_ms=SWEEP_MS)
 
 
 class PulsarWriters:
-    """`staging.Writers`: each writer has a log, which says who it is and what it committed."""
+    """`staging.Writers`: each writer has a log with its identity and its commits."""
 
     touch_ms = 0
 
@@ -109,7 +109,7 @@ class PulsarWriters:
     async def _open(self, writer: str) -> WriterLog:
         log = self._logs.get(writer)
         if log is not None and not log.ended:
-            # Nobody tells a process that it was fenced off. What is appended shows that it has the log still.
+            # A process is not notified when it is fenced off. A successful append shows that it still has the log.
             await log.append(Opened())
         else:
             await self._leave(writer)
@@ -180,7 +180,7 @@ class PulsarWriters:
                 yield found
 
     async def idle(self) -> Sequence[Writer]:
-        return []  # the cluster deletes logs that nothing is to be kept of
+        return []  # the cluster deletes logs without a lasting commit
 
     # -- the end
 
@@ -280,7 +280,7 @@ class PulsarSession:
 
 
 def _refusal(writer: str, error: PulsarException | Interrupted) -> Interrupted:
-    """Why nothing could be done with a log. To try again later is what helps where others are at it."""
+    """Why nothing could be done with a log. A later retry helps if other processes use it."""
     if isinstance(error, Interrupted):
         return error
     if isinstance(error, ProducerFenced):
