@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .raw import BadRows, Flags, Ints
 
@@ -41,3 +42,34 @@ def items_of(build: Callable[[], pa.Array], counts: Ints) -> pa.Array:
         rows = np.zeros(len(counts), np.bool_)
         rows[np.repeat(np.arange(len(counts)), counts)[error.flags]] = True
         raise BadRows(rows, error.why) from None
+
+
+def fit(column: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
+    """A column as `target`: fields of structs by name, missing ones null; what has no parts is cast by `leaf`."""
+    source, rows = column.type, len(column)
+    if source == target and str(source) == str(target):
+        return column
+    if pa.types.is_null(source):
+        return pa.nulls(rows, target)
+    valid = np.asarray(column.is_valid()) if column.null_count else None
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        places = [source.get_field_index(field.name) for field in target]
+        children = [
+            pa.nulls(rows, field.type) if place < 0 else fit(pc.struct_field(column, place), field.type, leaf)
+            for place, field in zip(places, target, strict=True)
+        ]
+        return struct_of(children, target, rows, valid)
+    is_map = pa.types.is_map(source) and pa.types.is_map(target)
+    if not is_map and not (pa.types.is_list(source) and pa.types.is_list(target)):
+        return leaf(column, target)
+    lengths: Any = np.diff(np.asarray(column.offsets).astype(np.int64))
+    counts: Ints = lengths if valid is None else lengths * valid
+    if is_map:  # which Arrow does not flatten
+        column = column.cast(pa.list_(pa.struct([("key", source.key_type), ("item", source.item_type)])))
+    items = column.flatten()  # without those of null rows
+    if not is_map:
+        values = items_of(lambda: fit(items, target.value_type, leaf), counts)
+        return pa.ListArray.from_arrays(offsets_of(counts), values, type=target, mask=mask_of(valid))
+    keys = items_of(lambda: fit(items.field(0), target.key_type, leaf), counts)
+    values = items_of(lambda: fit(items.field(1), target.item_type, leaf), counts)
+    return pa.MapArray.from_arrays(offsets_of(counts), keys, values, type=target, mask=mask_of(valid))

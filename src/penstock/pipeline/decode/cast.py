@@ -3,15 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.pipeline.errors import PipelineError
 
-from .arrays import items_of, mask_of, offsets_of, struct_of
+from .arrays import fit
 from .leaves import text
 from .payloads import Decoder
-from .raw import Flags, Ints
 
 Cast = Callable[[pa.Array], pa.Array]
 
@@ -22,6 +20,7 @@ _WIDER: Final[dict[pa.DataType, tuple[pa.DataType, ...]]] = {
     pa.int64(): (pa.float32(), pa.float64()),
     pa.float32(): (pa.float64(),),
     pa.string(): (pa.binary(),),
+    pa.binary(): (pa.string(),),
 }
 
 
@@ -41,81 +40,36 @@ class CastDecoder(Decoder):
 
 
 def compile_cast(source: pa.DataType, target: pa.DataType, path: str = "value") -> Cast:
-    """The function from a column of `source` to one of `target`; it raises BadRows for text that is none.
+    """The function from a column of `source` to one of `target`; it raises BadRows for text that is not UTF-8.
 
-    Raises PipelineError where there is no such function.
+    Raises PipelineError if there is no such function.
     """
-    if source == target and str(source) == str(target):
-        return lambda column: column
-    if pa.types.is_null(source):
-        return lambda column: pa.nulls(len(column), target)
+    _check(source, target, path)
+    return lambda column: fit(column, target, _leaf)
+
+
+def _check(source: pa.DataType, target: pa.DataType, path: str) -> None:
+    if source == target or pa.types.is_null(source):
+        return
     if pa.types.is_struct(source) and pa.types.is_struct(target):
-        return _struct(source, target, path)
-    if pa.types.is_list(source) and pa.types.is_list(target):
-        return _list(target, compile_cast(source.value_type, target.value_type, f"{path}[]"))
-    if pa.types.is_map(source) and pa.types.is_map(target):
-        keys = compile_cast(source.key_type, target.key_type, f"{path}{{key}}")
-        return _map(target, keys, compile_cast(source.item_type, target.item_type, f"{path}{{}}"))
-    if target in _WIDER.get(source, ()):
-        return lambda column: column.cast(target, safe=False)
-    if pa.types.is_binary(source) and pa.types.is_string(target):
-        return text
+        for field in target:
+            if (place := source.get_field_index(field.name)) >= 0:
+                _check(source.field(place).type, field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(source) and pa.types.is_list(target):
+        _check(source.value_type, target.value_type, f"{path}[]")
+    elif pa.types.is_map(source) and pa.types.is_map(target):
+        _check(source.key_type, target.key_type, f"{path}{{key}}")
+        _check(source.item_type, target.item_type, f"{path}{{}}")
+    elif not _holds(source, target):
+        raise PipelineError(f"{path}: {source} was written, which {target} cannot hold")
+
+
+def _holds(source: pa.DataType, target: pa.DataType) -> bool:
     if pa.types.is_decimal(source) and pa.types.is_decimal(target):
         whole, wanted = source.precision - source.scale, target.precision - target.scale
-        if source.scale <= target.scale and whole <= wanted:
-            return lambda column: column.cast(target)
-    raise PipelineError(f"{path}: {source} was written, which {target} cannot hold")
+        return bool(source.scale <= target.scale and whole <= wanted)
+    return target in _WIDER.get(source, ())
 
 
-def _struct(source: pa.StructType, target: pa.StructType, path: str) -> Cast:
-    plan: list[tuple[int, Cast] | pa.DataType] = []
-    for field in target:
-        place = source.get_field_index(field.name)
-        if place < 0:
-            plan.append(field.type)
-        else:
-            plan.append((place, compile_cast(source.field(place).type, field.type, f"{path}.{field.name}")))
-
-    def cast(column: pa.Array) -> pa.Array:
-        children = []
-        for each in plan:
-            if isinstance(each, tuple):
-                children.append(each[1](column.field(each[0])))
-            else:
-                children.append(pa.nulls(len(column), each))
-        return struct_of(children, target, len(column), _valid(column))
-
-    return cast
-
-
-def _list(target: pa.ListType, item: Cast) -> Cast:
-    def cast(column: pa.Array) -> pa.Array:
-        counts = _counts(column)
-        items = items_of(lambda: item(column.flatten()), counts)
-        mask = mask_of(_valid(column))
-        return pa.ListArray.from_arrays(offsets_of(counts), items, type=target, mask=mask)
-
-    return cast
-
-
-def _map(target: pa.MapType, key: Cast, item: Cast) -> Cast:
-    def cast(column: pa.Array) -> pa.Array:
-        counts = _counts(column)
-        pairs = column.cast(pa.list_(pa.struct([("k", column.type.key_type), ("v", column.type.item_type)])))
-        flat = pairs.flatten()
-        keys = items_of(lambda: key(flat.field(0)), counts)
-        items = items_of(lambda: item(flat.field(1)), counts)
-        mask = mask_of(_valid(column))
-        return pa.MapArray.from_arrays(offsets_of(counts), keys, items, type=target, mask=mask)
-
-    return cast
-
-
-def _counts(column: pa.Array) -> Ints:
-    """How many items each row has; none where it is null."""
-    raw = np.asarray(column.offsets).astype(np.int64)
-    return np.where(np.asarray(column.is_valid()), np.diff(raw), 0)
-
-
-def _valid(column: pa.Array) -> Flags | None:
-    return np.asarray(column.is_valid()) if column.null_count else None
+def _leaf(column: pa.Array, target: pa.DataType) -> pa.Array:
+    return text(column) if pa.types.is_string(target) else column.cast(target, safe=False)
