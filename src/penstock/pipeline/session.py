@@ -16,8 +16,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .java import find_java
-from .python import spark_python
+from .java import find_java, spark_python
 from .versions import CHECKPOINTING, WRAPPED
 from .versions import be_active as be_active  # for users, too
 

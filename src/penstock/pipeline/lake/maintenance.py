@@ -1,7 +1,7 @@
 """The maintenance of tables: small files put together by Delta's OPTIMIZE, files that no version needs deleted by its VACUUM.
 
 It runs outside the batches: `python -m penstock.pipeline.lake.maintenance` is started beside a running pipeline
-(`run/upkeep.py`), and `penstock pipeline maintain` does the same. One run is bounded: it begins no further partition after
+(`Upkeep` of `run/sinks.py`), and `penstock pipeline maintain` does the same. One run is bounded: it begins no further partition after
 `seconds_max`, and a partition is rewritten in files of one size at a time, so that a row is rewritten a few times in all.
 """
 

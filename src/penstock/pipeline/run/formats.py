@@ -23,7 +23,7 @@ from penstock.pipeline.options import revealed
 from penstock.pipeline.spec.options import keeps_bytes
 from penstock.pipeline.spec.spec import OF_TOPIC, Lookup, Sink, Source, Spec
 
-from .causes import cause_of
+from .failures import cause_of
 
 # Packages of formats that Spark comes without, for the Scala that PySpark is built with.
 _PACKAGES: Final = {

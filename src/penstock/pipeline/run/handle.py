@@ -20,12 +20,12 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .backfill import Report, check_backfill, plan_backfill, run_backfill
-from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
+from .failures import Cause, ErrorClass, cause_of
 from .folder import Owner
 from .preflight import preflight
 from .preview import MESSAGES, ROWS, preview
-from .runner import Runner
+from .query import Runner
 from .state import folder_of
 from .supervise import Backoff, Failures
 

@@ -18,14 +18,21 @@ On one machine a lock is held besides, by the run's worker too: it may outlive t
                          <state>/<epoch>/scratch/ of one run; no run touches that of a later one
 """
 
+import hashlib
+import os
 import shutil
+import socket
+import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
+from uuid import uuid4
 
 import msgspec
 
@@ -37,12 +44,64 @@ from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder, Held, Lock, Owner, SinkWriter, lock_held
 from .hadoop import connect, hadoop_url, running_offsets
-from .holder import Holder, dead, this_process
-from .local import here, make_private
 
 BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
 LOOK_S: Final = 1.0  # between two looks whether it is written
 LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """A process. `boot` is the run of its machine and where its `pid` counts, `beat` another text each time."""
+
+    host: str
+    boot: str
+    pid: int
+    beat: str
+
+
+def this_process() -> Holder:
+    """What is written into a lease now."""
+    return Holder(host=socket.gethostname(), boot=_boot(), pid=os.getpid(), beat=str(uuid4()))
+
+
+def dead(holder: Holder) -> bool:
+    """Whether it was a process of this machine, and is no more. Of other machines nothing is known."""
+    if (holder.host, holder.boot) != (socket.gethostname(), _boot()):
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+@cache
+def _boot() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        # Containers of one machine may have one host's name.
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def here(home: str) -> Path:
+    """Where the files of Spark are on this machine."""
+    name = hashlib.sha256(home.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
+
+
+def make_private(folder: Path) -> None:
+    """A folder of this user's alone, where other users may make folders too."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError as error:
+        raise PipelineError(f"the folder {folder} cannot be used: {error.strerror}") from None
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+        raise PipelineError(f"the folder {folder} is not this user's alone: remove it, or set TMPDIR")
 
 
 class StoreFolder(Folder):

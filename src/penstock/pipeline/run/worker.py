@@ -26,8 +26,8 @@ from .process import KILL, STOP, Job, WorkerEvent
 from .state import folder_of
 
 if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second
-    from .causes import Cause
-    from .runner import Runner
+    from .failures import Cause
+    from .query import Runner
 
 
 class Worker:
@@ -143,7 +143,7 @@ class _Pipeline:
             owner = folder.check_owner(spec)
             once = spec.once if job.once is None else job.once
             from .early import check_early
-            from .runner import Runner
+            from .query import Runner
 
             preflight(spec)
             if not self._checked:
@@ -164,7 +164,7 @@ class _Pipeline:
                 self._runner.stop()
             cause = self._runner.wait()
         except Exception as error:
-            from .causes import cause_of
+            from .failures import cause_of
 
             cause = cause_of(error)
         finally:

@@ -13,10 +13,9 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.calls import Calls
 
-from .columns import chooses_version, is_plain
 from .entries import EntryWriter
 from .messages import columns_of, dead_letters, milliseconds, pairs_of, text_of
-from .options import Options, parse_topic
+from .options import Options, chooses_version, is_plain, parse_topic
 from .target import Target
 
 if TYPE_CHECKING:

@@ -27,9 +27,8 @@ from penstock.pipeline.http.retry import AWAY_S, retrying
 from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.pipeline.versions import DataSourceStreamArrowWriter
 
-from .columns import check_columns
 from .entries import EntryWriter, PublishingWriter, StagingWriter, drop
-from .options import Delivery, Options, offered, parse_options
+from .options import Delivery, Options, check_columns, offered, parse_options
 from .task import Identity, Plans, Task
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from penstock.pipeline.lake.options import table_at
 from penstock.pipeline.lake.snapshot import WRITERS_KEPT, Remembered
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.values import Last, LogState, Piece, Position
-from penstock.pipeline.run.causes import ErrorClass, cause_of
+from penstock.pipeline.run.failures import ErrorClass, cause_of
 
 
 @pytest.fixture

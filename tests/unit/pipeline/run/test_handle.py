@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.causes import Cause, ErrorClass
+from penstock.pipeline.run.failures import Cause, ErrorClass
 from penstock.pipeline.run.folder import Owner
 from penstock.pipeline.run.handle import Restarts
 from penstock.pipeline.run.supervise import Backoff
