@@ -44,6 +44,17 @@ def items_of(build: Callable[[], pa.Array], counts: Ints) -> pa.Array:
         raise BadRows(rows, error.why) from None
 
 
+def parts(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """The items of a list, or the pairs of a map, without those of null rows, and how many each row has."""
+    kind = column.type
+    counts: Any = np.diff(np.asarray(column.offsets).astype(np.int64))
+    if column.null_count:
+        counts = counts * np.asarray(column.is_valid())
+    if pa.types.is_map(kind):  # which Arrow does not flatten
+        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    return column.flatten(), counts
+
+
 def fit(column: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
     """A column as `target`: fields of structs by name, missing ones null; what has no parts is cast by `leaf`."""
     source, rows = column.type, len(column)
@@ -62,11 +73,7 @@ def fit(column: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.Data
     is_map = pa.types.is_map(source) and pa.types.is_map(target)
     if not is_map and not (pa.types.is_list(source) and pa.types.is_list(target)):
         return leaf(column, target)
-    lengths: Any = np.diff(np.asarray(column.offsets).astype(np.int64))
-    counts: Ints = lengths if valid is None else lengths * valid
-    if is_map:  # which Arrow does not flatten
-        column = column.cast(pa.list_(pa.struct([("key", source.key_type), ("item", source.item_type)])))
-    items = column.flatten()  # without those of null rows
+    items, counts = parts(column)
     if not is_map:
         values = items_of(lambda: fit(items, target.value_type, leaf), counts)
         return pa.ListArray.from_arrays(offsets_of(counts), values, type=target, mask=mask_of(valid))

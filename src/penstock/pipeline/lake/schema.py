@@ -108,16 +108,7 @@ def _grow(name: str, table: pa.DataType, incoming: pa.DataType) -> pa.DataType:
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether types differ in the names or the nullability of a list's or a map's parts alone."""
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return _alike(one.value_type, other.value_type)
-    if pa.types.is_map(one) and pa.types.is_map(other):
-        return _alike(one.key_type, other.key_type) and _alike(one.item_type, other.item_type)
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        ours, theirs = list(one), list(other)
-        return len(ours) == len(theirs) and all(
-            a.name == b.name and _alike(a.type, b.type) for a, b in zip(ours, theirs, strict=True)
-        )
-    return bool(one == other)
+    return bool(_nullable(one) == _nullable(other))
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

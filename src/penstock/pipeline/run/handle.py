@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,18 +33,6 @@ from .supervise import Backoff, Failures
 _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
 
 
-class Attempt(Protocol):
-    """What Restarts needs of a Runner."""
-
-    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    def wait(self) -> Cause | None: ...
-
-
 class Restarts:
     """Keeps a query running: one attempt after the other, where a new plan, or time, is all that it needs.
 
@@ -53,7 +41,7 @@ class Restarts:
 
     def __init__(
         self,
-        attempt: Callable[[], Attempt],
+        attempt: Callable[[], Runner],
         owner: Callable[[], Owner | None],
         report: Callable[[dict[str, Any]], None],
         backoff: Backoff,
@@ -70,7 +58,7 @@ class Restarts:
         self._change_sinks = change_sinks
         self._failures = failures or Failures()
         self._stopping = threading.Event()
-        self._now: Attempt | None = None
+        self._now: Runner | None = None
         self._began = 0.0
 
     def start(self) -> None:

@@ -27,10 +27,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -42,7 +42,7 @@ from penstock.pipeline.lake.epochs import Epochs, Overtaken
 from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.spec.spec import Spec
 
-from .folder import Folder, Held, Lock, Owner, SinkWriter, lock_held
+from .folder import Folder, Lock, Owner, SinkWriter, lock_held
 from .hadoop import connect, hadoop_url, running_offsets
 
 BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
@@ -130,7 +130,7 @@ class StoreFolder(Folder):
         self._generation = None
         self.scratch = self._here / str(epoch) / "scratch"
 
-    def locked(self) -> Held:
+    def locked(self) -> Lock:
         return Lease(self)
 
     def in_use(self) -> bool:
@@ -286,27 +286,30 @@ class StoreFolder(Folder):
                 self.store.remove(path)
 
 
-class Lease:
-    """The state of a pipeline in use: a context manager. Other machines see the end of a process by its silence."""
+class Lease(Lock):
+    """The state of a pipeline in use: a context manager. Other machines see the end of a process by its silence; on this one
+    the lock is held too, also by the worker that has its `files`."""
 
     def __init__(self, folder: StoreFolder, beat_s: float = BEAT_S, lease_s: float = LEASE_S) -> None:
-        self._folder = folder
+        super().__init__(folder)
+        self._state = folder
         self._beat_s = beat_s
         self._lease_s = lease_s
-        self._lock = Lock(folder)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        make_private(self._folder.lock.parent)  # before anything is written there
-        with ExitStack() as undone:
-            undone.enter_context(self._lock)
+        make_private(self._state.lock.parent)  # before anything is written there
+        super().__enter__()
+        try:
             self._take()
-            undone.pop_all()
+        except BaseException:
+            super().__exit__()
+            raise
         return self
 
     def _take(self) -> None:
-        folder = self._folder
+        folder = self._state
         seen = folder.epochs.look()
         if self._is_held():
             raise self._in_use()
@@ -319,47 +322,40 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
 
-    @property
-    def files(self) -> tuple[int, ...]:
-        """Descriptors for a child to hold too: no other run begins on this machine before its end."""
-        return self._lock.files
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         try:
             if self._thread is not None:
                 self._thread.join()
                 self._thread = None
                 with suppress(PenstockError):
-                    if self._folder.epochs.look().epoch == self._folder.epoch:
-                        self._folder.remove("lease")
+                    if self._state.epochs.look().epoch == self._state.epoch:
+                        self._state.remove("lease")
         finally:
-            self._lock.__exit__(kind, error, trace)
+            super().__exit__()
 
     def _is_held(self) -> bool:
         """Whether somebody writes the lease. For the holder of the lock: on this machine a run is over when its worker is,
         not when its process is."""
-        first = self._folder.holder()
+        first = self._state.holder()
         if first is None or dead(first):
             return False
-        return self._folder.written_since(first, self._lease_s)
+        return self._state.written_since(first, self._lease_s)
 
     def _in_use(self) -> PipelineError:
         with suppress(PenstockError):
-            if (holder := self._folder.holder()) is not None:
+            if (holder := self._state.holder()) is not None:
                 who = f" by process {holder.pid} on {holder.host}"
                 return PipelineError(
-                    f"the state in {self._folder.home} is in use{who}: the pipeline is running"
+                    f"the state in {self._state.home} is in use{who}: the pipeline is running"
                 )
-        return PipelineError(f"the state in {self._folder.home} is in use: the pipeline is running")
+        return PipelineError(f"the state in {self._state.home} is in use: the pipeline is running")
 
     def _write(self) -> None:
-        self._folder.replace("lease", msgspec.json.encode(this_process()))
+        self._state.replace("lease", msgspec.json.encode(this_process()))
 
     def _keep(self) -> None:
         while not self._over.wait(self._beat_s):
             with suppress(PenstockError):  # the next batch finds out what has become of the store
                 self._write()
-                self._folder.stopping = self._folder.stopping or self._folder.has("control")
+                self._state.stopping = self._state.stopping or self._state.has("control")
