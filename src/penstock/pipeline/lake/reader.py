@@ -6,7 +6,7 @@ the table's.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -35,7 +35,18 @@ _END: Final = 1 << 62  # of a file, whatever its size is said to be
 
 _MS: Final = pa.scalar(1000, pa.duration("us"))  # writers cut the bounds of times to ms
 
-Test = Callable[[Any, Any, Any], Any]  # of low bounds, high bounds and the filter's value
+Test = Callable[[Any, Any], Any]  # of bounds and a value
+
+
+# By kind of filter: how the lowest and the highest value of a file compare with the filter's.
+_COMPARED: Final[dict[str, tuple[Test | None, Test | None]]] = {
+    "EqualTo": (pc.less_equal, pc.greater_equal),
+    "EqualNullSafe": (pc.less_equal, pc.greater_equal),
+    "GreaterThan": (None, pc.greater),
+    "GreaterThanOrEqual": (None, pc.greater_equal),
+    "LessThan": (pc.less, None),
+    "LessThanOrEqual": (pc.less_equal, None),
+}
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -174,28 +185,13 @@ def _given(given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     return {"path": given["location"], **(own if any_own else {})}, True
 
 
-if TYPE_CHECKING:  # PySpark 4.0 has none
-    from pyspark.sql.datasource import Filter
-
-
-_TESTS: Final[dict[str, Test]] = {
-    "EqualTo": lambda low, high, value: _both(_le(low, value), _ge(high, value)),
-    "EqualNullSafe": lambda low, high, value: _both(_le(low, value), _ge(high, value)),
-    "GreaterThan": lambda low, high, value: None if high is None else pc.greater(high, value),
-    "GreaterThanOrEqual": lambda low, high, value: _ge(high, value),
-    "LessThan": lambda low, high, value: None if low is None else pc.less(low, value),
-    "LessThanOrEqual": lambda low, high, value: _le(low, value),
-}
-
-
 def kept(actions: pa.Table, filters: "Iterable[Filter]") -> pa.Table:
     """The rows of `Snapshot.actions` whose files may have rows that pass all filters, by partitions and by statistics.
 
     Spark applies the filters to the rows all the same: a file that is kept in vain costs time only.
     """
     for each in filters:
-        mask = _mask(actions, each)
-        if mask is not None:
+        if (mask := _mask(actions, each)) is not None:
             actions = actions.filter(pc.fill_null(mask, True))
     return actions
 
@@ -205,69 +201,46 @@ def _mask(actions: pa.Table, given: "Filter") -> Any:
     path: Sequence[str] = getattr(given, "attribute", ())
     if len(path) != 1:
         return None
-    name, kind = path[0], type(given).__name__
-    partition = _column(actions, f"partition.{name}")
+    kind, value = type(given).__name__, getattr(given, "value", None)
+
+    def column(prefix: str) -> Any:
+        name = f"{prefix}.{path[0]}"
+        return actions[name] if name in actions.column_names else None
+
+    partition = column("partition")
     if kind in ("IsNull", "IsNotNull"):
-        return _nulls(actions, name, partition, wanted=kind == "IsNull")
-    low, high = _bounds(actions, name, partition)
-    if kind == "In":
-        masks = [_compared("EqualTo", low, high, value) for value in getattr(given, "value", ())]
-        if not masks or any(mask is None for mask in masks):
+        nulls = column("null_count")
+        if partition is not None:
+            return pc.is_null(partition) if kind == "IsNull" else pc.is_valid(partition)
+        if nulls is None:
             return None
-        found = masks[0]
-        for mask in masks[1:]:
-            found = pc.or_kleene(found, mask)
-    else:
-        value = getattr(given, "value", None)
-        found = _compared(kind, low, high, value) if kind in _TESTS and value is not None else None
-    if found is not None and partition is not None:
-        found = pc.fill_null(found, False)  # nothing but null is equal to null, or compared with it
-    return found
-
-
-def _bounds(actions: pa.Table, name: str, partition: Any) -> tuple[Any, Any]:
-    if partition is not None:
-        return partition, partition
-    low, high = _column(actions, f"min.{name}"), _column(actions, f"max.{name}")
-    if high is not None and pa.types.is_timestamp(high.type):
-        high = pc.add(high, _MS)
-    if high is not None and pa.types.is_floating(high.type):
-        high = None  # bounds pass over NaN, which Spark holds to be above all numbers
-    return low, high
+        return pc.greater(nulls, 0) if kind == "IsNull" else pc.less(nulls, actions["num_records"])
+    low, high = (column("min"), column("max")) if partition is None else (partition, partition)
+    if partition is None and high is not None:
+        if pa.types.is_timestamp(high.type):
+            high = pc.add(high, _MS)
+        elif pa.types.is_floating(high.type):
+            high = None  # bounds pass over NaN, which Spark holds to be above all numbers
+    values = value if kind == "In" else [value]
+    masks = [_compared("EqualTo" if kind == "In" else kind, low, high, one) for one in values or ()]
+    if not masks or any(mask is None for mask in masks):
+        return None
+    found = reduce(pc.or_kleene, masks)
+    # Nothing but null is equal to null, or compared with it.
+    return found if partition is None else pc.fill_null(found, False)
 
 
 def _compared(kind: str, low: Any, high: Any, value: Any) -> Any:
+    """Which files may have values that compare so with one; None where all may."""
     column = low if low is not None else high
-    if column is None:
+    if kind not in _COMPARED or column is None or value is None:
         return None
     if isinstance(value, datetime) and (value.tzinfo is None) != (getattr(column.type, "tz", None) is None):
         return None
     try:
-        return _TESTS[kind](low, high, pa.scalar(value).cast(column.type))
+        wanted = pa.scalar(value).cast(column.type)
+        tests = [(_COMPARED[kind][0], low), (_COMPARED[kind][1], high)]
+        masks = [test(bound, wanted) for test, bound in tests if test is not None and bound is not None]
     except (pa.ArrowException, OverflowError, TypeError, ValueError):  # not to be compared
         return None
-
-
-def _nulls(actions: pa.Table, name: str, partition: Any, *, wanted: bool) -> Any:
-    if partition is not None:
-        return pc.is_null(partition) if wanted else pc.is_valid(partition)
-    nulls = _column(actions, f"null_count.{name}")
-    if nulls is None:
-        return None
-    return pc.greater(nulls, 0) if wanted else pc.less(nulls, actions["num_records"])
-
-
-def _column(actions: pa.Table, name: str) -> Any:
-    return actions[name] if name in actions.column_names else None
-
-
-def _le(low: Any, value: Any) -> Any:
-    return None if low is None else pc.less_equal(low, value)
-
-
-def _ge(high: Any, value: Any) -> Any:
-    return None if high is None else pc.greater_equal(high, value)
-
-
-def _both(one: Any, other: Any) -> Any:
-    return one if other is None else other if one is None else pc.and_kleene(one, other)
+    return reduce(pc.and_kleene, masks) if masks else None
