@@ -1,9 +1,10 @@
-"""From a writer's and a reader's schema to a decoder, and the type of the column it makes.
+"""From a writer's and a reader's schema, or the type of a column, to a decoder, and the type of the column it makes.
 
 JSON is read by way of Avro, for their definitions are the same.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +20,8 @@ from penstock.model.errors import PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.errors import PipelineError, as_pipeline_errors
 
+from .arrays import fit
 from .build import compile_build
-from .cast import CastDecoder
 from .leaves import text
 from .messages import MessageDecoder, message_type
 from .payloads import Decoder, PairDecoder, bounds
@@ -33,6 +34,18 @@ DECODERS_MAX: Final = 256
 _decoders: OrderedDict[Any, Decoder] = OrderedDict()
 
 _BY_AVRO: Final = (SchemaType.AVRO, SchemaType.JSON)
+
+Cast = Callable[[pa.Array], pa.Array]
+
+_WIDER: Final[dict[pa.DataType, tuple[pa.DataType, ...]]] = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int16(): (pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
+    pa.int64(): (pa.float32(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+    pa.string(): (pa.binary(),),
+    pa.binary(): (pa.string(),),
+}
 
 
 class AvroDecoder(Decoder):
@@ -185,3 +198,54 @@ def _by_avro(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
     if isinstance(codec, JsonCodec):
         return JsonDecoder(codec, writing, reading)
     return AvroDecoder(codec, writing, reading)
+
+
+class CastDecoder(Decoder):
+    """Reads as `inner` does and gives another type. Raises PipelineError where that would lose something."""
+
+    def __init__(self, inner: Decoder, arrow: pa.DataType) -> None:
+        super().__init__(arrow)
+        self._inner = inner
+        self._cast = compile_cast(inner.arrow, arrow)
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        return self._cast(self._inner.column(payloads))
+
+    def reason(self, payload: bytes) -> str:
+        return self._inner.reason(payload)
+
+
+def compile_cast(source: pa.DataType, target: pa.DataType, path: str = "value") -> Cast:
+    """The function from a column of `source` to one of `target`; it raises BadRows for text that is not UTF-8.
+
+    Raises PipelineError if there is no such function.
+    """
+    _check(source, target, path)
+    return lambda column: fit(column, target, _leaf)
+
+
+def _check(source: pa.DataType, target: pa.DataType, path: str) -> None:
+    if source == target or pa.types.is_null(source):
+        return
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        for field in target:
+            if (place := source.get_field_index(field.name)) >= 0:
+                _check(source.field(place).type, field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(source) and pa.types.is_list(target):
+        _check(source.value_type, target.value_type, f"{path}[]")
+    elif pa.types.is_map(source) and pa.types.is_map(target):
+        _check(source.key_type, target.key_type, f"{path}{{key}}")
+        _check(source.item_type, target.item_type, f"{path}{{}}")
+    elif not _holds(source, target):
+        raise PipelineError(f"{path}: {source} was written, which {target} cannot hold")
+
+
+def _holds(source: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_decimal(source) and pa.types.is_decimal(target):
+        whole, wanted = source.precision - source.scale, target.precision - target.scale
+        return bool(source.scale <= target.scale and whole <= wanted)
+    return target in _WIDER.get(source, ())
+
+
+def _leaf(column: pa.Array, target: pa.DataType) -> pa.Array:
+    return text(column) if pa.types.is_string(target) else column.cast(target, safe=False)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.frame import decode_column
+from penstock.pipeline.decode.typed import decode_column
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.calls import Calls
 from penstock.pipeline.http.schemas import all_versions

@@ -8,13 +8,13 @@ from py4j.protocol import Py4JJavaError
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake.store import Location
-from penstock.pipeline.run import hadoop
-from penstock.pipeline.run.hadoop import connect, hadoop_url
+from penstock.pipeline.run import remote
+from penstock.pipeline.run.remote import connect, hadoop_url
 
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hadoop.os, "environ", {"AWS_REGION": "eu-west-1", "PATH": "/"})
+    monkeypatch.setattr(remote.os, "environ", {"AWS_REGION": "eu-west-1", "PATH": "/"})
 
 
 class Spark:
@@ -77,7 +77,7 @@ def test_the_options_of_s3_are_hadoops_too() -> None:
 
 
 def test_the_options_of_other_stores_are_left_to_the_user() -> None:
-    spark = Spark(**{hadoop._CHANGELOG: "false"})
+    spark = Spark(**{remote._CHANGELOG: "false"})
     connect(spark, "gs://b/p", Location("gs://b/p", {"google_service_account": "x"}))
     assert spark.hadoop == spark.set == {}
 
@@ -85,7 +85,7 @@ def test_the_options_of_other_stores_are_left_to_the_user() -> None:
 @pytest.mark.parametrize(
     ("said", "url", "sentence"),
     [
-        ("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "s3a://b/p",
+        ("java.lang.ClassNotFoundException: Class org.apache.remote.fs.s3a.S3AFileSystem not found", "s3a://b/p",
          r"lacks the connector for the state in s3a://b/p: name org.apache.hadoop:hadoop-aws:3.5.0 in `spark.jars.packages`"),
         ('No FileSystem for scheme "gs"', "gs://b/p", "lacks the connector .*gcs-connector"),
         ("no such bucket", "s3a://b/p", "^Spark cannot use the state in s3a://b/p: no such bucket$"),
