@@ -85,7 +85,7 @@ def test_the_options_of_other_stores_are_left_to_the_user() -> None:
 @pytest.mark.parametrize(
     ("said", "url", "sentence"),
     [
-        ("java.lang.ClassNotFoundException: Class org.apache.remote.fs.s3a.S3AFileSystem not found", "s3a://b/p",
+        ("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "s3a://b/p",
          r"lacks the connector for the state in s3a://b/p: name org.apache.hadoop:hadoop-aws:3.5.0 in `spark.jars.packages`"),
         ('No FileSystem for scheme "gs"', "gs://b/p", "lacks the connector .*gcs-connector"),
         ("no such bucket", "s3a://b/p", "^Spark cannot use the state in s3a://b/p: no such bucket$"),
