@@ -53,7 +53,7 @@ class Pipeline:
         self._lock = self._folder.locked()
         self._listener = listener
         self._backoff = backoff or Backoff()
-        self._failures = Failures()
+        self._failures = Failures(self._backoff)
         self._reporter: Reporter | None = None
         self._runner: Runner | None = None  # of the attempt that runs
         self._started = False
@@ -83,7 +83,7 @@ class Pipeline:
         once = spec.once if once is None else once
         self._over.clear()
         self._stopping.clear()
-        self._failures = Failures()
+        self._failures = Failures(self._backoff)
         self._folder.check_owner(spec)
         preflight(spec)
         self._lock.__enter__()
@@ -184,12 +184,11 @@ class Pipeline:
             while cause is not None:
                 if cause.kind not in _AGAIN:
                     return cause
-                kind = cause.kind.value
-                if self._failures.add(kind, planned=planned):
+                pause = self._failures.pause_s(cause.kind.value, time.monotonic() - began, planned=planned)
+                if pause is None:
                     return cause._replace(sentence=Failures.too_many(cause.sentence))
                 self._reporter(_caused(events.RESTARTING, cause))
-                ran_s = time.monotonic() - began
-                if self._stopping.wait(self._failures.pause_s(kind, self._backoff, ran_s)):
+                if self._stopping.wait(pause):
                     return None
                 began, cause, planned = time.monotonic(), None, False
                 try:

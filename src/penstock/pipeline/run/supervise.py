@@ -62,8 +62,9 @@ class Failures:
     A server that is away while a run begins is waited for, and not counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self.count = 0
+        self._backoff = backoff
         self._batch = -1
 
     def see(self, event: Mapping[str, Any]) -> None:
@@ -74,15 +75,14 @@ class Failures:
         if isinstance(batch, int):
             self._batch = max(self._batch, batch)
 
-    def add(self, error_class: str, *, planned: bool) -> bool:
-        """A failure, of a run whose query had started (`planned`) or not; True where it was one too many."""
+    def pause_s(self, error_class: str, ran_s: float, *, planned: bool) -> float | None:
+        """Seconds to wait after a failure, of a run whose query had started (`planned`) or not: none before the first plan with
+        a new schema. None if it was one failure too many."""
         if planned or error_class != "broker":
             self.count += 1
-        return self.count >= FAILURES_MAX
-
-    def pause_s(self, error_class: str, backoff: Backoff, ran_s: float) -> float:
-        """Seconds to wait before the next attempt: none for the first plan with a new schema."""
-        return 0.0 if error_class == "new_schema" and self.count == 1 else backoff.next_s(ran_s)
+        if self.count >= FAILURES_MAX:
+            return None
+        return 0.0 if error_class == "new_schema" and self.count == 1 else self._backoff.next_s(ran_s)
 
     @staticmethod
     def too_many(error: str) -> str:
@@ -109,14 +109,13 @@ class Supervisor:
         self._spec = spec
         self._job = job
         self._watch = watch
-        self._backoff = backoff or Backoff()
         self._shared = shared or SharedWorker(command, [job.file])
         self._folder = folder_of(spec)
         self._stops = 0
-        self._failures = Failures()
+        self._failures = Failures(backoff or Backoff())
         self._planned = False  # since then, what passes is waited for
         self._worker: WorkerProcess | None = None
-        self._error = ("", "")
+        self._error = ""
 
     def stop(self) -> None:
         """Stop after the current batch; the second time, now; the third, without asking."""
@@ -159,8 +158,8 @@ class Supervisor:
                     with suppress(PenstockError):
                         self._folder.vacate()
                 self._shared.leave(self._job.file)
-        if self._error[0]:
-            raise PipelineError(self._error[0])
+        if self._error:
+            raise PipelineError(self._error)
 
     def _release(self, timeout_s: float) -> None:
         if self._worker is not None:
@@ -183,16 +182,16 @@ class Supervisor:
             error = {"error": said.error, "error_class": said.error_class}
             # A worker that is lost before a query has started will not do better, unless another pipeline may be the reason.
             again = self._planned or (outcome == "lost" and not self._shared.alone)
-            if not said.retried or not again:
-                self._error = (said.error, said.error_class)
+            pause = None
+            if said.retried and again:
+                ran_s = time.monotonic() - began
+                pause = self._failures.pause_s(said.error_class, ran_s, planned=said.planned)
+                if pause is None:
+                    error["error"] = Failures.too_many(said.error)
+            if pause is None:
+                self._error = error["error"]
                 report(events.state_event(events.FAILED) | error)
                 return
-            if self._failures.add(said.error_class, planned=said.planned):
-                error["error"] = Failures.too_many(said.error)
-                self._error = (error["error"], said.error_class)
-                report(events.state_event(events.FAILED) | error)
-                return
-            pause = self._failures.pause_s(said.error_class, self._backoff, time.monotonic() - began)
             report(events.state_event(events.RESTARTING) | error)
             self._watch({"waiting": f"{pause:.0f} s before the next attempt"})
             if self._paused(pause):
