@@ -80,3 +80,11 @@ def fit(column: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.Data
     keys = items_of(lambda: fit(items.field(0), target.key_type, leaf), counts)
     values = items_of(lambda: fit(items.field(1), target.item_type, leaf), counts)
     return pa.MapArray.from_arrays(offsets_of(counts), keys, values, type=target, mask=mask_of(valid))
+
+
+def is_text(item: bytes | None) -> bool:
+    """Whether bytes are UTF-8; null is."""
+    try:
+        return item is None or item.decode() is not None
+    except UnicodeDecodeError:
+        return False

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.pipeline.decode.arrays import parts
+from penstock.pipeline.decode.arrays import is_text, parts
 from penstock.pipeline.encode import binary
 from penstock.pipeline.encode.binary import Mask, Numbers
 from penstock.pipeline.errors import PipelineError
@@ -109,17 +109,9 @@ def keys_of(column: Any) -> Keys | None:
 def encoded_keys(column: Any, *, text_as_it_is: bool = False) -> Keys:
     """Keys of bytes as base64. Those of key/value schemas are so in any case, as Pulsar's clients send them."""
     keys = column.to_pylist()
-    encoded = [key is not None and not (text_as_it_is and _is_text(key)) for key in keys]
+    encoded = [key is not None and not (text_as_it_is and is_text(key)) for key in keys]
     texts = [b64encode(key) if coded else key for key, coded in zip(keys, encoded, strict=True)]
     return Keys(pa.array(texts, pa.binary()), np.array(encoded, np.bool_), binary.as_binary(column))
-
-
-def _is_text(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def milliseconds(column: Any) -> Any:
