@@ -52,17 +52,19 @@ _AVRO: Final[dict[type[t.DataType], Any]] = {
     t.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
     t.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
 }
-_PLAIN: Final[dict[type[t.DataType], SchemaType]] = {
-    t.BooleanType: SchemaType.BOOLEAN,
-    t.ByteType: SchemaType.INT8,
-    t.ShortType: SchemaType.INT16,
-    t.IntegerType: SchemaType.INT32,
-    t.LongType: SchemaType.INT64,
-    t.FloatType: SchemaType.FLOAT,
-    t.DoubleType: SchemaType.DOUBLE,
-    t.DateType: SchemaType.LOCAL_DATE,
-    t.TimestampType: SchemaType.INSTANT,
-    t.TimestampNTZType: SchemaType.LOCAL_DATE_TIME,
+_PLAIN: Final = {
+    type(SPARK[kind]): kind
+    for kind in (
+        *(
+            SchemaType.BOOLEAN,
+            SchemaType.INT8,
+            SchemaType.INT16,
+            SchemaType.INT32,
+            SchemaType.INT64,
+            SchemaType.FLOAT,
+        ),
+        *(SchemaType.DOUBLE, SchemaType.LOCAL_DATE, SchemaType.INSTANT, SchemaType.LOCAL_DATE_TIME),
+    )
 }
 
 

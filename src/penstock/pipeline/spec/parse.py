@@ -99,59 +99,61 @@ def _given_state(state: Path | str) -> str:
 
 def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     """A spec from the content of a TOML file. Raises PipelineError."""
-    _known(content, (*_SCALARS, *_TABLES), file, "")
-    if "name" not in content:
-        raise PipelineError(f"{file}: name is missing: what the pipeline is called")
-    given: dict[str, Any] = {
-        key: _convert(content[key], str, file, "", key)
-        for key in _SCALARS
-        if key in content and key not in ("output", "state")
-    }
-    if "output" in content:
-        given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
-    state = _convert(content.get("state", STATE), str, file, "", "state")
-    sinks = _named(content, "sinks", Sink, file, folder)
-    if any(sink.path for sink in sinks.values()):
-        given.setdefault("trigger", TABLE_TRIGGER)
-    spec = Spec(
-        **given,
-        server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
-        sources=_named(content, "sources", Source, file, folder),
-        tables=_named(content, "tables", Lookup, file, folder),
-        steps=_steps(content.get("steps", []), file),
-        sinks=sinks,
-        storage=_settings(content, "storage", file),
-        lineage=_struct(content.get("lineage", {}), Lineage, file, "[lineage]"),
-        spark=_settings(content, "spark", file),
-        state=_state(folder, state),
-        folder=folder,
-        file=file,
-    )
+    try:
+        spec = _spec(content, file, folder)
+    except PipelineError as error:
+        raise PipelineError(f"{file}: {error.message}") from None
     check_rules(spec)
     return spec
 
 
-def _server(raw: Mapping[str, Any], file: str, folder: Path) -> Access:
-    _known(raw, _SERVER, file, "[server]")
-    texts = {key: _convert(raw[key], str, file, "[server]", key) for key in raw}
-    for key in _FILES:
-        if texts.get(key):
-            texts[key] = str(folder / texts[key])
+def _spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
+    _known(content, (*_SCALARS, *_TABLES), "")
+    if "name" not in content:
+        raise PipelineError("name is missing: what the pipeline is called")
+    types = {field.name: field.type for field in msgspec.structs.fields(Spec)} | {"state": str}
+    given = {key: _convert(content[key], types[key], key) for key in _SCALARS if key in content}
+    given["state"] = _state(folder, given.get("state", STATE))
+    sinks = _named(content, "sinks", Sink, folder)
+    if any(sink.path for sink in sinks.values()):
+        given.setdefault("trigger", TABLE_TRIGGER)
+    steps = content.get("steps", [])
+    if not isinstance(steps, list):
+        raise PipelineError("[steps]: steps are written [[steps]], in the order in which they run")
+    return Spec(
+        **given,
+        server=_server(_mapping(content.get("server", {}), "[server]"), folder),
+        sources=_named(content, "sources", Source, folder),
+        tables=_named(content, "tables", Lookup, folder),
+        steps=tuple(_struct(one, Step, _place_of(one, n)) for n, one in enumerate(steps, 1)),
+        sinks=sinks,
+        storage=_settings(content.get("storage", {}), "[storage]"),
+        lineage=_struct(content.get("lineage", {}), Lineage, "[lineage]"),
+        spark=_settings(content.get("spark", {}), "[spark]"),
+        folder=folder,
+        file=file,
+    )
+
+
+def _server(raw: Mapping[str, Any], folder: Path) -> Access:
+    _known(raw, _SERVER, "[server]")
+    texts = {key: _convert(raw[key], str, f"[server] {key}") for key in raw}
+    texts |= {key: str(folder / texts[key]) for key in _FILES if texts.get(key)}
     if texts.get("token_file") and texts.get("token_env"):
-        raise PipelineError(f"{file}: [server] token_file and token_env exclude one another")
+        raise PipelineError("[server] token_file and token_env exclude one another")
     if texts.get("key_file") and not texts.get("cert_file"):
-        raise PipelineError(f"{file}: [server] key_file needs cert_file")
+        raise PipelineError("[server] key_file needs cert_file")
     try:
         return Access(**{"url": "http://127.0.0.1:8080", **texts})
     except PenstockError as error:
-        raise PipelineError(f"{file}: [server] url: {error.message}") from None
+        raise PipelineError(f"[server] url: {error.message}") from None
 
 
-def _named(content: Mapping[str, Any], kind: str, type_: type[T], file: str, folder: Path) -> dict[str, T]:
+def _named(content: Mapping[str, Any], kind: str, type_: type[T], folder: Path) -> dict[str, T]:
     """The tables `[kind.name]`, whose paths are relative to the file's folder."""
     found: dict[str, T] = {}
-    for name, raw in _mapping(content.get(kind, {}), file, f"[{kind}]").items():
-        made: Any = _struct(raw, type_, file, f"[{kind}.{name}]")
+    for name, raw in _mapping(content.get(kind, {}), f"[{kind}]").items():
+        made: Any = _struct(raw, type_, f"[{kind}.{name}]")
         if path := getattr(made, "path", ""):
             made = msgspec.structs.replace(made, path=_place(folder, path))
         if made.format.lower() in _FILES_FORMATS and (path := made.options.get("path")):
@@ -160,74 +162,62 @@ def _named(content: Mapping[str, Any], kind: str, type_: type[T], file: str, fol
     return found
 
 
-def _steps(raw: Any, file: str) -> tuple[Step, ...]:
-    if not isinstance(raw, list):
-        raise PipelineError(f"{file}: [steps]: steps are written [[steps]], in the order in which they run")
-    return tuple(_struct(one, Step, file, _place_of(one, n)) for n, one in enumerate(raw, 1))
-
-
 def _place_of(raw: Any, number: int) -> str:
     name = raw.get("name") if isinstance(raw, dict) else None
     return f"[[steps]] {name}" if isinstance(name, str) else f"[[steps]] number {number}"
 
 
-def _struct(raw: Any, type_: type[T], file: str, place: str) -> T:
+def _struct(raw: Any, type_: type[T], place: str) -> T:
     """A table of the file as the struct it makes; each key is converted by itself, so that it can be named."""
-    table = _mapping(raw, file, place)
+    table = _mapping(raw, place)
     fields = {field.name: field for field in msgspec.structs.fields(type_)}
-    _known(table, tuple(fields), file, place)
+    _known(table, tuple(fields), place)
     for name, field in fields.items():
         if field.required and name not in table:
-            raise PipelineError(f"{file}: {place} {name} is missing")
+            raise PipelineError(f"{place} {name} is missing")
     values: dict[str, Any] = {}
     for key, value in table.items():
+        inside = f"{place} {key}"
         if key == "watermark":
-            values[key] = _struct(value, Watermark, file, f"{place} watermark")
+            values[key] = _struct(value, Watermark, inside)
         elif key == "options":
-            values[key] = _settings({key: value}, key, file, place)
+            values[key] = _settings(value, inside)
         elif key == "expect":
             if not isinstance(value, list):
-                raise PipelineError(f"{file}: {place} expect: a list of tables is expected")
-            values[key] = tuple(
-                _struct(one, Expectation, file, f"{place} expect, number {n}")
-                for n, one in enumerate(value, 1)
-            )
+                raise PipelineError(f"{inside}: a list of tables is expected")
+            rules = enumerate(value, 1)
+            values[key] = tuple(_struct(one, Expectation, f"{inside}, number {n}") for n, one in rules)
         else:
-            values[key] = _convert(value, fields[key].type, file, place, key)
+            values[key] = _convert(value, fields[key].type, inside)
     return type_(**values)
 
 
-def _known(raw: Mapping[str, Any], names: tuple[str, ...], file: str, place: str) -> None:
+def _known(raw: Mapping[str, Any], names: tuple[str, ...], place: str) -> None:
     for key in raw:
         if key not in names:
             like = difflib.get_close_matches(key, names, 1)
             hint = f"did you mean {like[0]}?" if like else f"there are {', '.join(names)}"
-            where = f"{place} " if place else ""
-            raise PipelineError(f"{file}: {where}{key}: unknown key; {hint}")
+            raise PipelineError(f"{place} {key}: unknown key; {hint}".lstrip())
 
 
-def _mapping(raw: Any, file: str, place: str) -> Mapping[str, Any]:
+def _mapping(raw: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(raw, dict):
-        raise PipelineError(f"{file}: {place}: a table is expected")
+        raise PipelineError(f"{place}: a table is expected")
     return raw
 
 
-def _convert(value: Any, type_: Any, file: str, place: str, key: str) -> Any:
+def _convert(value: Any, type_: Any, place: str) -> Any:
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
-        where = f"{place} " if place else ""
-        raise PipelineError(f"{file}: {where}{key}: {_lower(str(error))}") from None
+        text = str(error)
+        raise PipelineError(f"{place}: {text[:1].lower()}{text[1:]}") from None
 
 
-def _type(struct: type, name: str) -> Any:
-    return next(field.type for field in msgspec.structs.fields(struct) if field.name == name)
-
-
-def _settings(content: Mapping[str, Any], kind: str, file: str, place: str = "") -> dict[str, str]:
+def _settings(raw: Any, place: str) -> dict[str, str]:
     """The settings of something else, by its own names: texts all of them."""
-    table = _mapping(content.get(kind, {}), file, f"{place} {kind}" if place else f"[{kind}]")
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in _flat(table)}
+    pairs = _flat(_mapping(raw, place))
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in pairs}
 
 
 def _state(folder: Path, text: str) -> Path | str:
@@ -249,10 +239,6 @@ def _flat(raw: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
         name = f"{prefix}{key}"
         found += _flat(value, f"{name}.") if isinstance(value, dict) else [(name, value)]
     return found
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def apply_settings(content: dict[str, Any], given: Settings, file: str) -> None:
