@@ -19,8 +19,7 @@ from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import STRING_SCHEMA, KeyValueEncoding, SchemaInfo, SchemaType
-from penstock.pipeline.decode.decoders import compile_cast
-from penstock.pipeline.decode.primitives import SPARK, layout_of
+from penstock.pipeline.decode.decoders import SPARK, compile_cast, layout_of
 from penstock.pipeline.decode.shapes import arrow_type, spark_type
 from penstock.pipeline.errors import PipelineError, as_pipeline_errors
 from penstock.pipeline.http.calls import Caller

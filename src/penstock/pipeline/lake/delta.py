@@ -21,9 +21,22 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
 
 from . import partitioning, schema
-from .snapshot import CLEARED, METADATA, Snapshot, log_name, mark_name
 from .store import Location, sentence
-from .values import Batch, File, Last, LogState, Position, check_whole, follow, is_new
+from .values import (
+    CLEARED,
+    METADATA,
+    Batch,
+    File,
+    Last,
+    LogState,
+    Position,
+    Snapshot,
+    check_whole,
+    follow,
+    is_new,
+    log_name,
+    mark_name,
+)
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake

@@ -21,8 +21,8 @@ from penstock.pipeline.options import shown
 
 from .delta import Table
 from .files import TARGET_BYTES
-from .snapshot import text_of
 from .store import Location
+from .values import text_of
 
 STEP: Final = 8  # small files become files of an eighth of the target first: a growing file is not rewritten with each run
 SMALL_MIN: Final = 16  # small files of a partition that is written to make it worth a run

@@ -16,8 +16,8 @@ from . import partitioning
 from .delta import Table
 from .files import TARGET_BYTES
 from .partitioning import PartitionColumn
-from .snapshot import Snapshot
 from .store import Location
+from .values import Snapshot
 
 PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
 

@@ -1,15 +1,19 @@
 """Runs the streaming query of a pipeline in this process, or checks that it would start.
 
-Every batch is one job, whose tasks write to all sinks, each under its writer's name (`writers`) and the batch's number, and
+Every batch is one job, whose tasks write to all sinks, each under its writer's name (`sinks`) and the batch's number, and
 then one commit for each sink (`writing`). A sink that has the batch already changes nothing, so a batch that was
 interrupted between two sinks is simply run again.
 """
 
+import ast
 import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -23,22 +27,26 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
+from penstock.pipeline.decode.decoders import column_type
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import table_options
-from penstock.pipeline.spec.spec import Source, Spec
+from penstock.pipeline.source.query import table_schema
+from penstock.pipeline.spec.options import source_options, table_options
+from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.versions import be_active, map_in_arrow
 
 from . import events
+from .checks import HIDDEN
 from .failures import Cause, at_checkpoint, cause_of, spark_sentence, told
 from .folder import Folder, Owner, SinkWriter
+from .formats import schema_for
 from .lateness import BatchWatermark
-from .outputs import Outputs, collect_outputs, sink_columns
+from .outputs import Outputs, check_column, collect_outputs, sink_columns
 from .preflight import preflight
-from .sinks import BatchWriter, Upkeep, deliveries, open_sinks
+from .sinks import BatchWriter, Upkeep, check_open_batch, deliveries, open_sinks, plan_writers
 from .state import folder_of
-from .views import View, build_views, session_for
-from .writers import check_open_batch, plan_writers
+from .views import View, build_views, check_columns, check_time, first_on_path, named, session_for
 from .writing import RESULT
 
 LOOK_S: Final = 5.0  # whether the JVM is still there
@@ -47,6 +55,9 @@ NEVER: Final = float("-inf")
 LISTENER_S: Final = 10.0  # for Spark's events of the last batch to arrive
 
 Emit = Callable[[dict[str, Any]], None]
+
+
+_COLUMNS: Final = ("key", "properties", "event_time", "ordering_key", "topic_column")
 
 
 def start_query(
@@ -286,3 +297,100 @@ def check_tables(spec: Spec, views: dict[str, View]) -> None:
         except PipelineError as error:
             place = f"{spec.file}: [sinks.{name}] (table {sink.path})"
             raise PipelineError(f"{place}: {error.message}", error.kind) from None
+
+
+def check_early(spec: Spec) -> None:
+    """What can be known before Spark is started: the columns of sources and of steps that leave them as they are, and the
+    user's functions, whose modules are read, but not imported. Nothing is checked that is not checked again by `check`.
+
+    Raises PipelineError, which names the place. Asks the server for schemas.
+    """
+    known: dict[str, StructType] = {}
+    for name, source in spec.sources.items():
+        with named(spec, f"[sources.{name}]"):
+            if source.format:  # Spark alone knows its columns
+                if source.decode != "none":
+                    column_type(schema_for(spec, source.reader_schema))
+                continue
+            schema = known[name] = table_schema(source_options(spec, name, source))
+            if source.watermark is not None:
+                check_time(schema, source.watermark.column)
+    for step in spec.steps:
+        with named(spec, f"[[steps]] {step.name}"):
+            _check_step(spec, step, known)
+    for name, sink in spec.sinks.items():
+        if sink.python:
+            with named(spec, f"[sinks.{name}]"):
+                check_callable(spec.folder, sink.python, "python")
+        if sink.input in known:
+            there = [column for column in known[sink.input].names if column not in HIDDEN]
+            values = (sink.value,) if isinstance(sink.value, str) else sink.value
+            named_columns = [("value", column) for column in values if column]
+            named_columns += [(key, column) for key in _COLUMNS if (column := getattr(sink, key))]
+            for key, column in named_columns:
+                check_column(spec, name, key, column, there)
+
+
+def _check_step(spec: Spec, step: Step, known: dict[str, StructType]) -> None:
+    for key in ("python", "stateful"):
+        if text := getattr(step, key):
+            check_callable(spec.folder, text, key)
+    before = known.get(step.inputs[0]) if step.inputs else None
+    if before is None:
+        return
+    check_columns(before, "keys", step.keys)
+    if step.deduplicate:
+        check_columns(before, "deduplicate", step.deduplicate)
+        known[step.name] = before
+        if step.watermark is not None:
+            check_time(before, step.watermark.column)
+
+
+def check_callable(folder: Path, text: str, where: str) -> None:
+    """Raises PipelineError for a module that is not there or is no Python, or that has nothing of the name, as
+    `load_callable` does later. What cannot be known without running code passes."""
+    module, _, name = text.partition(":")
+    with first_on_path(folder):
+        found = _found(module, where)
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        return
+    try:
+        tree = ast.parse(Path(found.origin).read_bytes(), found.origin)
+    except (SyntaxError, ValueError) as error:
+        raise PipelineError(
+            f"{where}: module {module} fails when it is imported: {type(error).__name__}: {error}"
+        ) from None
+    except OSError:
+        return
+    if not {name, "*", "__getattr__", "globals"} & _names(tree):
+        raise PipelineError(f"{where}: module {module} has no function or class {name}")
+
+
+def _found(module: str, where: str) -> ModuleSpec | None:
+    """Where a module is; None where only its package's code may know."""
+    top, *rest = module.split(".")
+    name = top
+    try:
+        found = find_spec(top)
+    except ValueError:  # it is imported, and nothing tells from where
+        return None
+    if found is None:
+        raise PipelineError(f"{where}: module {module} cannot be imported: No module named {top!r}")
+    for part in rest:
+        name = f"{name}.{part}"
+        found = PathFinder.find_spec(name, found.submodule_search_locations or [])
+        if found is None:
+            return None
+    return found
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """All names that a module's code has, wherever it is."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add(other or name)
+    return names

@@ -22,8 +22,8 @@ from penstock.pipeline.spec.spec import Spec
 from .backlog import is_short
 from .folder import Folder
 from .preflight import preflight
-from .process import KILL, STOP, Job, WorkerEvent
 from .state import folder_of
+from .supervise import KILL, STOP, Job, WorkerEvent
 
 if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second
     from .failures import Cause
@@ -142,8 +142,7 @@ class _Pipeline:
             folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
             once = spec.once if job.once is None else job.once
-            from .early import check_early
-            from .query import Runner
+            from .query import Runner, check_early
 
             preflight(spec)
             if not self._checked:

@@ -1,7 +1,7 @@
-"""What must hold between the parts of a spec. Pure: nothing is asked of a server or of Spark."""
+"""What must hold between the parts of a spec, or of several. Pure: nothing is asked of a server or of Spark."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -9,8 +9,10 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
+from penstock.pipeline.options import is_url
 from penstock.pipeline.zones import SESSION_ZONE, TIME_ZONE, UTC, is_time_zone
 
+from .options import STATIC, of_session
 from .spec import AVAILABLE_NOW, Lookup, Sink, Source, Spec, Step
 from .times import duration_ms, time_ms
 
@@ -35,6 +37,41 @@ def check_rules(spec: Spec) -> None:
     """Raises PipelineError for the first rule that a spec breaks."""
     for reason in _Rules(spec).broken():
         raise PipelineError(f"{spec.file}: {reason}")
+
+
+def check_together(specs: Sequence[Spec]) -> None:
+    """Raise PipelineError for pipelines that cannot share a Spark session. Pure."""
+    first, *others = specs
+
+    def of_spark(spec: Spec) -> dict[str, str]:
+        return {key: text for key, text in spec.spark.items() if of_session(key)}
+
+    def has_code(spec: Spec) -> bool:
+        steps = any(step.python or step.stateful for step in spec.steps)
+        return steps or any(sink.python for sink in spec.sinks.values())
+
+    for number, spec in enumerate(others, 1):
+        if any(spec.name == other.name or spec.file == other.file for other in specs[:number]):
+            raise PipelineError(f"{spec.file}: pipeline {spec.name} is named twice")
+        if spec.master != first.master:
+            raise PipelineError(
+                f"{spec.file}: master: {spec.master} is not that of {first.file}, {first.master}"
+            )
+        if of_spark(spec) != of_spark(first):
+            raise PipelineError(
+                f"{spec.file}: [spark]: settings other than spark.sql.…, and {', '.join(STATIC)}, belong to the session and"
+                f" must be those of {first.file}"
+            )
+        if is_url(str(spec.home)) and is_url(str(first.home)) and spec.storage != first.storage:
+            raise PipelineError(
+                f"{spec.file}: [storage]: state in object stores needs the settings of {first.file}: Hadoop has one set of them"
+            )
+    folders = {spec.folder: spec.file for spec in specs if has_code(spec)}
+    if len(folders) > 1:
+        raise PipelineError(
+            f"{' and '.join(folders.values())} are in different folders and both name functions, and Python would mix their"
+            " modules: put the files into one folder, or run them apart"
+        )
 
 
 class _Rules:

@@ -11,9 +11,8 @@ from tests.unit.pipeline.lake.test_tables import add, files, numbers
 from penstock.pipeline.errors import BatchConflict
 from penstock.pipeline.lake.delta import Table, _add
 from penstock.pipeline.lake.options import table_at
-from penstock.pipeline.lake.snapshot import WRITERS_KEPT, Remembered
 from penstock.pipeline.lake.store import Location
-from penstock.pipeline.lake.values import Last, LogState, Piece, Position
+from penstock.pipeline.lake.values import WRITERS_KEPT, Last, LogState, Piece, Position, Remembered
 from penstock.pipeline.run.failures import ErrorClass, cause_of
 
 

@@ -13,8 +13,7 @@ from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.stages import StageCount
 from penstock.pipeline.run.failures import ErrorClass, cause_of
 from penstock.pipeline.sink.entries import PublishingWriter
-from penstock.pipeline.sink.task import Identity
-from penstock.pipeline.sink.writer import commit
+from penstock.pipeline.sink.writer import Identity, commit
 
 T = "persistent://public/default/t"
 DEAD = "persistent://public/default/dead"
