@@ -91,11 +91,6 @@ def revealed(option: str, text: str) -> str:
     return os.environ[variable]
 
 
-def split_storage(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of the object store, and the others."""
-    return split_prefixed(given, STORAGE)
-
-
 def split_prefixed(given: Mapping[str, str], prefix: str) -> tuple[dict[str, str], dict[str, str]]:
     """The options whose names begin with a prefix, without it and in lower case, and the others."""
     found, others = {}, {}

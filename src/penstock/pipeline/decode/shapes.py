@@ -7,12 +7,11 @@ are double, all others a struct with a field `member0`, `member1`, … for each 
 
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import types as t
 
 from penstock.codec.avro.types import Array, Fixed, Logical, Map, Primitive, Record, Type, Union
-from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.versions import arrow_type as arrow_type
 
 DECIMAL_DIGITS: Final = 38  # the most that Spark's decimals have
 COLUMNS_MAX: Final = 10_000  # with those inside others; a record used twice counts twice
@@ -32,11 +31,6 @@ _PRIMITIVES: Final[dict[str, t.DataType]] = {
 
 # Unions that are the wider of their types.
 _WIDER: Final = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
-
-
-def arrow_type(spark: t.DataType) -> pa.DataType:
-    """What Spark makes of a type of its own in Arrow, exactly."""
-    return versions.arrow_type(spark)
 
 
 def spark_type(kind: Type, path: str = "value") -> t.DataType:

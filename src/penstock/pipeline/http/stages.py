@@ -90,7 +90,7 @@ class Stages(Calls):
         body: dict[str, Any] = {"topics": [str(topic) for topic in topics]}
         if key_versions:
             body["key_versions"] = {str(topic): version for topic, version in key_versions.items()}
-        answer = self._json("POST", "/stages", body)
+        answer = self._call("POST", "/stages", json.dumps(body).encode(), JSON)
         return Opened(
             {TopicName.parse(each["topic"]): _opened(each) for each in answer["topics"]},
             answer["max_part_bytes"],
@@ -168,9 +168,6 @@ class Stages(Calls):
     def publish(self, body: bytes, *, deduplicate: bool) -> Any:
         """Publish entries at once. With `deduplicate`, those whose ids their producer has stored are passed over."""
         return self._call("POST", f"/entries?deduplicate={str(deduplicate).lower()}", body, MEDIA)
-
-    def _json(self, method: str, path: str, body: Any) -> Any:
-        return self._call(method, path, json.dumps(body).encode(), JSON)
 
     def _call(
         self, method: str, path: str, body: bytes | None = None, kind: str = "", prefer: str = ""

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.query import asks_for_filters, carried, carry, given_options
+from penstock.pipeline.versions import arrow_schema
 
 from . import schema as schemas
 from .files import open_file, runs
@@ -81,7 +82,7 @@ class TableReader(DataSourceReader):
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(carried(schema, _given(given)[0]))
-        self._schema = schemas.plain(schema)
+        self._schema = arrow_schema(schema)
         self._filters: tuple[Filter, ...] = ()
         self.prunes = self._options.prune
 

@@ -37,11 +37,6 @@ def spark_of(schema: pa.Schema) -> StructType:
     return from_arrow_schema(nullable, prefer_timestamp_ntz=True)  # the default since Spark 4.2
 
 
-def plain(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a reader with this schema."""
-    return arrow_schema(schema)
-
-
 def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:
     """The columns of a table that also holds `incoming`: those it has, then the new ones; fields of structs likewise, also
     within lists and maps.

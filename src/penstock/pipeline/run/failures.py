@@ -286,11 +286,6 @@ def cause_of(error: BaseException) -> Cause:
     )
 
 
-def spark_sentence(error: PySparkException) -> str:
-    """What Spark says, in one line."""
-    return _spark_cause(error).sentence
-
-
 def _kind(error: PenstockError) -> ErrorClass:
     if isinstance(error, DataLoss):
         return ErrorClass.DATA_LOSS

@@ -38,7 +38,7 @@ from penstock.pipeline.versions import be_active, map_in_arrow
 
 from . import events
 from .checks import HIDDEN
-from .failures import Cause, at_checkpoint, cause_of, spark_sentence, told
+from .failures import Cause, at_checkpoint, cause_of, told
 from .folder import Folder, Owner, SinkWriter
 from .formats import schema_for
 from .lateness import BatchWatermark
@@ -93,7 +93,7 @@ def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None
     try:
         analysis.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
     except PySparkException as error:
-        raise PipelineError(f"{spec.file}: {spark_sentence(error)}") from None
+        raise PipelineError(f"{spec.file}: {cause_of(error).sentence}") from None
 
 
 def _limits(name: str, source: Source) -> str:

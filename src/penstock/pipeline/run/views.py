@@ -25,7 +25,7 @@ from penstock.pipeline.versions import WRAPPED, check_stateful
 from penstock.pipeline.zones import SESSION_ZONE, UTC
 
 from .checks import DEAD, WHY, counted, dead_column, makes_dead_letters, passed, rejects, rules, with_reasons
-from .failures import spark_sentence
+from .failures import cause_of
 from .formats import read_format
 from .lateness import BatchWatermark, Window, deciding_windows, marked
 
@@ -278,11 +278,11 @@ def _queried(spark: SparkSession, sql: str) -> DataFrame:
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(sql)
     except ParseException as error:
-        raise PipelineError(f"sql: {spark_sentence(error)}") from None
+        raise PipelineError(f"sql: {cause_of(error).sentence}") from None
     try:
         return spark.sql(sql)
     except AnalysisException as error:
-        raise PipelineError(f"sql: {spark_sentence(error)}") from None
+        raise PipelineError(f"sql: {cause_of(error).sentence}") from None
 
 
 def load_callable(folder: Path, text: str, where: str) -> Any:
@@ -359,7 +359,7 @@ def named(spec: Spec, place: str) -> Iterator[None]:
             raise
         raise type(error)(f"{spec.file}: {place}: {error.message}", error.kind) from None
     except PySparkException as error:
-        raise PipelineError(f"{spec.file}: {place}: {spark_sentence(error)}") from None
+        raise PipelineError(f"{spec.file}: {place}: {cause_of(error).sentence}") from None
 
 
 def shareable(frame: DataFrame) -> bool:
