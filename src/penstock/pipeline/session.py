@@ -113,7 +113,8 @@ def session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     launching = SparkContext._gateway is None and not submitted
     if submitted:
-        master = _submitted_master(master)
+        SparkContext._ensure_initialized()
+        master = SparkConf().get("spark.master", master) or master
     elif SparkSession.getActiveSession() is None:
         environment["JAVA_HOME"] = str(find_java())
     if master.startswith("local"):
@@ -228,12 +229,6 @@ def settings_for(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
         settings["spark.sql.shuffle.partitions"] = CLUSTER_SHUFFLE
     settings |= {key: str(value) for key, value in conf.items()}
     return settings
-
-
-def _submitted_master(master: str) -> str:
-    """The master that `spark-submit` was given: it runs this process, and is stronger."""
-    SparkContext._ensure_initialized()
-    return SparkConf().get("spark.master", master) or master
 
 
 def _within(settings: Mapping[str, str], scratch: Path, conf: Mapping[str, Any]) -> dict[str, str]:

@@ -282,16 +282,9 @@ def _timestamp_ms(ms: Numbers) -> pa.Array:
     return pa.array(ms * 1000)
 
 
-def _instant(parts: Numbers) -> pa.Array:
-    return _micros(parts["high"].astype(np.int64), parts["low"].astype(np.int64), 1)
-
-
-def _local_date_time(parts: Numbers) -> pa.Array:
-    return _micros(parts["high"].astype(np.int64), parts["low"].astype(np.int64), _DAY_S)
-
-
-def _micros(high: Ints, nanos: Ints, seconds: int) -> pa.Array:
+def _micros(parts: Numbers, seconds: int) -> pa.Array:
     """us of counts of `seconds`, and ns of the rest; what is finer is cut off."""
+    high, nanos = parts["high"].astype(np.int64), parts["low"].astype(np.int64)
     limit = _SECONDS_MAX // seconds - 1
     _refuse((high > limit) | (high < -limit) | (nanos < 0) | (nanos >= seconds * 1_000_000_000))
     return pa.array(high * (seconds * 1_000_000) + nanos // 1000)
@@ -319,10 +312,10 @@ _FIXED: Final[dict[SchemaType, tuple[Any, Callable[[Numbers], pa.Array]]]] = {
     SchemaType.DATE: (">i8", _timestamp_ms),
     SchemaType.TIME: (">i8", pa.array),
     SchemaType.TIMESTAMP: (">i8", _timestamp_ms),
-    SchemaType.INSTANT: (_PAIR_S, _instant),
+    SchemaType.INSTANT: (_PAIR_S, lambda parts: _micros(parts, 1)),
     SchemaType.LOCAL_DATE: (">i8", _date),
     SchemaType.LOCAL_TIME: (">i8", pa.array),
-    SchemaType.LOCAL_DATE_TIME: (_PAIR_D, _local_date_time),
+    SchemaType.LOCAL_DATE_TIME: (_PAIR_D, lambda parts: _micros(parts, _DAY_S)),
 }
 
 

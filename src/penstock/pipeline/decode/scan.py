@@ -147,30 +147,10 @@ def least(kind: Type) -> int:
     return sum(least(field.type) for field in kind.fields) if isinstance(kind, Record) else 1
 
 
-def _null(cursor: Cursor) -> Raw:
-    return Nothing(len(cursor.at), np.zeros(len(cursor.at), np.bool_))
-
-
 def _boolean(cursor: Cursor) -> Raw:
     value = cursor.byte()
     cursor.fail(value > 1)
     return Scalars(value == 1)
-
-
-def _int(cursor: Cursor) -> Raw:
-    return Scalars(cursor.small())
-
-
-def _long(cursor: Cursor) -> Raw:
-    return Scalars(cursor.long())
-
-
-def _float(cursor: Cursor) -> Raw:
-    return Scalars(cursor.word(4).astype(np.uint32).view(np.float32))
-
-
-def _double(cursor: Cursor) -> Raw:
-    return Scalars(cursor.word(8).astype(np.uint64).view(np.float64))
 
 
 def _bytes(cursor: Cursor) -> Raw:
@@ -178,12 +158,12 @@ def _bytes(cursor: Cursor) -> Raw:
 
 
 _PRIMITIVES: Final[dict[str, Scan]] = {
-    "null": _null,
+    "null": lambda cursor: Nothing(len(cursor.at), np.zeros(len(cursor.at), np.bool_)),
     "boolean": _boolean,
-    "int": _int,
-    "long": _long,
-    "float": _float,
-    "double": _double,
+    "int": lambda cursor: Scalars(cursor.small()),
+    "long": lambda cursor: Scalars(cursor.long()),
+    "float": lambda cursor: Scalars(cursor.word(4).astype(np.uint32).view(np.float32)),
+    "double": lambda cursor: Scalars(cursor.word(8).astype(np.uint64).view(np.float64)),
     "bytes": _bytes,
     "string": _bytes,
 }

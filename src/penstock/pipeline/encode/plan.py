@@ -218,12 +218,7 @@ def _avro(value: t.DataType, name: str, path: str) -> Any:
         item = _avro(value.valueType, f"{name}_item", f"{path}{{}}")
         return {"type": "map", "values": ["null", item] if value.valueContainsNull else item}
     if isinstance(value, t.DecimalType):
-        return {
-            "type": "bytes",
-            "logicalType": "decimal",
-            "precision": value.precision,
-            "scale": value.scale,
-        }
+        return {"type": "bytes", "logicalType": "decimal", "precision": value.precision, "scale": value.scale}
     found = _AVRO.get(type(value))
     if found is None:
         raise PipelineError(f"{path}: {value.simpleString()} has no type of Avro's; cast it")

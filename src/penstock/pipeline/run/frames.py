@@ -71,13 +71,7 @@ def dead_letters(checked: DataFrame) -> DataFrame:
 
 
 def write_batch(
-    batch: DataFrame,
-    number: int,
-    writer: str,
-    *,
-    key: str = "",
-    dead_letter_topic: str = "",
-    **options: str,
+    batch: DataFrame, number: int, writer: str, *, key: str = "", dead_letter_topic: str = "", **options: str
 ) -> None:
     """Write a batch of `foreachBatch` once: a batch that is repeated, under the same writer's name and number, changes nothing.
 

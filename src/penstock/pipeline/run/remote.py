@@ -335,7 +335,9 @@ class Lease(Lock):
     def _take(self) -> None:
         folder = self._state
         seen = folder.epochs.look()
-        if self._is_held():
+        # With the lock held: on this machine a run is over when its worker is, not when its process is.
+        holder = folder.holder()
+        if holder is not None and not dead(holder) and folder.written_since(holder, self._lease_s):
             raise self._in_use()
         try:
             folder.taken(folder.epochs.claim(seen))
@@ -357,14 +359,6 @@ class Lease(Lock):
                         self._state.remove("lease")
         finally:
             super().__exit__()
-
-    def _is_held(self) -> bool:
-        """Whether somebody writes the lease. For the holder of the lock: on this machine a run is over when its worker is,
-        not when its process is."""
-        first = self._state.holder()
-        if first is None or dead(first):
-            return False
-        return self._state.written_since(first, self._lease_s)
 
     def _in_use(self) -> PipelineError:
         with suppress(PenstockError):

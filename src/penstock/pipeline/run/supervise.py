@@ -147,11 +147,7 @@ class WorkerProcess:
         self.users: set[str] = set()  # files of jobs whose supervisors have it
         self.scratch = jobs[0].scratch
         self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=files,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=files
         )
         self._received: dict[str, queue.Queue[WorkerEvent]] = {job.file: queue.Queue() for job in jobs}
         self._writing = threading.Lock()

@@ -67,10 +67,7 @@ class View(msgspec.Struct):
 
 
 def build_views(
-    spec: Spec,
-    spark: SparkSession,
-    watermark: BatchWatermark | None,
-    given: Mapping[str, DataFrame] = {},
+    spec: Spec, spark: SparkSession, watermark: BatchWatermark | None, given: Mapping[str, DataFrame] = {}
 ) -> dict[str, View]:
     """All sources and steps, analysed. Raises PipelineError, which names the place.
 

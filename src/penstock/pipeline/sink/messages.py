@@ -144,10 +144,7 @@ def _pairs(names: Any, values: Any) -> Any:
     if pa.types.is_binary(values.type):
         _check_text(values)
     inner = binary.join(
-        [
-            *binary.sized(_PAIR, binary.as_binary(names)),
-            *binary.sized(_PAIR_VALUE, binary.as_binary(values)),
-        ]
+        [*binary.sized(_PAIR, binary.as_binary(names)), *binary.sized(_PAIR_VALUE, binary.as_binary(values))]
     )
     return binary.join(binary.sized(_PAIR, inner))
 

@@ -42,14 +42,7 @@ _KINDS: Final[dict[str, tuple[tuple[type[t.DataType], ...], str]]] = {
 _OTHERS: Final = ("value", "properties", "headers")
 
 # What the source says of where a row came from. It is written to dead letters only.
-ORIGIN: Final = (
-    "offset",
-    "timestamp",
-    "timestampType",
-    "message_id",
-    "producer_name",
-    "sequence_id",
-)
+ORIGIN: Final = ("offset", "timestamp", "timestampType", "message_id", "producer_name", "sequence_id")
 
 
 class Delivery(StrEnum):

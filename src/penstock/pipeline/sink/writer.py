@@ -44,6 +44,9 @@ from .options import (
 )
 from .target import Target
 
+if TYPE_CHECKING:
+    from penstock.pipeline.encode.plan import Encoding
+
 log = logging.getLogger(__name__)
 
 PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address has to fail soon
@@ -259,10 +262,6 @@ def _open_topics(options: Options) -> bool:
     topics: list[TopicName] = [t for t in (options.topic, options.dead_letter_topic) if t is not None]
     with Stages(options.server, retry_s=0) as client:
         return client.open_topics(topics).staged
-
-
-if TYPE_CHECKING:
-    from penstock.pipeline.encode.plan import Encoding
 
 
 class Plans:
