@@ -88,7 +88,6 @@ _CONF: Final = {
     **WRAPPED,
 }
 
-
 VERSION_MIN: Final = 17
 
 _VECTOR: Final = "--add-modules=jdk.incubator.vector"

@@ -47,7 +47,6 @@ _WIDER: Final[dict[pa.DataType, tuple[pa.DataType, ...]]] = {
     pa.binary(): (pa.string(),),
 }
 
-
 SPARK: Final[dict[SchemaType, t.DataType]] = {
     SchemaType.NONE: t.BinaryType(),
     SchemaType.BYTES: t.BinaryType(),

@@ -38,7 +38,6 @@ _MS: Final = pa.scalar(1000, pa.duration("us"))  # writers cut the bounds of tim
 
 Test = Callable[[Any, Any], Any]  # of bounds and a value
 
-
 # By kind of filter: how the lowest and the highest value of a file compare with the filter's.
 _COMPARED: Final[dict[str, tuple[Test | None, Test | None]]] = {
     "EqualTo": (pc.less_equal, pc.greater_equal),

@@ -23,7 +23,6 @@ COLUMNS: Final = ("topic", "partition", "offset")
 
 log = logging.getLogger(__name__)
 
-
 METADATA: Final = "penstock"  # in a commit's metadata
 COMMITS_READ: Final = 8  # how many commits of maintenance may be behind the last one of a batch
 NONE: Final = -1  # the end of a partition whose rows an earlier version overwrote

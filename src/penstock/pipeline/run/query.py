@@ -57,7 +57,6 @@ LISTENER_S: Final = 10.0  # for Spark's events of the last batch to arrive
 
 Emit = Callable[[dict[str, Any]], None]
 
-
 _COLUMNS: Final = ("key", "properties", "event_time", "ordering_key", "topic_column")
 
 

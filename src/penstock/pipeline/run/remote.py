@@ -49,7 +49,6 @@ BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an o
 LOOK_S: Final = 1.0  # between two looks whether it is written
 LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
 
-
 _SCHEMES: Final = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 _PACKAGES: Final = {
     "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",

@@ -48,10 +48,10 @@ from .writing import RESULT, commit, row_writer
 DEAD_LETTERS: Final = "deadLetterTopic"
 FOREIGN: Final = "foreign.json"  # in the state folder
 
+# Of the maintenance of tables.
 EVERY_S: Final = 300.0  # from one run's start to the next
 VACUUM_S: Final = 86_400.0  # it lists every file
 STOP_S: Final = 10.0
-
 
 DEAD_WRITER: Final = "dead-letters"  # of dead letters that no sink's commit takes
 

@@ -44,7 +44,6 @@ FAILURES_MAX: Final = 10  # without progress between them
 
 _RANDOM: Final = random.SystemRandom()  # the state of the `random` module belongs to the application
 
-
 # Orders; the job's file follows each.
 START: Final = "start"  # begin, or begin again after a failure
 STOP: Final = "stop"  # after the batch that runs now

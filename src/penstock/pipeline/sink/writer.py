@@ -55,7 +55,6 @@ PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address has to
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 
-
 BATCH_BYTES_MAX: Final = 64 << 20  # worked on at once
 
 

@@ -29,7 +29,6 @@ _STREAM_KEYS: Final = (
     *("max_rows_per_batch", "max_bytes_per_batch", "min_partitions", "fail_on_data_loss"),
 )
 
-
 Reasons = Iterator[str]  # why a spec is refused, each with the key and, unless a caller adds it, the place
 
 
