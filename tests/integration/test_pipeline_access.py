@@ -9,7 +9,7 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.causes import ErrorClass, cause_of
+from penstock.pipeline.run.failures import ErrorClass, cause_of
 from penstock.pipeline.run.preflight import preflight
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.credentials import Issuer

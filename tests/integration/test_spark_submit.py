@@ -31,7 +31,7 @@ def documented(word: str) -> str:
 
 def submit_twice(work: Work) -> tuple[list[Done], Counter[str]]:
     """The second run goes on where the first has ended."""
-    from penstock.pipeline.java import find_java
+    from penstock.pipeline.session import find_java
 
     (work.folder / "job.py").write_text(documented("sys.argv"))
     submit = str(Path(sys.executable).parent / "spark-submit")

@@ -130,7 +130,7 @@ def test_another_process_answers(slow: SlowCommits, said: str) -> None:
 
     with Stages(Access(url=slow.server.url), retry_s=0, sleep=sleep, clock=lambda: clock[0]) as made:
         held = stage(made, "job", 0, "s", large=5)
-        calls: Any = made._calls
+        calls: Any = made
         send, gets = calls.send, []
 
         def elsewhere(method: str, *args: Any) -> Any:

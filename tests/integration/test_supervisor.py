@@ -18,8 +18,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.events import last_events
 from penstock.pipeline.run.folder import Folder, Lock
-from penstock.pipeline.run.process import Job, SharedWorker
-from penstock.pipeline.run.supervise import Backoff, Supervisor, run_together
+from penstock.pipeline.run.supervise import Backoff, Job, SharedWorker, Supervisor, run_together
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import Address, running

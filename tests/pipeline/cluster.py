@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import pyspark
 
-from penstock.pipeline.java import find_java
+from penstock.pipeline.session import find_java
 
 WORKERS: Final = 2
 START_S: Final = 250

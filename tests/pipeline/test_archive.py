@@ -24,9 +24,9 @@ from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.values import Position
 from penstock.pipeline.rows.columns import INCLUDABLE
-from penstock.pipeline.run import runner
+from penstock.pipeline.run import query
 from penstock.pipeline.run.handle import Pipeline
-from penstock.pipeline.run.upkeep import Upkeep
+from penstock.pipeline.run.sinks import Upkeep
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
 
@@ -182,7 +182,7 @@ def test_a_running_pipeline_has_its_tables_maintained(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a process beside it; every batch is there, whatever commits first."""
-    monkeypatch.setattr(runner, "Upkeep", lambda spec: Upkeep(spec, every_s=0.0))
+    monkeypatch.setattr(query, "Upkeep", lambda spec: Upkeep(spec, every_s=0.0))
     location = Location.of(tmp_path / "table")
     for n in range(40):
         add(Table(location), [n])

@@ -15,7 +15,7 @@ from tests.pipeline.test_declared_typed import V0, V1, avro, declare, order, put
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import register
-from penstock.pipeline.run.causes import NEW_CHECKPOINT
+from penstock.pipeline.run.failures import NEW_CHECKPOINT
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.run.supervise import Backoff

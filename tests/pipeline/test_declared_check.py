@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import Bench
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.early import check_early
-from penstock.pipeline.run.query import check
+from penstock.pipeline.run.query import check, check_early
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
 

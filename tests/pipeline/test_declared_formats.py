@@ -235,7 +235,7 @@ def test_delta_is_told_the_query_and_the_batch(bench: Bench, monkeypatch: pytest
         made.dataSource.register(FakeDelta)
         return made
 
-    monkeypatch.setattr("penstock.pipeline.run.runner.session_for", session_with_delta)
+    monkeypatch.setattr("penstock.pipeline.run.query.session_for", session_with_delta)
     put(bench, "1.json", order(1))
     text = """
 name = "delta"

@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tests.pipeline.declared import Bench
 
-from penstock.pipeline.run.lateness import bound_us
-from penstock.pipeline.run.windows import Window, deciding_windows, marked
+from penstock.pipeline.run.lateness import Window, bound_us, deciding_windows, marked
 from penstock.testing.server import running
 
 MINUTE = 60_000_000

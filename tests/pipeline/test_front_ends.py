@@ -11,7 +11,7 @@ from tests.support.ahead import Done, Work
 
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
-from penstock.pipeline.java import find_java
+from penstock.pipeline.session import find_java
 from penstock.testing.server import Address, launch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.run.sharing import read_twice
+from penstock.pipeline.run.views import read_twice
 
 pytestmark = pytest.mark.spark
 

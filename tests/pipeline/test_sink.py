@@ -18,8 +18,7 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.http.stages import StageCount, Stages
-from penstock.pipeline.sink.task import Identity
-from penstock.pipeline.sink.writer import TopicStreamWriter, Written
+from penstock.pipeline.sink.writer import Identity, TopicStreamWriter, Written
 from penstock.testing.server import Address, running
 
 

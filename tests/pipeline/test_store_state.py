@@ -26,13 +26,11 @@ from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.lake.values import Batch
 from penstock.pipeline.run import remote
 from penstock.pipeline.run.handle import Pipeline
-from penstock.pipeline.run.holder import dead, this_process
-from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.redrive import State, write_down, written
-from penstock.pipeline.run.remote import Lease, StoreFolder
+from penstock.pipeline.run.remote import Lease, StoreFolder, dead, this_process
 from penstock.pipeline.run.reset import forget, reset
 from penstock.pipeline.run.state import folder_of
-from penstock.pipeline.run.supervise import Supervisor
+from penstock.pipeline.run.supervise import Job, Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running

@@ -18,8 +18,9 @@ from penstock.codec import codec_for
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.encode.plan import plan_encoding
-from penstock.pipeline.errors import PipelineError, classify
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
+from penstock.pipeline.run.failures import ErrorClass, cause_of
 from penstock.testing.server import Address, running
 
 V0 = {
@@ -158,7 +159,7 @@ def test_failfast_names_the_place(mixed: str, read: Read) -> None:
         PySparkException, match=r"public/default/mixed, partition 0, offset 2: value: the payload"
     ) as error:
         read(subscribe=mixed).collect()
-    assert classify(str(error.value)) == "user"
+    assert cause_of(error.value).kind is ErrorClass.PLAN
 
 
 def test_the_version_is_a_column_only_when_asked_for(mixed: str, read: Read) -> None:
@@ -360,7 +361,7 @@ def test_sql(client: HttpClient, spark: SparkSession, server: Address) -> None:
         spark.sql("DROP TABLE typed")
 
 
-@pytest.mark.parametrize(("on_new", "trouble"), [("restart", "schema"), ("fail", "user")])
+@pytest.mark.parametrize(("on_new", "trouble"), [("restart", "new_schema"), ("fail", "schema")])
 def test_a_version_that_ends_a_stream(
     client: HttpClient, spark: SparkSession, server: Address, tmp_path: Path, on_new: str, trouble: str
 ) -> None:
@@ -387,7 +388,7 @@ def test_a_version_that_ends_a_stream(
             PySparkException, match="has schema version 1, the query was planned with 0"
         ) as error:
             query.awaitTermination(60)
-        assert classify(str(error.value)) == trouble
+        assert cause_of(error.value).kind.value == trouble
     finally:
         query.stop()
     again = start()

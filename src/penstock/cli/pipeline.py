@@ -7,11 +7,11 @@ from typing import Final
 import click
 
 from penstock.client.access import Access
-from penstock.pipeline.run.process import WORKER, Job, SharedWorker
 from penstock.pipeline.run.state import folder_of
-from penstock.pipeline.run.supervise import Supervisor, check_together, run_together
+from penstock.pipeline.run.supervise import WORKER, Job, SharedWorker, Supervisor, run_together
 from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.parse import load_spec
+from penstock.pipeline.spec.rules import check_together
 from penstock.pipeline.spec.spec import Spec
 
 from . import (
@@ -52,8 +52,8 @@ def check(spec: Spec, plan: bool, as_json: bool) -> None:
 
     folder_of(spec).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
-    from penstock.pipeline.run.early import check_early
     from penstock.pipeline.run.query import check as checked
+    from penstock.pipeline.run.query import check_early
 
     check_early(spec)
     with spark_session(spec.name, spec.master, spec.spark) as spark:

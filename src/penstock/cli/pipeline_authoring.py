@@ -9,8 +9,8 @@ from typing import Any, Final
 import click
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.extras import need_extras
 from penstock.pipeline.run.cases import load_cases
+from penstock.pipeline.run.preflight import need_extras
 from penstock.pipeline.spec.spec import Spec
 
 from . import output

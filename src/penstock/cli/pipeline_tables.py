@@ -12,9 +12,9 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.options import is_url
+from penstock.pipeline.run.preflight import need_extras
 from penstock.pipeline.spec.parse import load_spec
 
 from . import output

@@ -1,18 +1,14 @@
-"""The errors of pipelines, and what kind of trouble each is.
+"""The errors of pipelines.
 
 Spark hands errors of its workers back as text, within a stack of its own. So errors that a program must distinguish
 carry a marker, which survives.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
-
-SCHEMA_CHANGED: Final = "[PENSTOCK_SCHEMA_CHANGED]"
-DATA_LOSS: Final = "[PENSTOCK_DATA_LOSS]"
 
 # How a conflict of batches ends.
 RECIPE: Final = (
@@ -24,8 +20,6 @@ RECIPE: Final = (
 DELTA_ONLY: Final = "tables are Delta only: see 'From Parquet to Delta' in docs/lake.md"
 
 NEEDS_DELTA: Final = "tables need the package deltalake: pip install 'penstock[delta]'"
-
-Trouble = Literal["data_loss", "schema", "user", "broker"]
 
 
 class PipelineError(PenstockError):
@@ -42,14 +36,14 @@ class DataLoss(PipelineError):
     """Messages that were to be read are not there: retention took them, or the topic was deleted and created again."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.MESSAGE_NOT_FOUND) -> None:
-        super().__init__(_marked(DATA_LOSS, message), kind)
+        super().__init__(_marked("[PENSTOCK_DATA_LOSS]", message), kind)
 
 
 class SchemaChanged(PipelineError):
     """A schema that the query was not planned with: it is to be planned again, from the same checkpoint."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.INCOMPATIBLE_SCHEMA) -> None:
-        super().__init__(_marked(SCHEMA_CHANGED, message), kind)
+        super().__init__(_marked("[PENSTOCK_SCHEMA_CHANGED]", message), kind)
 
 
 class BatchConflict(PipelineError):
@@ -64,7 +58,7 @@ class SinkFailed(PipelineError):
 
     @classmethod
     def of(cls, trouble: str, sentence: str) -> "SinkFailed":
-        """`trouble` is a class of `run.causes`, by its name there."""
+        """`trouble` is a class of `run.failures`, by its name there."""
         return cls(
             f"[PENSTOCK_TROUBLE {trouble}] {' '.join(sentence.split())}"
         )  # one line, as Spark hands on text
@@ -83,28 +77,3 @@ def as_pipeline_errors() -> Iterator[None]:
 
 def _marked(mark: str, message: str) -> str:
     return message if message.startswith(mark) else f"{mark} {message}"
-
-
-# What a server that is away, or falls, looks like from Spark.
-_AWAY: Final = re.compile(
-    r"UNAVAILABLE|STORAGE_FULL|STORAGE_FAILED|TOO_MANY_REQUESTS|REQUEST_TIMEOUT|BACKLOG_QUOTA|cannot be reached"
-    r"|the connection broke|the stream of entries was cut short|HTTP status 5\d\d"
-)
-
-
-def classify(error: BaseException | str) -> Trouble:
-    """What kind of trouble an error of a query is, from the error or the text that Spark gives.
-
-    `schema`: plan again; `broker`: try again later; `data_loss` and `user` (options, SQL, functions, broken
-    records): a person has to look.
-    """
-    text = str(error)
-    if isinstance(error, SchemaChanged) or SCHEMA_CHANGED in text:
-        return "schema"
-    if isinstance(error, DataLoss) or DATA_LOSS in text:
-        return "data_loss"
-    if isinstance(error, PenstockError) and error.retriable:
-        return "broker"
-    if isinstance(error, ConnectionError) or _AWAY.search(text):
-        return "broker"
-    return "user"

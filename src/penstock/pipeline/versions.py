@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as t
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as DataSourceStreamArrowWriter
+    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
+    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
+    from pyspark.sql.streaming.datasource import ReadMaxBytes as ReadMaxBytes
+    from pyspark.sql.streaming.datasource import ReadMaxRows as ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
 else:
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -66,22 +64,6 @@ else:
         class SupportsTriggerAvailableNow:
             """Spark before 4.2 freezes the end of a stream itself."""
 
-
-__all__ = [
-    "CHECKPOINTING",
-    "LIMITS",
-    "WRAPPED",
-    "DataSourceStreamArrowWriter",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxBytes",
-    "ReadMaxRows",
-    "SupportsTriggerAvailableNow",
-    "arrow_schema",
-    "arrow_type",
-    "check_stateful",
-    "map_in_arrow",
-]
 
 VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.pipeline import extras
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run import preflight
 
 
 @pytest.mark.parametrize(
@@ -17,12 +17,12 @@ from penstock.pipeline.errors import PipelineError
 def test_what_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, package: str, tables: bool, sentence: str
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == package else name)
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == package else name)
     with pytest.raises(PipelineError) as refused:
-        extras.need_extras(tables=tables)
+        preflight.need_extras(tables=tables)
     assert refused.value.message == sentence
 
 
 def test_delta_is_for_tables_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "deltalake" else name)
-    extras.need_extras()
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "deltalake" else name)
+    preflight.need_extras()

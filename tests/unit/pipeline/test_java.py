@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline import java
+from penstock.pipeline import session as java
 from penstock.pipeline.errors import PipelineError
 
 

@@ -8,8 +8,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from penstock.pipeline import session as module
-from penstock.pipeline.python import spark_python
-from penstock.pipeline.session import java_options, settings_for, short_run, threads
+from penstock.pipeline.session import java_options, settings_for, short_run, spark_python, threads
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from penstock.pipeline.errors import PipelineError
 
 from .arrays import items_of, mask_of, offsets_of, struct_of
 from .leaves import enum_column, leaf, span_array
-from .raw import BadRows, Choice, Fields, Flags, Items, Nothing, Numbers, Raw, Spans, size, take
+from .raw import BadRows, Choice, Fields, Flags, Items, Numbers, Raw, Spans, size, take
 from .scan import compile_scan, scan
 from .shapes import arrow_type, members, merged, spark_type
 
@@ -45,20 +45,12 @@ def compile_build(writer: Type, reader: Type) -> Build:
 
 
 def _compile(writer: Type, reader: Type, rules: _Rules) -> Build:
-    arrow = arrow_type(spark_type(reader))
-    build = _build(writer, reader, rules)
-
-    def whole(raw: Raw, data: Numbers) -> pa.Array:
-        return pa.nulls(raw.rows, arrow) if isinstance(raw, Nothing) else build(raw, data)
-
-    return whole
-
-
-def _build(writer: Type, reader: Type, rules: _Rules) -> Build:
     if isinstance(writer, Union):
         return _union(writer, reader, rules)
     if isinstance(reader, Union):
         return _member(reader, writer, rules)
+    if writer.kind == "null":
+        return _nulls(reader)
     if isinstance(writer, Record) and isinstance(reader, Record):
         return _record(writer, reader, rules)
     if isinstance(writer, Array) and isinstance(reader, Array):
@@ -70,11 +62,15 @@ def _build(writer: Type, reader: Type, rules: _Rules) -> Build:
     return leaf(cast("Primitive | Fixed", writer), cast("Primitive | Fixed", reader))
 
 
+def _nulls(reader: Type) -> Build:
+    arrow = arrow_type(spark_type(reader))
+    return lambda raw, _: pa.nulls(size(raw), arrow)
+
+
 def _member(reader: Union, writer: Type, rules: _Rules) -> Build:
     """One type into a union's column."""
     if writer.kind == "null":
-        arrow = arrow_type(spark_type(reader))
-        return lambda raw, _: pa.nulls(size(raw), arrow)
+        return _nulls(reader)
     chosen = rules.branch(reader, writer)
     assert chosen is not None  # there is no mismatch
     build = _compile(writer, chosen, rules)

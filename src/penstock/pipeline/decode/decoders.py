@@ -1,13 +1,15 @@
-"""From a writer's and a reader's schema to a decoder, and the type of the column it makes.
+"""From a writer's and a reader's schema, or the type of a column, to a decoder, and the type of the column it makes.
 
 JSON is read by way of Avro, for their definitions are the same.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import types as t
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from penstock.codec import Codec, codec_for, key_value_parts
@@ -19,13 +21,12 @@ from penstock.model.errors import PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.errors import PipelineError, as_pipeline_errors
 
+from .arrays import fit
 from .build import compile_build
-from .cast import CastDecoder
 from .leaves import text
 from .messages import MessageDecoder, message_type
 from .payloads import Decoder, PairDecoder, bounds
-from .primitives import SPARK, PrimitiveDecoder
-from .raw import BadRows, Flags, Ints
+from .raw import BadRows, Flags, Ints, Numbers
 from .scan import compile_scan, scan
 from .shapes import arrow_type, spark_type
 
@@ -33,6 +34,43 @@ DECODERS_MAX: Final = 256
 _decoders: OrderedDict[Any, Decoder] = OrderedDict()
 
 _BY_AVRO: Final = (SchemaType.AVRO, SchemaType.JSON)
+
+Cast = Callable[[pa.Array], pa.Array]
+
+_WIDER: Final[dict[pa.DataType, tuple[pa.DataType, ...]]] = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int16(): (pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
+    pa.int64(): (pa.float32(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+    pa.string(): (pa.binary(),),
+    pa.binary(): (pa.string(),),
+}
+
+SPARK: Final[dict[SchemaType, t.DataType]] = {
+    SchemaType.NONE: t.BinaryType(),
+    SchemaType.BYTES: t.BinaryType(),
+    SchemaType.STRING: t.StringType(),
+    SchemaType.BOOLEAN: t.BooleanType(),
+    SchemaType.INT8: t.ByteType(),
+    SchemaType.INT16: t.ShortType(),
+    SchemaType.INT32: t.IntegerType(),
+    SchemaType.INT64: t.LongType(),
+    SchemaType.FLOAT: t.FloatType(),
+    SchemaType.DOUBLE: t.DoubleType(),
+    SchemaType.DATE: t.TimestampType(),
+    SchemaType.TIME: t.LongType(),
+    SchemaType.TIMESTAMP: t.TimestampType(),
+    SchemaType.INSTANT: t.TimestampType(),
+    SchemaType.LOCAL_DATE: t.DateType(),
+    SchemaType.LOCAL_TIME: t.LongType(),
+    SchemaType.LOCAL_DATE_TIME: t.TimestampNTZType(),
+}
+
+_DAY_S: Final = 86_400
+_SECONDS_MAX: Final = (1 << 63) // 1_000_000 - 1  # whose us fit 64 bits
+_PAIR_S: Final = np.dtype([("high", ">i8"), ("low", ">i4")])
+_PAIR_D: Final = np.dtype([("high", ">i8"), ("low", ">i8")])
 
 
 class AvroDecoder(Decoder):
@@ -185,3 +223,151 @@ def _by_avro(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
     if isinstance(codec, JsonCodec):
         return JsonDecoder(codec, writing, reading)
     return AvroDecoder(codec, writing, reading)
+
+
+class CastDecoder(Decoder):
+    """Reads as `inner` does and gives another type. Raises PipelineError where that would lose something."""
+
+    def __init__(self, inner: Decoder, arrow: pa.DataType) -> None:
+        super().__init__(arrow)
+        self._inner = inner
+        self._cast = compile_cast(inner.arrow, arrow)
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        return self._cast(self._inner.column(payloads))
+
+    def reason(self, payload: bytes) -> str:
+        return self._inner.reason(payload)
+
+
+def compile_cast(source: pa.DataType, target: pa.DataType, path: str = "value") -> Cast:
+    """The function from a column of `source` to one of `target`; it raises BadRows for text that is not UTF-8.
+
+    Raises PipelineError if there is no such function.
+    """
+    _check(source, target, path)
+    return lambda column: fit(column, target, _leaf)
+
+
+def _check(source: pa.DataType, target: pa.DataType, path: str) -> None:
+    if source == target or pa.types.is_null(source):
+        return
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        for field in target:
+            if (place := source.get_field_index(field.name)) >= 0:
+                _check(source.field(place).type, field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(source) and pa.types.is_list(target):
+        _check(source.value_type, target.value_type, f"{path}[]")
+    elif pa.types.is_map(source) and pa.types.is_map(target):
+        _check(source.key_type, target.key_type, f"{path}{{key}}")
+        _check(source.item_type, target.item_type, f"{path}{{}}")
+    elif not _holds(source, target):
+        raise PipelineError(f"{path}: {source} was written, which {target} cannot hold")
+
+
+def _holds(source: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_decimal(source) and pa.types.is_decimal(target):
+        whole, wanted = source.precision - source.scale, target.precision - target.scale
+        return bool(source.scale <= target.scale and whole <= wanted)
+    return target in _WIDER.get(source, ())
+
+
+def _leaf(column: pa.Array, target: pa.DataType) -> pa.Array:
+    return text(column) if pa.types.is_string(target) else column.cast(target, safe=False)
+
+
+def _timestamp_ms(ms: Numbers) -> pa.Array:
+    _refuse((ms > _SECONDS_MAX * 1000) | (ms < -_SECONDS_MAX * 1000))
+    return pa.array(ms * 1000)
+
+
+def _micros(parts: Numbers, seconds: int) -> pa.Array:
+    """us of counts of `seconds`, and ns of the rest; what is finer is cut off."""
+    high, nanos = parts["high"].astype(np.int64), parts["low"].astype(np.int64)
+    limit = _SECONDS_MAX // seconds - 1
+    _refuse((high > limit) | (high < -limit) | (nanos < 0) | (nanos >= seconds * 1_000_000_000))
+    return pa.array(high * (seconds * 1_000_000) + nanos // 1000)
+
+
+def _date(days: Numbers) -> pa.Array:
+    _refuse((days >= 1 << 31) | (days < -(1 << 31)))
+    return pa.array(days.astype(np.int32))
+
+
+def _refuse(bad: Any) -> None:
+    if bad.any():
+        raise BadRows(bad, "a time beyond what Spark's types hold")
+
+
+# How each is laid out, and what becomes of it; then it is viewed as its type.
+_FIXED: Final[dict[SchemaType, tuple[Any, Callable[[Numbers], pa.Array]]]] = {
+    SchemaType.BOOLEAN: ("u1", lambda byte: pa.array(byte != 0)),
+    SchemaType.INT8: ("i1", pa.array),
+    SchemaType.INT16: (">i2", pa.array),
+    SchemaType.INT32: (">i4", pa.array),
+    SchemaType.INT64: (">i8", pa.array),
+    SchemaType.FLOAT: (">f4", pa.array),
+    SchemaType.DOUBLE: (">f8", pa.array),
+    SchemaType.DATE: (">i8", _timestamp_ms),
+    SchemaType.TIME: (">i8", pa.array),
+    SchemaType.TIMESTAMP: (">i8", _timestamp_ms),
+    SchemaType.INSTANT: (_PAIR_S, lambda parts: _micros(parts, 1)),
+    SchemaType.LOCAL_DATE: (">i8", _date),
+    SchemaType.LOCAL_TIME: (">i8", pa.array),
+    SchemaType.LOCAL_DATE_TIME: (_PAIR_D, lambda parts: _micros(parts, _DAY_S)),
+}
+
+
+def layout_of(kind: SchemaType) -> "np.dtype[Any] | None":
+    """How a type's values lie in payloads that are nothing but the numbers of their columns; None for others."""
+    layout, make = _FIXED.get(kind, (None, None))
+    return np.dtype(layout) if make is pa.array or kind is SchemaType.BOOLEAN else None
+
+
+class PrimitiveDecoder(Decoder):
+    """Reads one of the types without a definition (`penstock.codec.primitive`).
+
+    Times of day are what they count: ms (`TIME`) and ns (`LOCAL_TIME`). A `DATE` of Java's may have a time of day, so it is a
+    timestamp; a `LOCAL_DATE` is a date.
+    """
+
+    def __init__(self, schema: SchemaInfo, codec: Codec) -> None:
+        super().__init__(arrow_type(SPARK[schema.type]))
+        self._type = schema.type
+        self._codec = codec
+        charset = schema.properties.get("__charset") or "UTF-8"
+        self._unicode = charset.upper() == "UTF-8"
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        if self._type in _FIXED:
+            return self._fixed(payloads)
+        if self._type is not SchemaType.STRING:
+            return payloads
+        return text(payloads) if self._unicode else self._texts(payloads)
+
+    def _fixed(self, payloads: pa.Array) -> pa.Array:
+        layout, make = _FIXED[self._type]
+        dtype = np.dtype(layout)
+        data, begins, ends = bounds(payloads)
+        bad = ends - begins != dtype.itemsize
+        if bad.any():
+            raise BadRows(bad, "a payload of another size")
+        values = np.frombuffer(data, dtype, len(payloads))
+        if dtype.fields is None:
+            values = values.astype(dtype.newbyteorder("="))
+        found = make(values)
+        return found if found.type == self.arrow else found.view(self.arrow)
+
+    def _texts(self, payloads: pa.Array) -> pa.Array:
+        raw = payloads.to_pylist()
+        bad = np.fromiter((bool(self.reason(item)) for item in raw), np.bool_, len(raw))
+        if bad.any():
+            raise BadRows(bad, "text that its charset does not have")
+        return pa.array([self._codec.decode_native(item) for item in raw], pa.string())
+
+    def reason(self, payload: bytes) -> str:
+        try:
+            self._codec.decode_native(payload)
+        except PenstockError as error:
+            return error.message
+        return ""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.codec.avro.types import Enum, Fixed, Logical, Primitive, Type
 
+from .arrays import is_text
 from .raw import BadRows, Flags, Ints, Numbers, Raw, Scalars, Spans
 from .shapes import DECIMAL_DIGITS, arrow_type, spark_type
 
@@ -75,15 +76,8 @@ def text(found: pa.Array) -> pa.Array:
     try:
         return found.cast(pa.string())
     except pa.ArrowInvalid:
-        bad = np.fromiter((not _is_text(item) for item in found.to_pylist()), np.bool_, len(found))
+        bad = np.fromiter((not is_text(item) for item in found.to_pylist()), np.bool_, len(found))
         raise BadRows(bad, "text that is no UTF-8") from None
-
-
-def _is_text(item: bytes | None) -> bool:
-    try:
-        return item is None or item.decode() is not None
-    except UnicodeDecodeError:
-        return False
 
 
 def _nulls(valid: Flags | None) -> Flags | None:

@@ -5,7 +5,8 @@ that has none is its digits); a `Timestamp` is a timestamp, a wrapper what it wr
 null. A message that contains itself has no column.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +17,11 @@ from penstock.codec.cardinality import is_repeated
 from penstock.codec.descriptors import TYPE_NAMES
 from penstock.codec.protobuf import ProtobufCodec
 from penstock.model.errors import PenstockError
-from penstock.pipeline.errors import PipelineError
 
 from .arrays import at_rows, offsets_of, struct_of
 from .payloads import Decoder
 from .raw import BadRows
-from .shapes import COLUMNS_MAX, arrow_type
+from .shapes import arrow_type, counted, recursive
 
 _SCALARS: Final[dict[str, t.DataType]] = {
     "bool": t.BooleanType(),
@@ -85,43 +85,37 @@ class MessageDecoder(Decoder):
 
 def message_type(descriptor: Any, path: str = "value") -> t.DataType:
     """A message's column; raises PipelineError for one that contains itself."""
-    return _Shaper().message(descriptor, path, frozenset())
+    return _type_of_message(descriptor, path, frozenset(), count(1))
 
 
-class _Shaper:
-    def __init__(self) -> None:
-        self.columns = 0
+def _type_of_message(
+    descriptor: Any, path: str, inside: frozenset[str], columns: Iterator[int]
+) -> t.DataType:
+    name = descriptor.full_name
+    if name == _TIMESTAMP:
+        return t.TimestampType()
+    if name in _WRAPPERS:
+        return _SCALARS[TYPE_NAMES[descriptor.fields_by_name["value"].type]]
+    if name in inside:
+        raise recursive(path, f"message {name}")
+    inside |= {name}
 
-    def message(self, descriptor: Any, path: str, inside: frozenset[str]) -> t.DataType:
-        name = descriptor.full_name
-        if name == _TIMESTAMP:
-            return t.TimestampType()
-        if name in _WRAPPERS:
-            return _SCALARS[TYPE_NAMES[descriptor.fields_by_name["value"].type]]
-        if name in inside:
-            raise PipelineError(
-                f"{path}: message {name} contains itself, which no Spark type can hold; read the bytes with"
-                " value.decode=none"
-            )
-        inside |= {name}
-        return t.StructType(
-            [t.StructField(f.name, self.field(f, f"{path}.{f.name}", inside)) for f in descriptor.fields]
-        )
+    def item(field: Any, at: str) -> t.DataType:
+        if field.message_type is not None:
+            return _type_of_message(field.message_type, at, inside, columns)
+        return _SCALARS[TYPE_NAMES[field.type]]
 
-    def field(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
-        self.columns += 1
-        if self.columns > COLUMNS_MAX:
-            raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
+    fields = []
+    for field in descriptor.fields:
+        at = f"{path}.{field.name}"
+        counted(columns, at)
         if _is_map(field):
             key, value = _pair(field)
-            return t.MapType(self.item(key, path, inside), self.item(value, path, inside))
-        item = self.item(field, path, inside)
-        return t.ArrayType(item) if is_repeated(field) else item
-
-    def item(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
-        if field.message_type is not None:
-            return self.message(field.message_type, path, inside)
-        return _SCALARS[TYPE_NAMES[field.type]]
+            kind: t.DataType = t.MapType(item(key, at), item(value, at))
+        else:
+            kind = t.ArrayType(item(field, at)) if is_repeated(field) else item(field, at)
+        fields.append(t.StructField(field.name, kind))
+    return t.StructType(fields)
 
 
 def _is_map(field: Any) -> bool:

@@ -4,6 +4,7 @@ Spark's own parser of columns lives in its JVM, which the processes that ask for
 """
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,27 +16,24 @@ from penstock.pipeline.options import DECODE
 
 _LATEST: Final = -1
 
+_SIMPLE: Final = (
+    *(
+        t.BooleanType(),
+        t.ByteType(),
+        t.ShortType(),
+        t.IntegerType(),
+        t.LongType(),
+        t.FloatType(),
+        t.DoubleType(),
+    ),
+    *(t.StringType(), t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType()),
+)
 _NAMED: Final[dict[str, t.DataType]] = {
-    "boolean": t.BooleanType(),
-    "tinyint": t.ByteType(),
-    "byte": t.ByteType(),
-    "smallint": t.ShortType(),
-    "short": t.ShortType(),
-    "int": t.IntegerType(),
-    "integer": t.IntegerType(),
-    "bigint": t.LongType(),
-    "long": t.LongType(),
-    "float": t.FloatType(),
-    "real": t.FloatType(),
-    "double": t.DoubleType(),
-    "string": t.StringType(),
-    "binary": t.BinaryType(),
-    "date": t.DateType(),
-    "timestamp": t.TimestampType(),
-    "timestamp_ltz": t.TimestampType(),
-    "timestamp_ntz": t.TimestampNTZType(),
+    **{name: kind for kind in _SIMPLE for name in (kind.typeName(), kind.simpleString())},
+    **{"real": t.FloatType(), "timestamp_ltz": t.TimestampType()},
 }
-_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][\w]*|\d+)|([<>(),:]))")
+_TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+(?:\s*\([\d\s,]*\))?|[<>,:])")
+_DECIMAL: Final = re.compile(r"(?:decimal|dec|numeric)(?:\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _DEPTH_MAX: Final = 50
 
 
@@ -88,107 +86,79 @@ def _reader(text: str) -> tuple[int, str]:
 def parse_ddl(text: str) -> t.DataType:
     """A struct of the columns in `text`, or the one type that it names. Raises PipelineError."""
     try:
-        return _Parser(text).whole()
+        tokens = _tokens(text.strip())
+        alone = len(tokens) == 1 or tokens[1:2] == ["<"]
+        left = deque(tokens)
+        found = _type(left, 0) if alone else t.StructType(_fields(left, 0))
+        if left:
+            raise ValueError(f"{left[0]!r} is not expected")
     except ValueError as error:
         raise PipelineError(f"option readerSchema: ddl: {error}") from None
+    return found
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, bool]] = []  # and whether it stood in backticks
-        at = 0
-        text = text.strip()
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise ValueError(f"{text[at : at + 20]!r} is not understood")
-            quoted = match[1] is not None
-            self._tokens.append((match[1].replace("``", "`") if quoted else match[2] or match[3], quoted))
-            at = match.end()
-        self._at = 0
+def _tokens(text: str) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ValueError(f"{text[at : at + 20]!r} is not understood")
+        found.append(match[1])
+        at = match.end()
+    if not found:
+        raise ValueError("no columns are named")
+    return found
 
-    def whole(self) -> t.DataType:
-        if not self._tokens:
-            raise ValueError("no columns are named")
-        if len(self._tokens) == 1 or self._tokens[1][0] in ("<", "("):
-            found: t.DataType = self._type(0)
-        else:
-            found = t.StructType(self._fields("", 0))
-        if self._at < len(self._tokens):
-            raise ValueError(f"{self._peek()!r} is not expected")
-        return found
 
-    def _peek(self) -> str:
-        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
+def _next(left: deque[str], mark: str = "") -> str:
+    if not left:
+        raise ValueError("it ends too early")
+    found = left.popleft()
+    if mark and found != mark:
+        raise ValueError(f"{found!r} instead of {mark!r}")
+    return found
 
-    def _next(self) -> tuple[str, bool]:
-        if self._at == len(self._tokens):
-            raise ValueError("it ends too early")
-        self._at += 1
-        return self._tokens[self._at - 1]
 
-    def _expect(self, mark: str) -> None:
-        found, _ = self._next()
-        if found != mark:
-            raise ValueError(f"{found!r} instead of {mark!r}")
+def _fields(left: deque[str], depth: int) -> list[t.StructField]:
+    fields: dict[str, t.StructField] = {}
+    while left and left[0] != ">":
+        if fields:
+            _next(left, ",")
+        name = _next(left)
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        elif not re.fullmatch(r"\w+", name):
+            raise ValueError(f"{name!r} is no name")
+        if name.lower() in fields:
+            raise ValueError(f"column {name} is there twice")
+        if left and left[0] == ":":
+            left.popleft()
+        fields[name.lower()] = t.StructField(name, _type(left, depth))
+    return list(fields.values())
 
-    def _fields(self, end: str, depth: int) -> list[t.StructField]:
-        fields: list[t.StructField] = []
-        while self._peek() != end:
-            if fields:
-                self._expect(",")
-            name, quoted = self._next()
-            if not quoted and not re.fullmatch(r"\w+", name):
-                raise ValueError(f"{name!r} is no name")
-            if name.lower() in (field.name.lower() for field in fields):
-                raise ValueError(f"column {name} is there twice")
-            if self._peek() == ":":
-                self._next()
-            fields.append(t.StructField(name, self._type(depth)))
-        return fields
 
-    def _type(self, depth: int) -> t.DataType:
-        if depth > _DEPTH_MAX:
-            raise ValueError("nested too deeply")
-        name = self._next()[0].lower()
-        if name == "array":
-            self._expect("<")
-            item = self._type(depth + 1)
-            self._expect(">")
-            return t.ArrayType(item)
-        if name == "map":
-            self._expect("<")
-            key = self._type(depth + 1)
-            self._expect(",")
-            value = self._type(depth + 1)
-            self._expect(">")
-            return t.MapType(key, value)
+def _type(left: deque[str], depth: int) -> t.DataType:
+    if depth > _DEPTH_MAX:
+        raise ValueError("nested too deeply")
+    name = _next(left).lower()
+    if name in ("array", "map", "struct"):
+        _next(left, "<")
         if name == "struct":
-            self._expect("<")
-            fields = self._fields(">", depth + 1)
-            self._expect(">")
-            return t.StructType(fields)
-        if name in ("decimal", "dec", "numeric"):
-            return self._decimal()
-        if name not in _NAMED:
-            raise ValueError(f"no type {name!r}")
-        return _NAMED[name]
-
-    def _decimal(self) -> t.DataType:
-        if self._peek() != "(":
-            return t.DecimalType(10, 0)
-        self._expect("(")
-        precision, scale = self._number(), 0
-        if self._peek() == ",":
-            self._next()
-            scale = self._number()
-        self._expect(")")
+            made: t.DataType = t.StructType(_fields(left, depth + 1))
+        elif name == "array":
+            made = t.ArrayType(_type(left, depth + 1))
+        else:
+            key = _type(left, depth + 1)
+            _next(left, ",")
+            made = t.MapType(key, _type(left, depth + 1))
+        _next(left, ">")
+        return made
+    if found := _DECIMAL.fullmatch(name):
+        precision, scale = int(found[1] or 10), int(found[2] or 0)
         if not 0 < precision <= 38 or scale > precision:
             raise ValueError(f"no type decimal({precision},{scale})")
         return t.DecimalType(precision, scale)
-
-    def _number(self) -> int:
-        text, _ = self._next()
-        if not text.isdigit():
-            raise ValueError(f"{text!r} is no number")
-        return int(text)
+    if name not in _NAMED:
+        raise ValueError(f"no type {name!r}")
+    return _NAMED[name]

@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_json_string,
+)
 
 from penstock.client.access import Access
 from penstock.model.errors import ErrorKind, PenstockError
@@ -47,8 +54,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def value_type(self) -> DataType:
         """The type of the decoded value."""
-        kind: str = json.loads(self.wanted) if self.wanted.startswith('"') else ""
-        return _simple(kind) if kind else StructType.fromJson(json.loads(self.wanted))
+        return _parse_datatype_json_string(self.wanted)
 
     @property
     def pair(self) -> bool:
@@ -215,10 +221,3 @@ def check_clashes(names: Sequence[str]) -> None:
                 " readerSchema=ddl:…"
             )
         seen.add(name.lower())
-
-
-def _simple(name: str) -> DataType:
-    found = StructType.fromJson(
-        {"type": "struct", "fields": [{"name": "v", "type": name, "nullable": True, "metadata": {}}]}
-    )
-    return found.fields[0].dataType

@@ -128,8 +128,6 @@ def spread(raw: Raw, index: Ints, rows: int) -> Raw:
     """`raw` at the rows `index` of `rows` in all, which ascend; null elsewhere."""
     there = np.zeros(rows, np.bool_)
     there[index] = True
-    if not len(index):
-        return Nothing(rows, there)
     source = np.zeros(rows, np.int64)
     source[index] = np.arange(len(index))
     if isinstance(raw, Items):  # the rows between have no items
@@ -142,8 +140,11 @@ def spread(raw: Raw, index: Ints, rows: int) -> Raw:
         out = Choice(branch, raw.children)
     elif isinstance(raw, Fields):
         out = Fields(rows, [spread(child, index, rows) for child in raw.children])
-    else:
+    elif len(index):
         out = take(raw, source)
+    else:  # of the same kind, so that what is made of it, or joined with it, is
+        out = Scalars(np.zeros(rows, raw.values.dtype)) if isinstance(raw, Scalars) else Spans(source, source)
+        out = Nothing(rows) if isinstance(raw, Nothing) else out
     if raw.valid is not None:
         there[index] = raw.valid
     out.valid = there
@@ -159,18 +160,10 @@ def join(raws: Sequence[Raw]) -> Raw:
         valid = np.concatenate(
             [np.ones(size(raw), np.bool_) if raw.valid is None else raw.valid for raw in raws]
         )
-    # Where every row of a scan was null, it is not known of what.
-    kinds = {type(raw) for raw in raws} - {Nothing}
-    if not kinds:
-        return Nothing(sum(map(size, raws)), valid)
-    if len(kinds) > 1:
-        raise AssertionError("scans of different types")
-    kind = kinds.pop()
-    if any(isinstance(raw, Nothing) for raw in raws):
-        model = next(raw for raw in raws if type(raw) is kind)
-        raws = [_absent(model, size(raw)) if isinstance(raw, Nothing) else raw for raw in raws]
     first = raws[0]
     match first:
+        case Nothing():
+            return Nothing(sum(map(size, raws)), valid)
         case Scalars():
             return Scalars(np.concatenate([raw.values for raw in raws]), valid)  # type: ignore[union-attr]
         case Spans():
@@ -190,20 +183,3 @@ def join(raws: Sequence[Raw]) -> Raw:
     if isinstance(first, Choice):
         return Choice(np.concatenate([raw.branch for raw in raws]), children, valid)  # type: ignore[union-attr]
     return Fields(sum(map(size, raws)), children, valid)
-
-
-def _absent(model: Raw, rows: int) -> Raw:
-    """Rows without a value, of the type of `model`."""
-    none = np.zeros(rows, np.int64)
-    match model:
-        case Scalars(values):
-            return Scalars(np.zeros(rows, values.dtype))
-        case Spans():
-            return Spans(none, none)
-        case Fields(_, children):
-            return Fields(rows, [_absent(child, rows) for child in children])
-        case Items(_, child):
-            return Items(none, _absent(child, 0))
-        case Choice(_, children):
-            return Choice(none - 1, [_absent(child, 0) for child in children])
-    return Nothing(rows)

@@ -5,14 +5,15 @@ Spark's own `from_avro` makes of them: null and one type are that type, int and 
 are double, all others a struct with a field `member0`, `member1`, … for each type but null.
 """
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import types as t
 
 from penstock.codec.avro.types import Array, Fixed, Logical, Map, Primitive, Record, Type, Union
-from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.versions import arrow_type as arrow_type
 
 DECIMAL_DIGITS: Final = 38  # the most that Spark's decimals have
 COLUMNS_MAX: Final = 10_000  # with those inside others; a record used twice counts twice
@@ -34,50 +35,45 @@ _PRIMITIVES: Final[dict[str, t.DataType]] = {
 _WIDER: Final = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
-def arrow_type(spark: t.DataType) -> pa.DataType:
-    """What Spark makes of a type of its own in Arrow, exactly."""
-    return versions.arrow_type(spark)
-
-
 def spark_type(kind: Type, path: str = "value") -> t.DataType:
     """The column's type. Raises PipelineError for a type that contains itself, which no column can hold."""
-    return _Shaper().spark(kind, path, frozenset())
+    return _spark(kind, path, frozenset(), count(1))
 
 
-class _Shaper:
-    def __init__(self) -> None:
-        self.columns = 0
+def counted(columns: Iterator[int], path: str) -> None:
+    """Count a column. Raises PipelineError if there are too many."""
+    if next(columns) > COLUMNS_MAX:
+        raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
 
-    def spark(self, kind: Type, path: str, inside: frozenset[int]) -> t.DataType:
-        self.columns += 1
-        if self.columns > COLUMNS_MAX:
-            raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
-        if isinstance(kind, Record):
-            if id(kind) in inside:
-                raise PipelineError(
-                    f"{path}: record {kind.short} contains itself, which no Spark type can hold; read the bytes with"
-                    " value.decode=none"
-                )
-            inside |= {id(kind)}
-            return t.StructType(
-                [t.StructField(f.name, self.spark(f.type, f"{path}.{f.name}", inside)) for f in kind.fields]
-            )
-        if isinstance(kind, Array):
-            return t.ArrayType(self.spark(kind.items, f"{path}[]", inside))
-        if isinstance(kind, Map):
-            return t.MapType(t.StringType(), self.spark(kind.values, f"{path}{{}}", inside))
-        if isinstance(kind, Union):
-            whole = merged(kind)
-            if whole is not None:
-                return self.spark(whole, path, inside)
-            return t.StructType(
-                [
-                    t.StructField(f"member{n}", self.spark(b, path, inside))
-                    for n, b in enumerate(members(kind))
-                ]
-            )
-        logical = kind.logical if isinstance(kind, Primitive | Fixed) else None
-        return _PRIMITIVES[kind.kind] if logical is None else _logical(logical, kind.kind)
+
+def recursive(path: str, what: str) -> PipelineError:
+    """The refusal of a type that contains itself."""
+    return PipelineError(
+        f"{path}: {what} contains itself, which no Spark type can hold; read the bytes with value.decode=none"
+    )
+
+
+def _spark(kind: Type, path: str, inside: frozenset[int], columns: Iterator[int]) -> t.DataType:
+    counted(columns, path)
+    if isinstance(kind, Record):
+        if id(kind) in inside:
+            raise recursive(path, f"record {kind.short}")
+        inside |= {id(kind)}
+        return t.StructType(
+            [t.StructField(f.name, _spark(f.type, f"{path}.{f.name}", inside, columns)) for f in kind.fields]
+        )
+    if isinstance(kind, Array):
+        return t.ArrayType(_spark(kind.items, f"{path}[]", inside, columns))
+    if isinstance(kind, Map):
+        return t.MapType(t.StringType(), _spark(kind.values, f"{path}{{}}", inside, columns))
+    if isinstance(kind, Union):
+        whole = merged(kind)
+        if whole is not None:
+            return _spark(whole, path, inside, columns)
+        types = [_spark(branch, path, inside, columns) for branch in members(kind)]
+        return t.StructType([t.StructField(f"member{n}", one) for n, one in enumerate(types)])
+    logical = kind.logical if isinstance(kind, Primitive | Fixed) else None
+    return _PRIMITIVES[kind.kind] if logical is None else _logical(logical, kind.kind)
 
 
 def _logical(logical: Logical, carrier: str) -> t.DataType:

@@ -5,7 +5,6 @@ import http.client
 import json
 import ssl
 import threading
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -53,9 +52,7 @@ class Calls:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -9,8 +9,7 @@ import logging
 import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from penstock.client.access import Access
@@ -64,8 +63,8 @@ def _opened(answer: Mapping[str, Any]) -> OpenedTopic:
     return OpenedTopic(answer["partitions"], partitioner, b64decode(answer.get("key_prefix", "")))
 
 
-class Stages:
-    """Calls of one writer at a time, over one connection; to be used as a context manager."""
+class Stages(Calls):
+    """Calls of one writer at a time, over one connection; use as a context manager."""
 
     def __init__(
         self,
@@ -76,22 +75,10 @@ class Stages:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._calls = Calls(access, timeout_s)
+        super().__init__(access, timeout_s)
         self._retry_s = retry_s
         self._sleep = sleep
         self._clock = clock
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._calls.close()
 
     def open_topics(
         self, topics: Sequence[TopicName], key_versions: Mapping[TopicName, int] | None = None
@@ -103,7 +90,7 @@ class Stages:
         body: dict[str, Any] = {"topics": [str(topic) for topic in topics]}
         if key_versions:
             body["key_versions"] = {str(topic): version for topic, version in key_versions.items()}
-        answer = self._json("POST", "/stages", body)
+        answer = self._call("POST", "/stages", json.dumps(body).encode(), JSON)
         return Opened(
             {TopicName.parse(each["topic"]): _opened(each) for each in answer["topics"]},
             answer["max_part_bytes"],
@@ -182,13 +169,10 @@ class Stages:
         """Publish entries at once. With `deduplicate`, those whose ids their producer has stored are passed over."""
         return self._call("POST", f"/entries?deduplicate={str(deduplicate).lower()}", body, MEDIA)
 
-    def _json(self, method: str, path: str, body: Any) -> Any:
-        return self._call(method, path, json.dumps(body).encode(), JSON)
-
     def _call(
         self, method: str, path: str, body: bytes | None = None, kind: str = "", prefer: str = ""
     ) -> Any:
-        return retrying(lambda: self._calls.send(method, path, body, kind, prefer), self._retry_s)
+        return retrying(lambda: self.send(method, path, body, kind, prefer), self._retry_s)
 
 
 def _batch_path(writer: str, batch: int) -> str:

@@ -1,7 +1,7 @@
 """The maintenance of tables: small files put together by Delta's OPTIMIZE, files that no version needs deleted by its VACUUM.
 
 It runs outside the batches: `python -m penstock.pipeline.lake.maintenance` is started beside a running pipeline
-(`run/upkeep.py`), and `penstock pipeline maintain` does the same. One run is bounded: it begins no further partition after
+(`Upkeep` of `run/sinks.py`), and `penstock pipeline maintain` does the same. One run is bounded: it begins no further partition after
 `seconds_max`, and a partition is rewritten in files of one size at a time, so that a row is rewritten a few times in all.
 """
 
@@ -21,8 +21,8 @@ from penstock.pipeline.options import shown
 
 from .delta import Table
 from .files import TARGET_BYTES
-from .snapshot import text_of
 from .store import Location
+from .values import text_of
 
 STEP: Final = 8  # small files become files of an eighth of the target first: a growing file is not rewritten with each run
 SMALL_MIN: Final = 16  # small files of a partition that is written to make it worth a run

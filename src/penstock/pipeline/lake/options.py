@@ -9,15 +9,23 @@ from penstock.client.access import Access
 from penstock.model.errors import ErrorKind
 from penstock.pipeline import options
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
-from penstock.pipeline.options import SERVER, TABLE_SINK, TABLE_SOURCE, names_in, parse_server, split_storage
+from penstock.pipeline.options import (
+    SERVER,
+    STORAGE,
+    TABLE_SINK,
+    TABLE_SOURCE,
+    names_in,
+    parse_server,
+    split_prefixed,
+)
 from penstock.pipeline.zones import TIME_ZONE, UTC, is_time_zone
 
 from . import partitioning
 from .delta import Table
 from .files import TARGET_BYTES
 from .partitioning import PartitionColumn
-from .snapshot import Snapshot
 from .store import Location
+from .values import Snapshot
 
 PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
 
@@ -102,7 +110,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
-    store, given = split_storage(given)
+    store, given = split_prefixed(given, STORAGE)
     found = options.read_options(given, (*TABLE_SINK, *SERVER), _SPARK, _WRITE_HINTS)
     check_format(found["table"].strip().lower())
     writer, batch, archive = found["writer"].strip(), found["batch"], found["archive"]
@@ -133,7 +141,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check the options of a read. Raises PipelineError, which names the option."""
-    store, given = split_storage(given)
+    store, given = split_prefixed(given, STORAGE)
     found = options.read_options(given, TABLE_SOURCE, hints=_READ_HINTS)
     return ReadOptions(
         path=Location.of(found["path"], store),

@@ -4,24 +4,26 @@ The driver chooses files by the table's log and opens none; a task opens the fil
 the table's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.query import asks_for_filters, carried, carry, given_options
+from penstock.pipeline.versions import arrow_schema
 
 from . import schema as schemas
 from .files import open_file, runs
 from .options import ReadOptions, read_options, snapshot_of
 from .partitioning import constants
-from .pruning import kept
 from .store import Location
 from .values import File
 
@@ -31,6 +33,20 @@ if TYPE_CHECKING:  # PySpark 4.0 has none
 PART_BYTES: Final = 32 << 20  # of a task, compressed; a task costs Spark 25 to 45 ms
 ROWS: Final = 16_384  # of a batch
 _END: Final = 1 << 62  # of a file, whatever its size is said to be
+
+_MS: Final = pa.scalar(1000, pa.duration("us"))  # writers cut the bounds of times to ms
+
+Test = Callable[[Any, Any], Any]  # of bounds and a value
+
+# By kind of filter: how the lowest and the highest value of a file compare with the filter's.
+_COMPARED: Final[dict[str, tuple[Test | None, Test | None]]] = {
+    "EqualTo": (pc.less_equal, pc.greater_equal),
+    "EqualNullSafe": (pc.less_equal, pc.greater_equal),
+    "GreaterThan": (None, pc.greater),
+    "GreaterThanOrEqual": (None, pc.greater_equal),
+    "LessThan": (pc.less, None),
+    "LessThanOrEqual": (pc.less_equal, None),
+}
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -65,7 +81,7 @@ class TableReader(DataSourceReader):
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(carried(schema, _given(given)[0]))
-        self._schema = schemas.plain(schema)
+        self._schema = arrow_schema(schema)
         self._filters: tuple[Filter, ...] = ()
         self.prunes = self._options.prune
 
@@ -167,3 +183,64 @@ def _given(given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
         return dict(given), False
     own, any_own = given_options(given)
     return {"path": given["location"], **(own if any_own else {})}, True
+
+
+def kept(actions: pa.Table, filters: "Iterable[Filter]") -> pa.Table:
+    """The rows of `Snapshot.actions` whose files may have rows that pass all filters, by partitions and by statistics.
+
+    Spark applies the filters to the rows all the same: a file that is kept in vain costs time only.
+    """
+    for each in filters:
+        if (mask := _mask(actions, each)) is not None:
+            actions = actions.filter(pc.fill_null(mask, True))
+    return actions
+
+
+def _mask(actions: pa.Table, given: "Filter") -> Any:
+    """Which files may have rows that pass; None where all may, null where nothing is known of a file."""
+    path: Sequence[str] = getattr(given, "attribute", ())
+    if len(path) != 1:
+        return None
+    kind, value = type(given).__name__, getattr(given, "value", None)
+
+    def column(prefix: str) -> Any:
+        name = f"{prefix}.{path[0]}"
+        return actions[name] if name in actions.column_names else None
+
+    partition = column("partition")
+    if kind in ("IsNull", "IsNotNull"):
+        nulls = column("null_count")
+        if partition is not None:
+            return pc.is_null(partition) if kind == "IsNull" else pc.is_valid(partition)
+        if nulls is None:
+            return None
+        return pc.greater(nulls, 0) if kind == "IsNull" else pc.less(nulls, actions["num_records"])
+    low, high = (column("min"), column("max")) if partition is None else (partition, partition)
+    if partition is None and high is not None:
+        if pa.types.is_timestamp(high.type):
+            high = pc.add(high, _MS)
+        elif pa.types.is_floating(high.type):
+            high = None  # bounds pass over NaN, which Spark holds to be above all numbers
+    values = value if kind == "In" else [value]
+    masks = [_compared("EqualTo" if kind == "In" else kind, low, high, one) for one in values or ()]
+    if not masks or any(mask is None for mask in masks):
+        return None
+    found = reduce(pc.or_kleene, masks)
+    # Nothing but null is equal to null, or compared with it.
+    return found if partition is None else pc.fill_null(found, False)
+
+
+def _compared(kind: str, low: Any, high: Any, value: Any) -> Any:
+    """Which files may have values that compare so with one; None where all may."""
+    column = low if low is not None else high
+    if kind not in _COMPARED or column is None or value is None:
+        return None
+    if isinstance(value, datetime) and (value.tzinfo is None) != (getattr(column.type, "tz", None) is None):
+        return None
+    try:
+        wanted = pa.scalar(value).cast(column.type)
+        tests = [(_COMPARED[kind][0], low), (_COMPARED[kind][1], high)]
+        masks = [test(bound, wanted) for test, bound in tests if test is not None and bound is not None]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):  # not to be compared
+        return None
+    return reduce(pc.and_kleene, masks) if masks else None

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from penstock.pipeline.decode.arrays import fit
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.versions import arrow_schema
 
@@ -34,11 +35,6 @@ def spark_of(schema: pa.Schema) -> StructType:
     """A table's columns for Spark."""
     nullable = pa.schema([pa.field(f.name, _nullable(f.type)) for f in schema])
     return from_arrow_schema(nullable, prefer_timestamp_ntz=True)  # the default since Spark 4.2
-
-
-def plain(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a reader with this schema."""
-    return arrow_schema(schema)
 
 
 def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:
@@ -77,7 +73,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any] 
         elif field.name in names:
             column = batch.column(names[field.name])
             try:
-                arrays.append(_cast(column, field.type))
+                arrays.append(fit(column, field.type, pc.cast))
             except pa.ArrowInvalid as error:
                 raise PipelineError(
                     f"column {field.name}: {error}: the table keeps it as {field.type}, and this is {column.type}. Reject such"
@@ -86,39 +82,6 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any] 
         else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if array.type == kind:
-        return array
-    if pa.types.is_struct(kind):  # by name, what is missing null
-        there = {array.type.field(n).name: n for n in range(array.type.num_fields)}
-        children = [
-            _cast(pc.struct_field(array, there[f.name]), f.type)
-            if f.name in there
-            else pa.nulls(len(array), f.type)
-            for f in kind
-        ]
-        return pa.StructArray.from_arrays(
-            children, fields=list(kind), mask=pc.is_null(array) if array.null_count else None
-        )
-    if pa.types.is_list(kind):
-        offsets, (values,) = _unsliced(array, array.values)
-        mask = pc.is_null(array) if array.null_count else None
-        return pa.ListArray.from_arrays(offsets, _cast(values, kind.value_type), type=kind, mask=mask)
-    if pa.types.is_map(kind):
-        offsets, (keys, items) = _unsliced(array, array.keys, array.items)
-        keys, items = _cast(keys, kind.key_type), _cast(items, kind.item_type)
-        mask = pc.is_null(array) if array.null_count else None
-        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
-    return pc.cast(array, kind)
-
-
-def _unsliced(array: pa.Array, *children: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """The offsets of a list or map from 0 on, and the parts of its children that they are of."""
-    offsets = array.offsets.to_numpy()
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    return pa.array(offsets - first, pa.int32()), [child.slice(first, last - first) for child in children]
 
 
 def _grow(name: str, table: pa.DataType, incoming: pa.DataType) -> pa.DataType:
@@ -140,16 +103,7 @@ def _grow(name: str, table: pa.DataType, incoming: pa.DataType) -> pa.DataType:
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether types differ in the names or the nullability of a list's or a map's parts alone."""
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return _alike(one.value_type, other.value_type)
-    if pa.types.is_map(one) and pa.types.is_map(other):
-        return _alike(one.key_type, other.key_type) and _alike(one.item_type, other.item_type)
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        ours, theirs = list(one), list(other)
-        return len(ours) == len(theirs) and all(
-            a.name == b.name and _alike(a.type, b.type) for a, b in zip(ours, theirs, strict=True)
-        )
-    return bool(one == other)
+    return bool(_nullable(one) == _nullable(other))
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

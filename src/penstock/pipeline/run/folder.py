@@ -16,8 +16,8 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -51,19 +51,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
 
 
-class Held(Protocol):
-    """A folder in use: a context manager. `files` are descriptors for a child to hold too."""
-
-    @property
-    def files(self) -> tuple[int, ...]: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
 class Folder:
     """What is read and written there. `scratch` is on this machine in any case."""
 
@@ -78,7 +65,7 @@ class Folder:
         self.epoch = 0  # of the holder of the lock; see `remote`
         self._here = home
 
-    def locked(self) -> Held:
+    def locked(self) -> "Lock":
         """The lock, to be held as long as the folder is used. A context manager."""
         return Lock(self)
 
@@ -301,9 +288,7 @@ class Lock:
         assert self._file is not None
         return (self._file,)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None

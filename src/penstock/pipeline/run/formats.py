@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.frame import decode_column
+from penstock.pipeline.decode.typed import decode_column
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.calls import Calls
 from penstock.pipeline.http.schemas import all_versions
@@ -23,7 +23,7 @@ from penstock.pipeline.options import revealed
 from penstock.pipeline.spec.options import keeps_bytes
 from penstock.pipeline.spec.spec import OF_TOPIC, Lookup, Sink, Source, Spec
 
-from .causes import cause_of
+from .failures import cause_of
 
 # Packages of formats that Spark comes without, for the Scala that PySpark is built with.
 _PACKAGES: Final = {

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.frame import decode_column as decode_by
+from penstock.pipeline.decode.typed import decode_column as decode_by
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Divert, Source, Step
 from penstock.pipeline.spec.spec import Expectation as Expectation  # for users, too
@@ -71,13 +71,7 @@ def dead_letters(checked: DataFrame) -> DataFrame:
 
 
 def write_batch(
-    batch: DataFrame,
-    number: int,
-    writer: str,
-    *,
-    key: str = "",
-    dead_letter_topic: str = "",
-    **options: str,
+    batch: DataFrame, number: int, writer: str, *, key: str = "", dead_letter_topic: str = "", **options: str
 ) -> None:
     """Write a batch of `foreachBatch` once: a batch that is repeated, under the same writer's name and number, changes nothing.
 

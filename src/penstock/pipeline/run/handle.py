@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,114 +20,16 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .backfill import Report, check_backfill, plan_backfill, run_backfill
-from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
-from .folder import Owner
+from .failures import Cause, ErrorClass, cause_of
 from .preflight import preflight
 from .preview import MESSAGES, ROWS, preview
-from .runner import Runner
+from .query import Runner
 from .state import folder_of
 from .supervise import Backoff, Failures
 
 # Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
 _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
-
-
-class Attempt(Protocol):
-    """What Restarts needs of a Runner."""
-
-    def start(self, owner: Owner | None, *, once: bool, change_sinks: bool) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    def wait(self) -> Cause | None: ...
-
-
-class Restarts:
-    """Keeps a query running: one attempt after the other, where a new plan, or time, is all that it needs.
-
-    `attempt` makes one; `owner` returns whose the checkpoint is.
-    """
-
-    def __init__(
-        self,
-        attempt: Callable[[], Attempt],
-        owner: Callable[[], Owner | None],
-        report: Callable[[dict[str, Any]], None],
-        backoff: Backoff,
-        *,
-        once: bool,
-        change_sinks: bool = False,
-        failures: Failures | None = None,
-    ) -> None:
-        self._attempt = attempt
-        self._owner = owner
-        self._report = report
-        self._backoff = backoff
-        self._once = once
-        self._change_sinks = change_sinks
-        self._failures = failures or Failures()
-        self._stopping = threading.Event()
-        self._now: Attempt | None = None
-        self._began = 0.0
-
-    def start(self) -> None:
-        """Plan and start. Raises whatever is wrong."""
-        self._began = time.monotonic()
-        attempt = self._attempt()
-        attempt.start(self._owner(), once=self._once, change_sinks=self._change_sinks)
-        self._now = attempt
-        if self._stopping.is_set():
-            attempt.stop()
-
-    def keep(self) -> Cause | None:
-        """Until the end: why it failed, or None where it was stopped or is through."""
-        while True:
-            cause, planned = self._waited(), True
-            while cause is not None:
-                if cause.kind not in _AGAIN:
-                    return cause
-                if self._failures.add(cause.kind.value, planned=planned):
-                    return cause._replace(sentence=Failures.too_many(cause.sentence))
-                if self._paused(cause):
-                    return None
-                cause, planned = self._started(), False
-            if self._now is None:
-                return None
-
-    def stop(self) -> None:
-        """After the batch that runs now; at once where none does."""
-        self._stopping.set()
-        if self._now is not None:
-            self._now.stop()
-
-    def kill(self) -> None:
-        """Now."""
-        self._stopping.set()
-        if self._now is not None:
-            self._now.kill()
-
-    def _waited(self) -> Cause | None:
-        assert self._now is not None
-        try:
-            return self._now.wait()
-        finally:
-            self._now = None
-
-    def _started(self) -> Cause | None:
-        try:
-            self.start()
-        except Exception as error:
-            return cause_of(error)
-        return None
-
-    def _paused(self, cause: Cause) -> bool:
-        """Say why, and wait; True where an order to stop came."""
-        self._report(_caused(events.RESTARTING, cause))
-        ran_s = time.monotonic() - self._began
-        return self._stopping.wait(self._failures.pause_s(cause.kind.value, self._backoff, ran_s))
 
 
 class Pipeline:
@@ -151,8 +53,11 @@ class Pipeline:
         self._lock = self._folder.locked()
         self._listener = listener
         self._backoff = backoff or Backoff()
+        self._failures = Failures(self._backoff)
         self._reporter: Reporter | None = None
-        self._restarts: Restarts | None = None
+        self._runner: Runner | None = None  # of the attempt that runs
+        self._started = False
+        self._stopping = threading.Event()
         self._over = threading.Event()
         self._error: Cause | None = None
 
@@ -164,7 +69,7 @@ class Pipeline:
     @property
     def active(self) -> bool:
         """Whether it runs, or waits to run again."""
-        return self._restarts is not None and not self._over.is_set()
+        return self._started and not self._over.is_set()
 
     def start(self, *, once: bool | None = None, change_sinks: bool = False) -> "Pipeline":
         """Begin, or go on where the checkpoint says. `once`: process what is there, and end. `change_sinks`: a batch that was
@@ -172,10 +77,13 @@ class Pipeline:
 
         Raises PipelineError in one sentence; nothing is written then.
         """
-        if self._restarts is not None:
+        if self._started:
             raise PipelineError(f"pipeline {self.spec.name} was started already")
         spec = self.spec
+        once = spec.once if once is None else once
         self._over.clear()
+        self._stopping.clear()
+        self._failures = Failures(self._backoff)
         self._folder.check_owner(spec)
         preflight(spec)
         self._lock.__enter__()
@@ -187,34 +95,29 @@ class Pipeline:
             spark = self._spark or session(
                 spec.name, spec.master, scratch=self._folder.clean_scratch(), **spec.spark
             )
-            failures = Failures()
 
-            def emit(event: dict[str, Any]) -> None:
-                failures.see(event)
-                report(event)
+            def attempt() -> None:
+                preflight(spec)  # a query would wait for the server without a word
+                runner = Runner(spec, self._folder, spark, self._emit)
+                runner.start(self._folder.check_owner(spec), once=once, change_sinks=change_sinks)
+                self._runner = runner
+                if self._stopping.is_set():
+                    runner.stop()
 
-            restarts = Restarts(
-                lambda: self._attempt(spark, emit),
-                lambda: self._folder.check_owner(spec),
-                report,
-                self._backoff,
-                once=spec.once if once is None else once,
-                change_sinks=change_sinks,
-                failures=failures,
-            )
-            restarts.start()
+            began = time.monotonic()
+            attempt()
         except BaseException as error:
             self._end(cause_of(error))
             if not isinstance(error, Exception):
                 raise
             raise self._raised() from error
-        self._restarts = restarts
-        threading.Thread(target=self._keep, args=(restarts,), name="pipeline", daemon=True).start()
+        self._started = True
+        threading.Thread(target=self._keep, args=(attempt, began), name="pipeline", daemon=True).start()
         return self
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False when the time is over before. Raises PipelineError where it failed."""
-        if self._restarts is None:
+        if not self._started:
             raise PipelineError(f"pipeline {self.spec.name} was not started")
         if not self._over.wait(timeout_s):
             return False
@@ -224,10 +127,13 @@ class Pipeline:
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop after the batch that runs now."""
-        if self._restarts is not None and not self._over.is_set():
-            self._restarts.stop()
+        if self.active:
+            self._stopping.set()
+            if (runner := self._runner) is not None:
+                runner.stop()
             if not self.await_termination(timeout_s):
-                self._restarts.kill()
+                if (runner := self._runner) is not None:
+                    runner.kill()
                 self.await_termination()
 
     def preview(self, step: str = "", *, rows: int = ROWS, messages: int = MESSAGES) -> DataFrame:
@@ -255,16 +161,41 @@ class Pipeline:
     def _session(self) -> SparkSession:
         return self._spark or session(self.spec.name, self.spec.master, scratch=None, **self.spec.spark)
 
-    def _attempt(self, spark: SparkSession, emit: Callable[[dict[str, Any]], None]) -> Runner:
-        preflight(self.spec)  # a query would wait for the server without a word
-        return Runner(self.spec, self._folder, spark, emit)
+    def _emit(self, event: dict[str, Any]) -> None:
+        assert self._reporter is not None
+        self._failures.see(event)
+        self._reporter(event)
 
-    def _keep(self, restarts: Restarts) -> None:
+    def _keep(self, attempt: Callable[[], None], began: float) -> None:
         try:
-            cause = restarts.keep()
+            cause = self._kept(attempt, began)
         except BaseException as error:  # no other thread sees this thread's error
             cause = cause_of(error)
         self._end(cause)
+
+    def _kept(self, attempt: Callable[[], None], began: float) -> Cause | None:
+        """Until the end, one attempt after the other: why it failed, or None if it was stopped or is through."""
+        assert self._reporter is not None
+        while (runner := self._runner) is not None:
+            try:
+                cause, planned = runner.wait(), True
+            finally:
+                self._runner = None
+            while cause is not None:
+                if cause.kind not in _AGAIN:
+                    return cause
+                pause = self._failures.pause_s(cause.kind.value, time.monotonic() - began, planned=planned)
+                if pause is None:
+                    return cause._replace(sentence=Failures.too_many(cause.sentence))
+                self._reporter(_caused(events.RESTARTING, cause))
+                if self._stopping.wait(pause):
+                    return None
+                began, cause, planned = time.monotonic(), None, False
+                try:
+                    attempt()
+                except Exception as error:
+                    cause = cause_of(error)
+        return None
 
     def _raised(self) -> PipelineError:
         cause = self._error or Cause(ErrorClass.UNKNOWN, "it ended")
@@ -280,7 +211,7 @@ class Pipeline:
                     events.state_event(events.STOPPED) if cause is None else _caused(events.FAILED, cause)
                 )
                 self._reporter.close()
-            if self._restarts is None:
+            if not self._started:
                 with suppress(PenstockError):  # of a store that is away: the error is said, not this one
                     self._folder.vacate()
         finally:

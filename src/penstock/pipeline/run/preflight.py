@@ -1,15 +1,18 @@
-"""Asks the server what a pipeline takes for granted, before Spark is started. Reads only."""
+"""What a pipeline takes for granted, asked before Spark is started: the server, its topics, packages. Reads only."""
 
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from penstock.client.http import HttpClient
 from penstock.client.paths import lookup_path
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.spec.spec import Spec
+
+_EXTRAS: Final = {"pyspark": "spark", "pyarrow": "spark", "pandas": "spark", "deltalake": "delta"}
 
 
 def preflight(spec: Spec) -> None:
@@ -46,3 +49,15 @@ def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed
         if error.kind is ErrorKind.UNAVAILABLE:
             raise PipelineError(f"pipeline {spec.name}: {error.message}", error.kind) from None
         raise PipelineError(f"{spec.file}: {place}: {topic.base}: {error.message}", error.kind) from None
+
+
+def need_extras(*, tables: bool = False) -> None:
+    """Raises PipelineError where Spark's packages are not installed or, with `tables`, Delta's. Imports none of them."""
+    for package, extra in _EXTRAS.items():
+        if (tables or extra == "spark") and find_spec(package) is None:
+            wanted = "spark,delta" if tables else extra
+            raise PipelineError(
+                f"{'tables' if extra == 'delta' else 'pipelines'} need the package {package}: pip install"
+                f" 'penstock[{wanted}]'",
+                ErrorKind.NOT_SUPPORTED,
+            )

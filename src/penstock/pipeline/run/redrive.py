@@ -18,10 +18,11 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.client.http import HttpClient
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.calls import Calls
+from penstock.pipeline.http.logs import look
 from penstock.pipeline.options import server_options
 from penstock.pipeline.source.offsets import write
 from penstock.pipeline.spec.spec import Spec
@@ -49,6 +50,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
 
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.error)
+        except re.error as error:
+            raise PipelineError(f"--error: {self.error!r} is no regular expression: {error}") from None
+
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that is on its way: what was chosen, from letters up to `ends`."""
@@ -73,14 +80,21 @@ class Report(msgspec.Struct, frozen=True):
     without_origin: int
 
 
-def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
-    """Publish the chosen letters again: key, value, properties and schema version as they were."""
+def letters_of(spec: Spec) -> dict[int, int]:
+    """Where the partitions of the dead-letter topic end. Raises PipelineError if there are no dead letters."""
     if not spec.dead_letters:
         raise PipelineError(f"{spec.file}: the pipeline has no dead_letters")
-    try:
-        re.compile(choice.error)
-    except re.error as error:
-        raise PipelineError(f"--error: {choice.error!r} is no regular expression: {error}") from None
+    with Calls(spec.server) as client:
+        found = look(client, [TopicName.parse(spec.dead_letters)])
+    if found.missing:
+        raise PipelineError(
+            f"there are no dead letters: topic {found.missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND
+        )
+    return {log.partition: log.latest for log in found.logs or []}
+
+
+def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
+    """Publish the chosen letters again: key, value, properties and schema version as they were."""
     be_active(spark)
     folder, alone = folder_of(spec), folder_of(spec, "redrive")
     redriven = 0
@@ -88,9 +102,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
         state = written(folder) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
         if state.pending is not None:  # of a run that was interrupted
             redriven += _publish(spec, spark, state, folder, alone)
-        with HttpClient(spec.server) as client:
-            ends = _ends(client, TopicName.parse(spec.dead_letters))
-        state.pending = Batch(choice=choice, ends=ends)
+        state.pending = Batch(choice=choice, ends=letters_of(spec))
         lost = _chosen(spec, spark, state).where(f.col("origin").isNull()).count()
         if _chosen(spec, spark, state).where(f.col("origin").isNotNull()).limit(1).count():
             write_down(state, folder, alone.epoch)
@@ -195,15 +207,3 @@ def merged(done: dict[int, Ranges], offsets: Iterable[tuple[int, int]]) -> dict[
                 joined.append((start, end))
         found[partition] = joined
     return found
-
-
-def _ends(client: HttpClient, topic: TopicName) -> dict[int, int]:
-    try:
-        count = client.partitions(topic)
-    except PenstockError as error:
-        if error.kind is ErrorKind.TOPIC_NOT_FOUND:
-            raise PipelineError(
-                f"there are no dead letters: topic {topic} does not exist", error.kind
-            ) from None
-        raise
-    return {partition: client.offsets(topic, partition).latest for partition in range(max(1, count))}

@@ -5,7 +5,7 @@
                <generation>/  owner.json, and Spark's checkpoint/; a new one where the checkpoint was forgotten
                status.json, control, redriven.<epoch>.json
 
-Spark writes the checkpoint itself, through Hadoop's client of the store.
+Spark writes the checkpoint itself, through Hadoop's client of the store (a connector, which a user adds to Spark).
 
 The lease tells people that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
 paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed, with its
@@ -18,16 +18,24 @@ On one machine a lock is held besides, by the run's worker too: it may outlive t
                          <state>/<epoch>/scratch/ of one run; no run touches that of a later one
 """
 
+import hashlib
+import os
 import shutil
+import socket
+import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
+from uuid import uuid4
 
 import msgspec
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it has no types
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError
@@ -35,14 +43,88 @@ from penstock.pipeline.lake.epochs import Epochs, Overtaken
 from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.spec.spec import Spec
 
-from .folder import Folder, Held, Lock, Owner, SinkWriter, lock_held
-from .hadoop import connect, hadoop_url, running_offsets
-from .holder import Holder, dead, this_process
-from .local import here, make_private
+from .folder import Folder, Lock, Owner, SinkWriter, lock_held
 
 BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
 LOOK_S: Final = 1.0  # between two looks whether it is written
 LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
+
+_SCHEMES: Final = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
+_PACKAGES: Final = {
+    "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",
+    "gs": "com.google.cloud.bigdataoss:gcs-connector:VERSION",
+    "abfs": "org.apache.hadoop:hadoop-azure:{hadoop}",
+    "abfss": "org.apache.hadoop:hadoop-azure:{hadoop}",
+}
+
+# The names of S3's settings in [storage], without `aws_`, and in Hadoop.
+_S3: Final = {
+    "endpoint": "fs.s3a.endpoint",
+    "endpoint_url": "fs.s3a.endpoint",
+    "region": "fs.s3a.endpoint.region",
+    "access_key_id": "fs.s3a.access.key",
+    "secret_access_key": "fs.s3a.secret.key",
+    "session_token": "fs.s3a.session.token",
+}
+_PATHS: Final = "fs.s3a.path.style.access"
+_COPY: Final = "fs.s3a.optimized.copy.from.local.enabled"
+
+# A batch writes what has changed; whole copies of the state are made by Spark's maintenance.
+_CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """A process. `boot` is the run of its machine and where its `pid` counts, `beat` another text each time."""
+
+    host: str
+    boot: str
+    pid: int
+    beat: str
+
+
+def this_process() -> Holder:
+    """What is written into a lease now."""
+    return Holder(host=socket.gethostname(), boot=_boot(), pid=os.getpid(), beat=str(uuid4()))
+
+
+def dead(holder: Holder) -> bool:
+    """Whether it was a process of this machine, and is no more. Of other machines nothing is known."""
+    if (holder.host, holder.boot) != (socket.gethostname(), _boot()):
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+@cache
+def _boot() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        # Containers of one machine may have one host's name.
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def here(home: str) -> Path:
+    """Where the files of Spark are on this machine."""
+    name = hashlib.sha256(home.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
+
+
+def make_private(folder: Path) -> None:
+    """A folder of this user's alone, where other users may make folders too."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError as error:
+        raise PipelineError(f"the folder {folder} cannot be used: {error.strerror}") from None
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+        raise PipelineError(f"the folder {folder} is not this user's alone: remove it, or set TMPDIR")
 
 
 class StoreFolder(Folder):
@@ -71,7 +153,7 @@ class StoreFolder(Folder):
         self._generation = None
         self.scratch = self._here / str(epoch) / "scratch"
 
-    def locked(self) -> Held:
+    def locked(self) -> Lock:
         return Lease(self)
 
     def in_use(self) -> bool:
@@ -227,29 +309,34 @@ class StoreFolder(Folder):
                 self.store.remove(path)
 
 
-class Lease:
-    """The state of a pipeline in use: a context manager. Other machines see the end of a process by its silence."""
+class Lease(Lock):
+    """The state of a pipeline in use: a context manager. Other machines see the end of a process by its silence; on this one
+    the lock is held too, also by the worker that has its `files`."""
 
     def __init__(self, folder: StoreFolder, beat_s: float = BEAT_S, lease_s: float = LEASE_S) -> None:
-        self._folder = folder
+        super().__init__(folder)
+        self._state = folder
         self._beat_s = beat_s
         self._lease_s = lease_s
-        self._lock = Lock(folder)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        make_private(self._folder.lock.parent)  # before anything is written there
-        with ExitStack() as undone:
-            undone.enter_context(self._lock)
+        make_private(self._state.lock.parent)  # before anything is written there
+        super().__enter__()
+        try:
             self._take()
-            undone.pop_all()
+        except BaseException:
+            super().__exit__()
+            raise
         return self
 
     def _take(self) -> None:
-        folder = self._folder
+        folder = self._state
         seen = folder.epochs.look()
-        if self._is_held():
+        # With the lock held: on this machine a run is over when its worker is, not when its process is.
+        holder = folder.holder()
+        if holder is not None and not dead(holder) and folder.written_since(holder, self._lease_s):
             raise self._in_use()
         try:
             folder.taken(folder.epochs.claim(seen))
@@ -260,47 +347,94 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
 
-    @property
-    def files(self) -> tuple[int, ...]:
-        """Descriptors for a child to hold too: no other run begins on this machine before its end."""
-        return self._lock.files
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         try:
             if self._thread is not None:
                 self._thread.join()
                 self._thread = None
                 with suppress(PenstockError):
-                    if self._folder.epochs.look().epoch == self._folder.epoch:
-                        self._folder.remove("lease")
+                    if self._state.epochs.look().epoch == self._state.epoch:
+                        self._state.remove("lease")
         finally:
-            self._lock.__exit__(kind, error, trace)
-
-    def _is_held(self) -> bool:
-        """Whether somebody writes the lease. For the holder of the lock: on this machine a run is over when its worker is,
-        not when its process is."""
-        first = self._folder.holder()
-        if first is None or dead(first):
-            return False
-        return self._folder.written_since(first, self._lease_s)
+            super().__exit__()
 
     def _in_use(self) -> PipelineError:
         with suppress(PenstockError):
-            if (holder := self._folder.holder()) is not None:
+            if (holder := self._state.holder()) is not None:
                 who = f" by process {holder.pid} on {holder.host}"
                 return PipelineError(
-                    f"the state in {self._folder.home} is in use{who}: the pipeline is running"
+                    f"the state in {self._state.home} is in use{who}: the pipeline is running"
                 )
-        return PipelineError(f"the state in {self._folder.home} is in use: the pipeline is running")
+        return PipelineError(f"the state in {self._state.home} is in use: the pipeline is running")
 
     def _write(self) -> None:
-        self._folder.replace("lease", msgspec.json.encode(this_process()))
+        self._state.replace("lease", msgspec.json.encode(this_process()))
 
     def _keep(self) -> None:
         while not self._over.wait(self._beat_s):
             with suppress(PenstockError):  # the next batch finds out what has become of the store
                 self._write()
-                self._folder.stopping = self._folder.stopping or self._folder.has("control")
+                self._state.stopping = self._state.stopping or self._state.has("control")
+
+
+def hadoop_url(url: str) -> str:
+    """A URL as Hadoop's connectors take it. Raises PipelineError for a scheme that has none."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in _SCHEMES:
+        raise PipelineError(
+            f"state: Spark has no connector for {scheme}:// ({url}): name s3a://, gs:// or"
+            " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/"
+        )
+    return f"{_SCHEMES[scheme]}://{rest}"
+
+
+def connect(spark: Any, url: str, place: Location) -> None:
+    """Let a session use a URL of `hadoop_url`, with the options of a place in S3. Raises PipelineError without the connector.
+
+    Spark hands the settings to its workers. They are not in its configuration, which is shown: they have secrets.
+    """
+    conf, hadoop = spark.sparkContext.getConf(), spark.sparkContext._jsc.hadoopConfiguration()
+    scheme = url.partition("://")[0]
+    if scheme == "s3a":
+        for key, text in _s3_settings(place).items():
+            if not conf.contains(f"spark.hadoop.{key}"):
+                hadoop.set(key, text)
+    if not conf.contains(_CHANGELOG):
+        spark.conf.set(_CHANGELOG, "true")
+    jvm = spark._jvm
+    try:
+        jvm.org.apache.hadoop.fs.Path(url).getFileSystem(hadoop)
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage())
+        if "ClassNotFoundException" not in said and "No FileSystem for scheme" not in said:
+            raise PipelineError(f"Spark cannot use the state in {url}: {said}") from None
+        package = _PACKAGES[scheme].format(hadoop=jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        raise PipelineError(
+            f"Spark lacks the connector for the state in {url}: name {package} in `spark.jars.packages`, or its jars in"
+            " `spark.jars`, in the table [spark] (docs/pipelines.md)"
+        ) from None
+
+
+def _s3_settings(place: Location) -> dict[str, str]:
+    """Those of the environment too, as deltalake reads them: a worker's may lack them."""
+    given = {name.lower(): text for name, text in os.environ.items() if name.startswith("AWS_")}
+    given |= place.store() or {}
+    named = {name.removeprefix("aws_"): text for name, text in given.items()}
+    settings = {key: named[name] for name, key in _S3.items() if named.get(name)}
+    if "fs.s3a.endpoint" in settings and named.get("virtual_hosted_style_request", "").lower() != "true":
+        settings[_PATHS] = "true"
+    # Else RocksDB's files go through the SDK's asynchronous client, which takes "100 Continue" of some servers for the answer.
+    return settings | {_COPY: "false"}
+
+
+def running_offsets(spark: Any, url: str) -> list[str]:
+    """The offsets, one JSON text for each source, up to which a query reads in its batch; sorted. `url`: its checkpoint."""
+    found: list[str] = []
+    for query in spark._jsparkSession.streams().active():
+        execution = query.streamingQuery()
+        if execution.resolvedCheckpointRoot().rstrip("/") == url:
+            offsets = execution.availableOffsets().valuesIterator()
+            while offsets.hasNext():
+                found.append(str(offsets.next().json()))
+    return sorted(found)

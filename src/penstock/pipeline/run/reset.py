@@ -19,7 +19,7 @@ def forget(spec: Spec) -> list[str]:
 
     Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
     """
-    from .writers import suffixes  # which needs Spark
+    from .sinks import suffixes  # which needs Spark
 
     folder = folder_of(spec)
     with folder.locked():

@@ -4,11 +4,19 @@ The state folder's lock is held here and in the worker, so that the folder is in
 Imports no Spark.
 """
 
+import fcntl
 import os
+import queue
 import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from typing import Any, Final, Literal
@@ -17,14 +25,11 @@ import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import is_url
-from penstock.pipeline.spec.options import STATIC, of_session
 from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .events import Reporter
 from .preflight import preflight
-from .process import END_S, GONE, KILL, START, STOP, WORKER, Job, SharedWorker, WorkerEvent, WorkerProcess
 from .state import folder_of
 
 CONTROL_S: Final = 0.5  # how soon `penstock pipeline stop` is seen
@@ -38,6 +43,14 @@ HEALTHY_S: Final = 60.0  # a run of that length had no trouble with how it began
 FAILURES_MAX: Final = 10  # without progress between them
 
 _RANDOM: Final = random.SystemRandom()  # the state of the `random` module belongs to the application
+
+# Orders; the job's file follows each.
+START: Final = "start"  # begin, or begin again after a failure
+STOP: Final = "stop"  # after the batch that runs now
+KILL: Final = "kill"  # now
+
+END_S: Final = 20.0  # a worker whose query is over has to close Spark
+WORKER: Final = (sys.executable, "-m", "penstock.pipeline.run.worker")
 
 
 class Backoff:
@@ -62,8 +75,9 @@ class Failures:
     A server that is away while a run begins is waited for, and not counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self.count = 0
+        self._backoff = backoff
         self._batch = -1
 
     def see(self, event: Mapping[str, Any]) -> None:
@@ -74,20 +88,169 @@ class Failures:
         if isinstance(batch, int):
             self._batch = max(self._batch, batch)
 
-    def add(self, error_class: str, *, planned: bool) -> bool:
-        """A failure, of a run whose query had started (`planned`) or not; True where it was one too many."""
+    def pause_s(self, error_class: str, ran_s: float, *, planned: bool) -> float | None:
+        """Seconds to wait after a failure, of a run whose query had started (`planned`) or not: none before the first plan with
+        a new schema. None if it was one failure too many."""
         if planned or error_class != "broker":
             self.count += 1
-        return self.count >= FAILURES_MAX
-
-    def pause_s(self, error_class: str, backoff: Backoff, ran_s: float) -> float:
-        """Seconds to wait before the next attempt: none for the first plan with a new schema."""
-        return 0.0 if error_class == "new_schema" and self.count == 1 else backoff.next_s(ran_s)
+        if self.count >= FAILURES_MAX:
+            return None
+        return 0.0 if error_class == "new_schema" and self.count == 1 else self._backoff.next_s(ran_s)
 
     @staticmethod
     def too_many(error: str) -> str:
         """The sentence of a pipeline that ends."""
         return f"{error}; it failed {FAILURES_MAX} times, and no batch was over in between"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is to run: the first line on its stdin is a list of them. The rest are what `load_spec` takes."""
+
+    file: str
+    url: str = ""
+    state: str = ""
+    master: str = ""
+    settings: tuple[str, ...] = ()
+    once: bool | None = None
+    change_sinks: bool = False  # of a batch that was begun, see `writers`
+    epoch: int = 0  # of the state in an object store
+    scratch: str = (
+        ""  # for the temporary files of a Spark that pipelines share; else it is the pipeline's own
+    )
+
+    def overrides(self) -> dict[str, Any]:
+        given = {"url": self.url, "state": self.state or None, "master": self.master}
+        return given | {"settings": self.settings}
+
+
+class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the worker's: an event of a pipeline's, or a step of starting up that its supervisor may wait for."""
+
+    file: str = ""  # of the job
+    event: dict[str, Any] | None = None
+    waiting: str = ""
+    over: bool = False  # the query is over; `error` says how
+    error: str = ""
+    error_class: str = ""
+    retried: bool = False
+    planned: bool = False  # the query has been running
+
+
+GONE: Final = WorkerEvent(over=True, error="gone")
+
+
+class WorkerProcess:
+    """The worker: a process group of its own, so that Ctrl-C is ours to hand on, and nothing of it is left."""
+
+    def __init__(self, command: Sequence[str], jobs: Sequence[Job], files: Collection[int]) -> None:
+        self.users: set[str] = set()  # files of jobs whose supervisors have it
+        self.scratch = jobs[0].scratch
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=files
+        )
+        self._received: dict[str, queue.Queue[WorkerEvent]] = {job.file: queue.Queue() for job in jobs}
+        self._writing = threading.Lock()
+        self._reading = threading.Thread(target=self._read, name="worker", daemon=True)
+        self._reading.start()
+        self._write(msgspec.json.encode(jobs))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, word: str, file: str) -> None:
+        self._write(f"{word} {file}".encode())
+
+    def receive(self, file: str, timeout_s: float) -> WorkerEvent | None:
+        try:
+            return self._received[file].get(timeout=timeout_s)
+        except queue.Empty:
+            # What it started may hold its end of the pipe open: only the process itself says that it is gone.
+            return None if self.alive else GONE
+
+    def why(self) -> str:
+        """How it ended, for people."""
+        code = self._process.wait()
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def end(self, timeout_s: float) -> None:
+        """Let it end by itself within a time, and see that nothing of its group is left."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reading.join(END_S)
+
+    def _write(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        with self._writing:
+            try:
+                self._process.stdin.write(line + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                pass  # it is gone, which reading shows
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                said = msgspec.json.decode(line, type=WorkerEvent)
+                self._received[said.file].put(said)
+        for received in self._received.values():
+            received.put(GONE)
+
+
+class SharedWorker:
+    """The worker process of one or several supervisors. It starts when the first acquires it and all have entered or left, because
+    it inherits their locks; it ends when the last releases it."""
+
+    def __init__(self, command: Sequence[str], files: Iterable[str]) -> None:
+        self._command = command
+        self._awaited = set(files)  # of jobs whose supervisors have neither entered nor left
+        self.alone = len(self._awaited) == 1
+        self._jobs: dict[str, tuple[Job, Collection[int]]] = {}
+        self._worker: WorkerProcess | None = None
+        self._changed = threading.Condition()
+
+    def enter(self, job: Job, files: Collection[int]) -> None:
+        """A supervisor holds the lock of its pipeline, whose descriptors are `files`."""
+        with self._changed:
+            self._jobs[job.file] = job, files
+            self._awaited.discard(job.file)
+            self._changed.notify_all()
+
+    def leave(self, file: str) -> None:
+        """A supervisor has ended: unlock its folder, whose descriptor the worker may still have."""
+        with self._changed:
+            for each in self._jobs.pop(file, (None, ()))[1]:
+                fcntl.flock(each, fcntl.LOCK_UN)
+            self._awaited.discard(file)
+            self._changed.notify_all()
+
+    def acquire(self, file: str) -> WorkerProcess:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._awaited)
+            if self._worker is None or not self._worker.alive:
+                scratch = "" if self.alone else tempfile.mkdtemp(prefix="penstock-")
+                jobs = [msgspec.structs.replace(job, scratch=scratch) for job, _ in self._jobs.values()]
+                held = [each for _, files in self._jobs.values() for each in files]
+                self._worker = WorkerProcess(self._command, jobs, held)
+            self._worker.users.add(file)
+            return self._worker
+
+    def release(self, worker: WorkerProcess, file: str, timeout_s: float) -> None:
+        with self._changed:
+            worker.users.discard(file)
+            if not worker.users:
+                worker.end(timeout_s)
+                if worker.scratch:
+                    shutil.rmtree(worker.scratch, ignore_errors=True)
+                if worker is self._worker:
+                    self._worker = None
 
 
 class Supervisor:
@@ -109,14 +272,13 @@ class Supervisor:
         self._spec = spec
         self._job = job
         self._watch = watch
-        self._backoff = backoff or Backoff()
         self._shared = shared or SharedWorker(command, [job.file])
         self._folder = folder_of(spec)
         self._stops = 0
-        self._failures = Failures()
+        self._failures = Failures(backoff or Backoff())
         self._planned = False  # since then, what passes is waited for
         self._worker: WorkerProcess | None = None
-        self._error = ("", "")
+        self._error = ""
 
     def stop(self) -> None:
         """Stop after the current batch; the second time, now; the third, without asking."""
@@ -159,8 +321,8 @@ class Supervisor:
                     with suppress(PenstockError):
                         self._folder.vacate()
                 self._shared.leave(self._job.file)
-        if self._error[0]:
-            raise PipelineError(self._error[0])
+        if self._error:
+            raise PipelineError(self._error)
 
     def _release(self, timeout_s: float) -> None:
         if self._worker is not None:
@@ -183,16 +345,16 @@ class Supervisor:
             error = {"error": said.error, "error_class": said.error_class}
             # A worker that is lost before a query has started will not do better, unless another pipeline may be the reason.
             again = self._planned or (outcome == "lost" and not self._shared.alone)
-            if not said.retried or not again:
-                self._error = (said.error, said.error_class)
+            pause = None
+            if said.retried and again:
+                ran_s = time.monotonic() - began
+                pause = self._failures.pause_s(said.error_class, ran_s, planned=said.planned)
+                if pause is None:
+                    error["error"] = Failures.too_many(said.error)
+            if pause is None:
+                self._error = error["error"]
                 report(events.state_event(events.FAILED) | error)
                 return
-            if self._failures.add(said.error_class, planned=said.planned):
-                error["error"] = Failures.too_many(said.error)
-                self._error = (error["error"], said.error_class)
-                report(events.state_event(events.FAILED) | error)
-                return
-            pause = self._failures.pause_s(said.error_class, self._backoff, time.monotonic() - began)
             report(events.state_event(events.RESTARTING) | error)
             self._watch({"waiting": f"{pause:.0f} s before the next attempt"})
             if self._paused(pause):
@@ -238,41 +400,6 @@ class Supervisor:
             time.sleep(min(CONTROL_S, max(0.0, until - time.monotonic())))
             self._look_for_orders()
         return self._stops > 0
-
-
-def check_together(specs: Sequence[Spec]) -> None:
-    """Raise PipelineError for pipelines that cannot share a Spark session. Pure."""
-    first, *others = specs
-
-    def of_spark(spec: Spec) -> dict[str, str]:
-        return {key: text for key, text in spec.spark.items() if of_session(key)}
-
-    def has_code(spec: Spec) -> bool:
-        steps = any(step.python or step.stateful for step in spec.steps)
-        return steps or any(sink.python for sink in spec.sinks.values())
-
-    for number, spec in enumerate(others, 1):
-        if any(spec.name == other.name or spec.file == other.file for other in specs[:number]):
-            raise PipelineError(f"{spec.file}: pipeline {spec.name} is named twice")
-        if spec.master != first.master:
-            raise PipelineError(
-                f"{spec.file}: master: {spec.master} is not that of {first.file}, {first.master}"
-            )
-        if of_spark(spec) != of_spark(first):
-            raise PipelineError(
-                f"{spec.file}: [spark]: settings other than spark.sql.…, and {', '.join(STATIC)}, belong to the session and"
-                f" must be those of {first.file}"
-            )
-        if is_url(str(spec.home)) and is_url(str(first.home)) and spec.storage != first.storage:
-            raise PipelineError(
-                f"{spec.file}: [storage]: state in object stores needs the settings of {first.file}: Hadoop has one set of them"
-            )
-    folders = {spec.folder: spec.file for spec in specs if has_code(spec)}
-    if len(folders) > 1:
-        raise PipelineError(
-            f"{' and '.join(folders.values())} are in different folders and both name functions, and Python would mix their"
-            " modules: put the files into one folder, or run them apart"
-        )
 
 
 def run_together(

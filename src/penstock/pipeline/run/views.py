@@ -1,6 +1,7 @@
 """Makes the views of a pipeline: sources, tables and steps, each by its name in one Spark session."""
 
 import importlib
+import re
 import sys
 import traceback
 from collections import Counter
@@ -23,12 +24,10 @@ from penstock.pipeline.spec.times import mentions
 from penstock.pipeline.versions import WRAPPED, check_stateful
 from penstock.pipeline.zones import SESSION_ZONE, UTC
 
-from .causes import spark_sentence
 from .checks import DEAD, WHY, counted, dead_column, makes_dead_letters, passed, rejects, rules, with_reasons
+from .failures import cause_of
 from .formats import read_format
-from .lateness import BatchWatermark
-from .sharing import ROW, branch, read_twice, shareable, shared
-from .windows import Window, deciding_windows, marked
+from .lateness import BatchWatermark, Window, deciding_windows, marked
 
 # Of a pipeline's session; the spec wins.
 _CONF: Final = {
@@ -42,6 +41,15 @@ _CONF: Final = {
 # Spark measures a batch of Arrow after each row that it puts in, and Arrow goes through all rows behind the last map that is not
 # null to answer: a batch costs the square of its rows. Dead letters have maps, and most rows are none.
 _ROWS_WITH_MAPS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+
+_TASK: Final = "_task"
+ROW: Final = "row"
+
+# Nodes that keep state, or that Spark would have to run twice anyway.
+_STATEFUL: Final = re.compile(
+    r"^[\s:+\-~*]*(Aggregate|Distinct|Deduplicate\w*|TransformWithState\w*|FlatMapGroups\w*|MapGroups\w*|Join|\w*Limit)\b",
+    re.MULTILINE,
+)
 
 
 class View(msgspec.Struct):
@@ -59,10 +67,7 @@ class View(msgspec.Struct):
 
 
 def build_views(
-    spec: Spec,
-    spark: SparkSession,
-    watermark: BatchWatermark | None,
-    given: Mapping[str, DataFrame] = {},
+    spec: Spec, spark: SparkSession, watermark: BatchWatermark | None, given: Mapping[str, DataFrame] = {}
 ) -> dict[str, View]:
     """All sources and steps, analysed. Raises PipelineError, which names the place.
 
@@ -270,11 +275,11 @@ def _queried(spark: SparkSession, sql: str) -> DataFrame:
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(sql)
     except ParseException as error:
-        raise PipelineError(f"sql: {spark_sentence(error)}") from None
+        raise PipelineError(f"sql: {cause_of(error).sentence}") from None
     try:
         return spark.sql(sql)
     except AnalysisException as error:
-        raise PipelineError(f"sql: {spark_sentence(error)}") from None
+        raise PipelineError(f"sql: {cause_of(error).sentence}") from None
 
 
 def load_callable(folder: Path, text: str, where: str) -> Any:
@@ -351,4 +356,46 @@ def named(spec: Spec, place: str) -> Iterator[None]:
             raise
         raise type(error)(f"{spec.file}: {place}: {error.message}", error.kind) from None
     except PySparkException as error:
-        raise PipelineError(f"{spec.file}: {place}: {spark_sentence(error)}") from None
+        raise PipelineError(f"{spec.file}: {place}: {cause_of(error).sentence}") from None
+
+
+def shareable(frame: DataFrame) -> bool:
+    """Whether `shared` may be put on rows: not behind state, whose operators Spark tells apart in each branch, and not
+    where two columns have one name."""
+    names = [name.lower() for name in frame.columns]
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    return len(set(names)) == len(names) and _STATEFUL.search(plan.treeString()) is None
+
+
+def shared(frame: DataFrame, **columns: Column) -> DataFrame:
+    """Columns of `frame`, computed once for all branches. To be read with `branch` only.
+
+    Spark has no node that hands its rows to two others, but of two equal shuffles it runs one. So the rows go through a shuffle
+    that is equal in every branch. It stays so: a filter that is not deterministic, always true, and names every column keeps
+    the optimizer from pushing a branch's own filter or choice of columns below it. Rows of a partition stay in order.
+    """
+    placed = frame.select(
+        *(column.alias(name) for name, column in columns.items()), f.spark_partition_id().alias(_TASK)
+    )
+    partitions = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    if hasattr(placed, "repartitionById"):  # since Spark 4.1
+        return placed.repartitionById(partitions, _TASK)
+    return placed.repartition(partitions, _TASK)
+
+
+def branch(rows: DataFrame, which: Column) -> DataFrame:
+    """Those of the rows of `shared` for which `which` is true. It must name every column but the task's own."""
+    return rows.where(f.when(f.spark_partition_id() >= 0, which))
+
+
+def read_twice(frame: DataFrame) -> DataFrame:
+    """The same rows, to be read by several branches; `frame` itself where that cannot be."""
+    if not shareable(frame):
+        return frame
+    row = f.struct(*(f.col(f"`{name}`") for name in frame.columns))
+    # What can be null, as far as the optimizer knows: else it would forget the filter and choose columns again.
+    rows = shared(frame, **{ROW: f.when(f.spark_partition_id() >= 0, row)})
+    found = branch(rows, f.col(ROW).isNotNull()).select(f"{ROW}.*")
+    # A watermark lives in the columns' metadata.
+    kept = [each.metadata for each in found.schema] == [each.metadata for each in frame.schema]
+    return found if kept else frame

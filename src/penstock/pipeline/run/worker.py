@@ -22,12 +22,12 @@ from penstock.pipeline.spec.spec import Spec
 from .backlog import is_short
 from .folder import Folder
 from .preflight import preflight
-from .process import KILL, STOP, Job, WorkerEvent
 from .state import folder_of
+from .supervise import KILL, STOP, Job, WorkerEvent
 
 if TYPE_CHECKING:  # they import Spark and Arrow, which takes most of a second
-    from .causes import Cause
-    from .runner import Runner
+    from .failures import Cause
+    from .query import Runner
 
 
 class Worker:
@@ -142,8 +142,7 @@ class _Pipeline:
             folder = folder_of(spec, epoch=job.epoch)
             owner = folder.check_owner(spec)
             once = spec.once if job.once is None else job.once
-            from .early import check_early
-            from .runner import Runner
+            from .query import Runner, check_early
 
             preflight(spec)
             if not self._checked:
@@ -164,7 +163,7 @@ class _Pipeline:
                 self._runner.stop()
             cause = self._runner.wait()
         except Exception as error:
-            from .causes import cause_of
+            from .failures import cause_of
 
             cause = cause_of(error)
         finally:

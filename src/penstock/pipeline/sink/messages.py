@@ -7,13 +7,13 @@ their own.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.pipeline.decode.arrays import is_text, parts
 from penstock.pipeline.encode import binary
 from penstock.pipeline.encode.binary import Mask, Numbers
 from penstock.pipeline.errors import PipelineError
@@ -22,6 +22,8 @@ _BASE64: Final = b"\x30\x01"
 _NULL: Final = b"\x48\x01"
 _PAIR: Final = 0x0A  # a property's tag, and that of its name within
 _PAIR_VALUE: Final = 0x12
+
+_PROPERTIES: Final = ("properties", "headers")  # columns with them: a map, or structs of key and value
 
 # Property by column, where there is one.
 _ORIGIN: Final = {
@@ -84,7 +86,7 @@ def columns_of(batch: pa.RecordBatch, value: Any) -> Columns:
     return Columns(
         value=binary.as_binary(value),
         key=keys_of(batch.column("key")) if "key" in names else None,
-        properties=_properties(batch, names),
+        properties=next((_properties(batch.column(name)) for name in _PROPERTIES if name in names), None),
         event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
         ordering_key=binary.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
     )
@@ -107,17 +109,9 @@ def keys_of(column: Any) -> Keys | None:
 def encoded_keys(column: Any, *, text_as_it_is: bool = False) -> Keys:
     """Keys of bytes as base64. Those of key/value schemas are so in any case, as Pulsar's clients send them."""
     keys = column.to_pylist()
-    encoded = [key is not None and not (text_as_it_is and _is_text(key)) for key in keys]
+    encoded = [key is not None and not (text_as_it_is and is_text(key)) for key in keys]
     texts = [b64encode(key) if coded else key for key, coded in zip(keys, encoded, strict=True)]
     return Keys(pa.array(texts, pa.binary()), np.array(encoded, np.bool_), binary.as_binary(column))
-
-
-def _is_text(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def milliseconds(column: Any) -> Any:
@@ -134,26 +128,15 @@ def _numbers(array: Any) -> tuple[Numbers, Mask | None]:
     return filled, filled != 0
 
 
-def _properties(batch: pa.RecordBatch, names: set[str]) -> Any:
-    if "properties" in names:
-        column = batch.column("properties")
-        flat_names, flat_values = column.keys, column.items
-    elif "headers" in names:
-        column = batch.column("headers")
-        flat_names, flat_values = column.values.field("key"), column.values.field("value")
-    else:
+def _properties(column: Any) -> Any:
+    """Properties, a map or structs of key and value, as fields of messages' metadata. Raises PipelineError."""
+    pairs, counts = parts(column)
+    if not len(pairs):
         return None
-    if column.null_count:
-        # The offsets of a null row need not be equal: without them its pairs would be sent.
-        return encoded_properties(pairs_of(batch))
-    starts = np.asarray(column.offsets, np.int32)
-    first, until = int(starts[0]), int(starts[-1])
-    if first == until:
-        return None
-    flat_names, flat_values = flat_names[first:until], flat_values[first:until]
-    if flat_names.null_count or flat_values.null_count:
+    names, values = pairs.field(0), pairs.field(1)
+    if names.null_count or values.null_count:
         raise PipelineError("a property without a name or a value: column properties or headers holds null")
-    return binary.grouped(_pairs(flat_names, flat_values), starts - first)
+    return binary.grouped(_pairs(names, values), np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
 
 
 def _pairs(names: Any, values: Any) -> Any:
@@ -161,10 +144,7 @@ def _pairs(names: Any, values: Any) -> Any:
     if pa.types.is_binary(values.type):
         _check_text(values)
     inner = binary.join(
-        [
-            *binary.sized(_PAIR, binary.as_binary(names)),
-            *binary.sized(_PAIR_VALUE, binary.as_binary(values)),
-        ]
+        [*binary.sized(_PAIR, binary.as_binary(names)), *binary.sized(_PAIR_VALUE, binary.as_binary(values))]
     )
     return binary.join(binary.sized(_PAIR, inner))
 
@@ -192,22 +172,6 @@ def text_of(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def encoded_properties(rows: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
-    """The properties of each row, given as pairs, as fields of a message's metadata. Raises PipelineError."""
-    flat: list[tuple[Any, Any]] = []
-    starts = [0]
-    for row in rows:
-        flat += row
-        starts.append(len(flat))
-    if any(None in pair for pair in flat):
-        raise PipelineError("a property without a name or a value: column properties or headers holds null")
-    if not flat:
-        return None
-    names = pa.array([name for name, _ in flat], pa.string())
-    values = pa.array([value for _, value in flat])
-    return binary.grouped(_pairs(names, values), np.array(starts, np.int32))
-
-
 def dead_letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
     """The messages of rows with an `_error`. `writer` and `number` say which batch they were rejected in."""
     names = batch.schema.names
@@ -228,7 +192,7 @@ def dead_letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
     return Columns(
         value=binary.as_binary(value),
         key=keys_of(batch.column(key)) if key is not None else None,
-        properties=encoded_properties(rows),
+        properties=_properties(pa.array(rows, pa.map_(pa.string(), pa.string()))),
         event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
         ordering_key=binary.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
     )

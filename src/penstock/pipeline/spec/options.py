@@ -24,7 +24,6 @@ from .times import time_ms
 DELETED: Final = "_deleted"  # a sink's column: whether `delete_when` is true
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
 
-
 # Settings of `spark.sql.…` that Spark takes as it starts only.
 STATIC: Final = (
     "spark.sql.extensions",

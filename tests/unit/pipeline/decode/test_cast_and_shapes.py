@@ -9,8 +9,7 @@ import pytest
 from penstock.codec import codec_for
 from penstock.codec.avro.parse import parse_tree
 from penstock.model.schema import ANY_JSON, SchemaInfo, SchemaType
-from penstock.pipeline.decode.cast import compile_cast
-from penstock.pipeline.decode.decoders import column_type, decoder_for
+from penstock.pipeline.decode.decoders import column_type, compile_cast, decoder_for
 from penstock.pipeline.decode.options import parse_ddl
 from penstock.pipeline.decode.payloads import decode
 from penstock.pipeline.decode.raw import BadRows

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
-from penstock.pipeline.lake.pruning import kept
+from penstock.pipeline.lake.reader import kept
 from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.values import Batch
 

@@ -8,13 +8,12 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import Transaction
 from tests.unit.pipeline.lake.test_tables import add, files, numbers
 
-from penstock.pipeline.errors import BatchConflict, classify
+from penstock.pipeline.errors import BatchConflict
 from penstock.pipeline.lake.delta import Table, _add
 from penstock.pipeline.lake.options import table_at
-from penstock.pipeline.lake.snapshot import WRITERS_KEPT, Remembered
 from penstock.pipeline.lake.store import Location
-from penstock.pipeline.lake.values import Last, LogState, Piece, Position
-from penstock.pipeline.run.causes import ErrorClass, cause_of
+from penstock.pipeline.lake.values import WRITERS_KEPT, Last, LogState, Piece, Position, Remembered
+from penstock.pipeline.run.failures import ErrorClass, cause_of
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def test_the_last_batch_again_is_a_repeat_with_as_many_rows_only(
 
 def test_a_conflict_is_no_trouble_that_passes() -> None:
     conflict = BatchConflict("the table t has batch 4 of writer q already")
-    assert (classify(conflict), cause_of(conflict).kind) == ("user", ErrorClass.PLAN)
+    assert cause_of(conflict).kind is ErrorClass.PLAN
     assert not cause_of(conflict).kind.retried
     assert "docs/spark.md" in cause_of(conflict).sentence
     assert BatchConflict(conflict.message).message == conflict.message, "pickled, it stays as it is"

@@ -12,12 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
-from penstock.pipeline.lake.delta import UNCOMMITTED_HOURS, Table
+from penstock.pipeline.lake.delta import UNCOMMITTED_HOURS, Table, last_by
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.store import Location
-from penstock.pipeline.lake.upsert import last_by
 from penstock.pipeline.lake.values import Batch, File, Last, LogState, Piece, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])

@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from penstock.client.http import RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import DataLoss, PipelineError, SchemaChanged
-from penstock.pipeline.run.causes import NEW_CHECKPOINT, READINGS, ErrorClass, cause_of
+from penstock.pipeline.run.failures import NEW_CHECKPOINT, READINGS, ErrorClass, cause_of
 
 OURS = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.early import check_callable, check_early
+from penstock.pipeline.run.query import check_callable, check_early
 from penstock.pipeline.spec.parse import parse_spec
 
 

@@ -8,8 +8,16 @@ from pyspark.errors import PySparkException
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError, SinkFailed
-from penstock.pipeline.run.causes import Cause, ErrorClass, cause_of
-from penstock.pipeline.run.failures import AGAIN, at_checkpoint, of_batch, placed, told
+from penstock.pipeline.run.failures import (
+    AGAIN,
+    Cause,
+    ErrorClass,
+    at_checkpoint,
+    cause_of,
+    of_batch,
+    placed,
+    told,
+)
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 

@@ -8,13 +8,13 @@ from py4j.protocol import Py4JJavaError
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake.store import Location
-from penstock.pipeline.run import hadoop
-from penstock.pipeline.run.hadoop import connect, hadoop_url
+from penstock.pipeline.run import remote
+from penstock.pipeline.run.remote import connect, hadoop_url
 
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hadoop.os, "environ", {"AWS_REGION": "eu-west-1", "PATH": "/"})
+    monkeypatch.setattr(remote.os, "environ", {"AWS_REGION": "eu-west-1", "PATH": "/"})
 
 
 class Spark:
@@ -77,7 +77,7 @@ def test_the_options_of_s3_are_hadoops_too() -> None:
 
 
 def test_the_options_of_other_stores_are_left_to_the_user() -> None:
-    spark = Spark(**{hadoop._CHANGELOG: "false"})
+    spark = Spark(**{remote._CHANGELOG: "false"})
     connect(spark, "gs://b/p", Location("gs://b/p", {"google_service_account": "x"}))
     assert spark.hadoop == spark.set == {}
 

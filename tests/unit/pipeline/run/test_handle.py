@@ -2,16 +2,19 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.causes import Cause, ErrorClass
+from penstock.pipeline.run import handle
+from penstock.pipeline.run.failures import Cause, ErrorClass
 from penstock.pipeline.run.folder import Owner
-from penstock.pipeline.run.handle import Restarts
+from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.run.supervise import Backoff
+from penstock.pipeline.spec.parse import parse_spec
 
 WAIT_S = 60.0
 
@@ -57,20 +60,54 @@ class Long(Backoff):
         return 1000.0
 
 
-def keeper(
-    *attempts: Attempt, backoff: Backoff | None = None, report: Callable[[Any], None] | None = None
-) -> Restarts:
-    waiting = iter(attempts)
-    return Restarts(
-        lambda: next(waiting),
-        lambda: None,
-        report or (lambda event: None),
-        backoff or NoPause(),
-        once=False,
-    )
+class Reporting:
+    """Hands on events; nothing goes to a server."""
+
+    def __init__(self, report: Callable[[Any], None]) -> None:
+        self._report = report
+        self.last: dict[str, Any] = {}
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self._report(event)
+
+    def close(self) -> None:
+        pass
 
 
-def test_what_passes_is_waited_for_and_said() -> None:
+Keeper = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    """Makes a pipeline whose attempts are given."""
+    content = {
+        "name": "p",
+        "sources": {"s": {"topics": ["in"]}},
+        "sinks": {"k": {"input": "s", "topic": "out"}},
+        "state": str(tmp_path),
+    }
+
+    def made(
+        *attempts: Attempt, backoff: Backoff | None = None, report: Callable[[Any], None] = lambda event: None
+    ) -> Pipeline:
+        waiting = iter(attempts)
+        monkeypatch.setattr(handle, "preflight", lambda spec: None)
+        monkeypatch.setattr(handle, "Runner", lambda *_: next(waiting))
+        monkeypatch.setattr(handle, "Reporter", lambda *_: Reporting(report))
+        spark: Any = object()
+        return Pipeline(parse_spec(content, "p.toml", tmp_path), spark, backoff=backoff or NoPause())
+
+    return made
+
+
+def ended(pipeline: Pipeline) -> tuple[str, str]:
+    """The class and the sentence of the error with which it ends."""
+    with pytest.raises(PipelineError) as error:
+        pipeline.await_termination(WAIT_S)
+    return error.value.error_class, error.value.message  # type: ignore[attr-defined]
+
+
+def test_what_passes_is_waited_for_and_said(keeper: Keeper) -> None:
     events: list[Any] = []
     made = keeper(
         Attempt(ends=AWAY),
@@ -80,15 +117,17 @@ def test_what_passes_is_waited_for_and_said() -> None:
         report=events.append,
     )
     made.start()
-    assert made.keep() is None
+    assert made.await_termination(WAIT_S)
     assert [(event["state"], event["error_class"]) for event in events] == [
+        ("starting", None),
         ("restarting", "broker"),
         ("restarting", "broker"),
         ("restarting", "new_schema"),
+        ("stopped", None),
     ]
 
 
-def test_what_fails_ten_times_without_progress_ends_it() -> None:
+def test_what_fails_ten_times_without_progress_ends_it(keeper: Keeper) -> None:
     events: list[Any] = []
     made = keeper(
         Attempt(ends=AWAY),
@@ -97,40 +136,34 @@ def test_what_fails_ten_times_without_progress_ends_it() -> None:
         report=events.append,
     )
     made.start()
-    cause = made.keep()
-    assert cause == Cause(
-        ErrorClass.NEW_SCHEMA,
-        "there is version 2; it failed 10 times, and no batch was over in between",
-    )
+    sentence = "there is version 2; it failed 10 times, and no batch was over in between"
+    assert ended(made) == ("new_schema", sentence)
     assert sum(event["state"] == "restarting" for event in events) == 29
 
 
 @pytest.mark.parametrize("where", ["starts", "ends"])
-def test_what_does_not_pass_ends_it(where: str) -> None:
+def test_what_does_not_pass_ends_it(where: str, keeper: Keeper) -> None:
     second = Attempt(starts=PipelineError("no such topic")) if where == "starts" else Attempt(ends=LOST)
     made = keeper(Attempt(ends=AWAY), second)
     made.start()
-    cause = made.keep()
-    assert cause is not None
-    assert cause.kind is (ErrorClass.PLAN if where == "starts" else ErrorClass.DATA_LOSS)
+    assert ended(made)[0] == ("plan" if where == "starts" else "data_loss")
 
 
-def test_a_stop_ends_a_run_and_a_pause() -> None:
+def test_a_stop_ends_a_run_and_a_pause(keeper: Keeper) -> None:
     running = keeper(Attempt(runs=True))
     running.start()
-    thread = threading.Thread(target=running.keep)
-    thread.start()
-    running.stop()
-    thread.join(WAIT_S)
-    assert not thread.is_alive()
+    assert running.active
+    running.stop(WAIT_S)
+    assert not running.active
 
     paused = threading.Event()
-    made = keeper(Attempt(ends=AWAY), backoff=Long(), report=lambda event: paused.set())
+
+    def report(event: dict[str, Any]) -> None:
+        if event["state"] == "restarting":
+            paused.set()
+
+    made = keeper(Attempt(ends=AWAY), backoff=Long(), report=report)
     made.start()
-    ended: list[Cause | None] = []
-    thread = threading.Thread(target=lambda: ended.append(made.keep()))
-    thread.start()
     assert paused.wait(WAIT_S)
-    made.stop()
-    thread.join(WAIT_S)
-    assert ended == [None]
+    made.stop(WAIT_S)
+    assert not made.active

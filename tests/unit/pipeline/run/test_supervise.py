@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.supervise import FIRST_S, HEALTHY_S, MOST_S, Backoff, check_together
+from penstock.pipeline.run.supervise import FIRST_S, HEALTHY_S, MOST_S, Backoff
 from penstock.pipeline.spec.parse import parse_spec
+from penstock.pipeline.spec.rules import check_together
 from penstock.pipeline.spec.spec import Spec
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from penstock.pipeline.run.upkeep import VACUUM_S, Upkeep
+from penstock.pipeline.run.sinks import VACUUM_S, Upkeep
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 

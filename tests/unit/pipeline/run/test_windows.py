@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pipeline.run.windows import Window, window_of
+from penstock.pipeline.run.lateness import Window, window_of
 
 Node = tuple[str, dict[str, Any], list[Any]]
 PACKAGE = "org.apache.spark.sql.catalyst.expressions."

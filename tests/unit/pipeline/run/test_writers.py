@@ -7,7 +7,7 @@ import pytest
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import SinkWriter
-from penstock.pipeline.run.writers import DEAD_WRITER, differences, plan_writers, refuse, suffixes
+from penstock.pipeline.run.sinks import DEAD_WRITER, differences, plan_writers, refuse, suffixes
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 

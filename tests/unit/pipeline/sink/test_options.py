@@ -4,8 +4,7 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.columns import came_from_topic, check_columns
-from penstock.pipeline.sink.options import Delivery, offered, parse_options
+from penstock.pipeline.sink.options import Delivery, came_from_topic, check_columns, offered, parse_options
 
 URL = {"url": "http://127.0.0.1:1"}
 

@@ -11,7 +11,7 @@ from penstock.model.partitioning import Partitioner, hash_of_bytes, hash_of_text
 from penstock.model.policy import Routing
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.sink.messages import Keys, keys_of
-from penstock.pipeline.sink.partitions import Router, hashes
+from penstock.pipeline.sink.target import Router, hashes
 
 TEXTS = st.text("abcXYZ019-_/", max_size=70) | st.text(max_size=8).filter(
     lambda text: not any("\ud800" <= c <= "\udfff" for c in text)

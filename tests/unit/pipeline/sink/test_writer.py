@@ -11,10 +11,9 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.stages import StageCount
-from penstock.pipeline.run.causes import ErrorClass, cause_of
+from penstock.pipeline.run.failures import ErrorClass, cause_of
 from penstock.pipeline.sink.entries import PublishingWriter
-from penstock.pipeline.sink.task import Identity
-from penstock.pipeline.sink.writer import commit
+from penstock.pipeline.sink.writer import Identity, commit
 
 T = "persistent://public/default/t"
 DEAD = "persistent://public/default/dead"

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.parse import load_spec
-from penstock.pipeline.spec.settings import apply_settings, literal_secrets, with_variables
+from penstock.pipeline.spec.parse import apply_settings, literal_secrets, load_spec, with_variables
 
 FILE = """
 name = "p"
