@@ -10,7 +10,13 @@ from typing import Any
 import httpx
 import pulsar
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    AsyncSchemaRegistryClient,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+)
+from confluent_kafka.schema_registry._async.avro import AsyncAvroDeserializer, AsyncAvroSerializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
@@ -65,6 +71,16 @@ def test_serializers_of_the_official_client(client: SchemaRegistryClient) -> Non
     shape = json.dumps({"title": "T", "type": "object", "properties": {"x": {"type": "integer"}}})
     framed = JSONSerializer(shape, client)({"x": 1}, context("sea"))
     assert JSONDeserializer(shape, schema_registry_client=client)(framed, context("sea")) == {"x": 1}
+
+
+async def test_serializers_of_the_asynchronous_client(server: Running) -> None:
+    async with AsyncSchemaRegistryClient({"url": server.registry_url}) as client:
+        serialize = await AsyncAvroSerializer(client, json.dumps(FLIGHT))
+        framed = await serialize({"number": 5}, context("loop"))
+        deserialize = await AsyncAvroDeserializer(client)
+        assert await deserialize(framed, context("loop")) == {"number": 5}
+        assert await client.get_versions("loop-value") == [1]
+        assert await client.delete_subject("loop-value") == [1]
 
 
 def test_calls_of_the_official_client(client: SchemaRegistryClient) -> None:
