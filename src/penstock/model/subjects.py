@@ -1,4 +1,4 @@
-"""Schemas as a registry with Confluent's API has them: subjects, versions, references, levels, modes and errors."""
+"""Schemas as a registry with Confluent's API has them: subjects, versions, references, levels, modes and codes."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from .confluent import ConfluentCode
 from .names import DEFAULT_NAMESPACE, TopicName
 
 VALUE: Final = "-value"  # the end of a topic's subject
@@ -86,40 +87,24 @@ class Mode(StrEnum):
     FORWARD = "FORWARD"
 
 
-class RegistryCode(msgspec.Struct, frozen=True):
-    """A code of the registry's API with its HTTP status."""
-
-    status: int
-    code: int
-
-
-SUBJECT_NOT_FOUND: Final = RegistryCode(404, 40401)
-VERSION_NOT_FOUND: Final = RegistryCode(404, 40402)
-SCHEMA_NOT_FOUND: Final = RegistryCode(404, 40403)
-SUBJECT_DELETED: Final = RegistryCode(404, 40404)
-SUBJECT_NOT_DELETED: Final = RegistryCode(404, 40405)
-VERSION_DELETED: Final = RegistryCode(404, 40406)
-VERSION_NOT_DELETED: Final = RegistryCode(404, 40407)
-LEVEL_NOT_SET: Final = RegistryCode(404, 40408)
-MODE_NOT_SET: Final = RegistryCode(404, 40409)
-INCOMPATIBLE: Final = RegistryCode(409, 409)
-NO_SCHEMA: Final = RegistryCode(422, 422)
-BAD_SCHEMA: Final = RegistryCode(422, 42201)
-BAD_VERSION: Final = RegistryCode(422, 42202)
-BAD_LEVEL: Final = RegistryCode(422, 42203)
-BAD_MODE: Final = RegistryCode(422, 42204)
-NOT_PERMITTED: Final = RegistryCode(422, 42205)
-REFERENCED: Final = RegistryCode(422, 42206)
-BAD_SUBJECT: Final = RegistryCode(422, 42208)
-
-
-class RegistryError(Exception):
-    """A refusal of the registry, with the code that its clients compare."""
-
-    def __init__(self, code: RegistryCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+SUBJECT_NOT_FOUND: Final = ConfluentCode(404, 40401)
+VERSION_NOT_FOUND: Final = ConfluentCode(404, 40402)
+SCHEMA_NOT_FOUND: Final = ConfluentCode(404, 40403)
+SUBJECT_DELETED: Final = ConfluentCode(404, 40404)
+SUBJECT_NOT_DELETED: Final = ConfluentCode(404, 40405)
+VERSION_DELETED: Final = ConfluentCode(404, 40406)
+VERSION_NOT_DELETED: Final = ConfluentCode(404, 40407)
+LEVEL_NOT_SET: Final = ConfluentCode(404, 40408)
+MODE_NOT_SET: Final = ConfluentCode(404, 40409)
+INCOMPATIBLE: Final = ConfluentCode(409, 409)
+NO_SCHEMA: Final = ConfluentCode(422, 422)
+BAD_SCHEMA: Final = ConfluentCode(422, 42201)
+BAD_VERSION: Final = ConfluentCode(422, 42202)
+BAD_LEVEL: Final = ConfluentCode(422, 42203)
+BAD_MODE: Final = ConfluentCode(422, 42204)
+NOT_PERMITTED: Final = ConfluentCode(422, 42205)
+REFERENCED: Final = ConfluentCode(422, 42206)
+BAD_SUBJECT: Final = ConfluentCode(422, 42208)
 
 
 def topic_of(subject: str) -> TopicName | None:

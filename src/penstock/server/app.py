@@ -17,7 +17,7 @@ from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.workers import Workers
 from penstock.protocols.binary.endpoint import BinaryEndpoint
-from penstock.protocols.confluent.endpoint import RegistryEndpoint
+from penstock.protocols.confluent.registry.endpoint import RegistryEndpoint
 from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.rest.endpoint import RestEndpoint

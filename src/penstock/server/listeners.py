@@ -14,7 +14,7 @@ from penstock.broker.cluster import Owner
 from penstock.model.worker import WorkerAccess
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
-from penstock.protocols.confluent.endpoint import PREFIX as REGISTRY
+from penstock.protocols.confluent.registry.endpoint import PREFIX as REGISTRY
 from penstock.protocols.context import ServerContext
 
 from .config import (

@@ -7,7 +7,7 @@ from msgspec import structs
 from penstock import __version__
 from penstock.model.errors import ErrorKind
 from penstock.protocols.admin.routes import OPERATIONS as ADMIN
-from penstock.protocols.confluent.operations import OPERATIONS as REGISTRY
+from penstock.protocols.confluent.registry.operations import OPERATIONS as REGISTRY
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.examples import example_of
 from penstock.protocols.http.openapi import document

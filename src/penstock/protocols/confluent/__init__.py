@@ -1,1 +1,1 @@
-"""The HTTP API of Kafka's world that Confluent defined: the schema registry (docs/schema-registry.md)."""
+"""The HTTP APIs of Kafka's world that Confluent defined: the schema registry and the REST proxy."""

@@ -3,8 +3,8 @@
 import logging
 from typing import Final
 
+from penstock.model.confluent import ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.subjects import RegistryError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_headers, to_json
 from penstock.protocols.http.exchange import Exchange
@@ -17,7 +17,7 @@ _STORE: Final = 50001
 async def failed(exchange: Exchange, error: Exception, context: ServerContext, media: str) -> None:
     """Answer with what went wrong, unless an answer has begun."""
     headers = [(b"content-type", media.encode())]
-    if isinstance(error, RegistryError):
+    if isinstance(error, ConfluentError):
         status, code, message = error.code.status, error.code.code, error.message
     else:
         if not isinstance(error, PenstockError):

@@ -6,21 +6,15 @@ Errors, codes and content types are Confluent's. Unknown parameters and fields a
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from penstock.model.confluent import ConfluentError
 from penstock.model.errors import ErrorKind
 from penstock.model.names import DEFAULT_NAMESPACE
-from penstock.model.subjects import (
-    CONTEXT,
-    SCHEMA_NOT_FOUND,
-    RegistryError,
-    SubjectVersion,
-    context_of,
-    qualified,
-)
+from penstock.model.subjects import CONTEXT, SCHEMA_NOT_FOUND, SubjectVersion, context_of, qualified
 from penstock.protocols.http.answers import Answer
 from penstock.protocols.http.operations import Operation, Table
 from penstock.protocols.http.params import Parameter
 
-from .call import Call
+from .call import RegistryCall
 from .shapes import (
     Compatible,
     Config,
@@ -36,10 +30,8 @@ MEDIA: Final = (
     "application/vnd.schemaregistry+json",
     "application/json",
 )
-_TAKEN: Final = (*MEDIA, "application/octet-stream")
-_BODY_MAX: Final = 4 << 20
 
-Handler = Callable[[Call], Awaitable[Any]]
+Handler = Callable[[RegistryCall], Awaitable[Any]]
 
 table: Final = Table("schema registry", "/registry", "/registry/contexts/{context}")
 
@@ -75,7 +67,7 @@ def _on(method: str, path: str, **about: Any) -> Callable[[Handler], Handler]:
 
 
 @_on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])
-async def types(call: Call) -> list[str]:
+async def types(call: RegistryCall) -> list[str]:
     return list(call.registry.types)
 
 
@@ -90,7 +82,7 @@ async def types(call: Call) -> list[str]:
     ),
     answer=RegisteredSchema,
 )
-async def by_id(call: Call) -> RegisteredSchema:
+async def by_id(call: RegistryCall) -> RegisteredSchema:
     found = _seen(call)
     answer = RegisteredSchema.of(found, _formatted(call, found), named=False)
     if call.flag("fetchMaxId"):
@@ -99,7 +91,7 @@ async def by_id(call: Call) -> RegisteredSchema:
 
 
 @_on("GET", "/schemas/ids/{id}/schema", summary="The text of a schema.", answer=Any)
-async def text_by_id(call: Call) -> Answer:
+async def text_by_id(call: RegistryCall) -> Answer:
     found = _seen(call)
     return _text(call, found)
 
@@ -111,7 +103,7 @@ async def text_by_id(call: Call) -> Answer:
     parameters=(_DELETED,),
     answer=list[str],
 )
-async def subjects_of(call: Call) -> list[str]:
+async def subjects_of(call: RegistryCall) -> list[str]:
     return sorted({one.subject for one in _holders(call)})
 
 
@@ -122,7 +114,7 @@ async def subjects_of(call: Call) -> list[str]:
     parameters=(_DELETED,),
     answer=list[VersionOfId],
 )
-async def versions_of(call: Call) -> list[VersionOfId]:
+async def versions_of(call: RegistryCall) -> list[VersionOfId]:
     return [VersionOfId(one.subject, one.version) for one in _holders(call)]
 
 
@@ -139,7 +131,7 @@ async def versions_of(call: Call) -> list[VersionOfId]:
     ),
     answer=list[RegisteredSchema],
 )
-async def schemas(call: Call) -> list[RegisteredSchema]:
+async def schemas(call: RegistryCall) -> list[RegisteredSchema]:
     deleted = call.flag("deleted")
     found: list[SubjectVersion] = []
     for name in call.registry.names(call.text("subjectPrefix"), call.context, deleted=deleted):
@@ -160,7 +152,7 @@ async def schemas(call: Call) -> list[RegisteredSchema]:
     ),
     answer=list[str],
 )
-async def subjects(call: Call) -> list[str]:
+async def subjects(call: RegistryCall) -> list[str]:
     found = call.registry.names(
         call.text("subjectPrefix"),
         call.context,
@@ -177,7 +169,7 @@ async def subjects(call: Call) -> list[str]:
     parameters=(_DELETED, _flag("deletedOnly", "Only softly deleted versions.")),
     answer=list[int],
 )
-async def versions(call: Call) -> list[int]:
+async def versions(call: RegistryCall) -> list[int]:
     call.may_read()
     found = call.registry.versions(
         call.subject, deleted=call.flag("deleted"), only_deleted=call.flag("deletedOnly")
@@ -193,7 +185,7 @@ async def versions(call: Call) -> list[int]:
     request=GivenSchema,
     answer=SchemaId,
 )
-async def register(call: Call) -> SchemaId:
+async def register(call: RegistryCall) -> SchemaId:
     given = call.given()
     call.may_register()
     found = await call.registry.register(
@@ -215,7 +207,7 @@ async def register(call: Call) -> SchemaId:
     request=GivenSchema,
     answer=RegisteredSchema,
 )
-async def lookup(call: Call) -> RegisteredSchema:
+async def lookup(call: RegistryCall) -> RegisteredSchema:
     given = call.given()
     call.may_read()
     found = call.registry.lookup(
@@ -231,20 +223,20 @@ async def lookup(call: Call) -> RegisteredSchema:
     parameters=(_DELETED, _FORMAT),
     answer=RegisteredSchema,
 )
-async def version(call: Call) -> RegisteredSchema:
+async def version(call: RegistryCall) -> RegisteredSchema:
     call.may_read()
     found = call.registry.version(call.subject, call.version, deleted=call.flag("deleted"))
     return RegisteredSchema.of(found, _formatted(call, found))
 
 
 @_on("GET", f"{_VERSION}/schema", summary="The text of a version.", parameters=(_DELETED,), answer=Any)
-async def text(call: Call) -> Answer:
+async def text(call: RegistryCall) -> Answer:
     call.may_read()
     return _text(call, call.registry.version(call.subject, call.version, deleted=call.flag("deleted")))
 
 
 @_on("GET", f"{_VERSION}/referencedby", summary="The ids of schemas that use a version.", answer=list[int])
-async def referenced_by(call: Call) -> list[int]:
+async def referenced_by(call: RegistryCall) -> list[int]:
     call.may_read()
     return call.registry.users(call.subject, call.version)
 
@@ -255,7 +247,7 @@ async def referenced_by(call: Call) -> list[int]:
     summary="The newest version with properties of its metadata, by `key` and `value`.",
     answer=RegisteredSchema,
 )
-async def with_metadata(call: Call) -> RegisteredSchema:
+async def with_metadata(call: RegistryCall) -> RegisteredSchema:
     call.may_read()
     wanted = dict(zip(call.texts("key"), call.texts("value"), strict=False))
     return RegisteredSchema.of(
@@ -267,13 +259,13 @@ _PERMANENT: Final = _flag("permanent", "Delete for good what is deleted softly."
 
 
 @_on("DELETE", _SUBJECT, summary="Delete a subject.", parameters=(_PERMANENT,), answer=list[int])
-async def delete_subject(call: Call) -> list[int]:
+async def delete_subject(call: RegistryCall) -> list[int]:
     call.may_administer()
     return await call.registry.delete_subject(call.subject, permanent=call.flag("permanent"))
 
 
 @_on("DELETE", _VERSION, summary="Delete a version.", parameters=(_PERMANENT,), answer=int)
-async def delete_version(call: Call) -> int:
+async def delete_version(call: RegistryCall) -> int:
     call.may_administer()
     return await call.registry.delete_version(call.subject, call.version, permanent=call.flag("permanent"))
 
@@ -289,7 +281,7 @@ _VERBOSE: Final = _flag("verbose", "Say why not.")
     request=GivenSchema,
     answer=Compatible,
 )
-async def compatible_with(call: Call) -> Compatible:
+async def compatible_with(call: RegistryCall) -> Compatible:
     return _compatible(call, call.version)
 
 
@@ -301,11 +293,11 @@ async def compatible_with(call: Call) -> Compatible:
     request=GivenSchema,
     answer=Compatible,
 )
-async def compatible(call: Call) -> Compatible:
+async def compatible(call: RegistryCall) -> Compatible:
     return _compatible(call, None)
 
 
-def _compatible(call: Call, number: str | None) -> Compatible:
+def _compatible(call: RegistryCall, number: str | None) -> Compatible:
     given = call.given()
     call.may_read()
     found = call.registry.objections(
@@ -315,18 +307,18 @@ def _compatible(call: Call, number: str | None) -> Compatible:
 
 
 @_on("GET", "/config", summary="The global level.", answer=dict[str, Any])
-async def config(call: Call) -> dict[str, Any]:
+async def config(call: RegistryCall) -> dict[str, Any]:
     return call.registry.config(_whole(call))
 
 
 @_on("PUT", "/config", summary="Set the global level.", request=Config, answer=dict[str, Any])
-async def set_config(call: Call) -> dict[str, Any]:
+async def set_config(call: RegistryCall) -> dict[str, Any]:
     call.caller.may_administer(DEFAULT_NAMESPACE)
     return await call.registry.set_config(_whole(call), call.json(dict[str, Any]))
 
 
 @_on("DELETE", "/config", summary="Reset the global level.", answer=dict[str, Any])
-async def delete_config(call: Call) -> dict[str, Any]:
+async def delete_config(call: RegistryCall) -> dict[str, Any]:
     call.caller.may_administer(DEFAULT_NAMESPACE)
     return await call.registry.delete_config(_whole(call))
 
@@ -341,25 +333,25 @@ _DEFAULT: Final = _flag("defaultToGlobal", "Answer the global one if the subject
     parameters=(_DEFAULT,),
     answer=dict[str, Any],
 )
-async def subject_config(call: Call) -> dict[str, Any]:
+async def subject_config(call: RegistryCall) -> dict[str, Any]:
     call.may_read()
     return call.registry.config(call.subject, default=call.flag("defaultToGlobal"))
 
 
 @_on("PUT", "/config/{subject}", summary="Set the level of a subject.", request=Config, answer=dict[str, Any])
-async def set_subject_config(call: Call) -> dict[str, Any]:
+async def set_subject_config(call: RegistryCall) -> dict[str, Any]:
     call.may_administer()
     return await call.registry.set_config(call.subject, call.json(dict[str, Any]))
 
 
 @_on("DELETE", "/config/{subject}", summary="Reset the level of a subject.", answer=dict[str, Any])
-async def delete_subject_config(call: Call) -> dict[str, Any]:
+async def delete_subject_config(call: RegistryCall) -> dict[str, Any]:
     call.may_administer()
     return await call.registry.delete_config(call.subject)
 
 
 @_on("GET", "/mode", summary="The global mode.", answer=ModeBody)
-async def mode(call: Call) -> ModeBody:
+async def mode(call: RegistryCall) -> ModeBody:
     return ModeBody(call.registry.mode(_whole(call)))
 
 
@@ -367,20 +359,20 @@ _FORCE: Final = _flag("force", "To IMPORT although there are schemas.")
 
 
 @_on("PUT", "/mode", summary="Set the global mode.", parameters=(_FORCE,), request=ModeBody, answer=ModeBody)
-async def set_mode(call: Call) -> ModeBody:
+async def set_mode(call: RegistryCall) -> ModeBody:
     call.caller.may_administer(DEFAULT_NAMESPACE)
     wanted = call.json(ModeBody).mode
     return ModeBody(await call.registry.set_mode(_whole(call), wanted, force=call.flag("force")))
 
 
 @_on("DELETE", "/mode", summary="Reset the global mode.", answer=ModeBody)
-async def delete_mode(call: Call) -> ModeBody:
+async def delete_mode(call: RegistryCall) -> ModeBody:
     call.caller.may_administer(DEFAULT_NAMESPACE)
     return ModeBody(await call.registry.delete_mode(_whole(call)))
 
 
 @_on("GET", "/mode/{subject}", summary="The mode of a subject.", parameters=(_DEFAULT,), answer=ModeBody)
-async def subject_mode(call: Call) -> ModeBody:
+async def subject_mode(call: RegistryCall) -> ModeBody:
     call.may_read()
     return ModeBody(call.registry.mode(call.subject, default=call.flag("defaultToGlobal")))
 
@@ -393,7 +385,7 @@ async def subject_mode(call: Call) -> ModeBody:
     request=ModeBody,
     answer=ModeBody,
 )
-async def set_subject_mode(call: Call) -> ModeBody:
+async def set_subject_mode(call: RegistryCall) -> ModeBody:
     call.may_administer()
     wanted: str = call.json(ModeBody).mode
     if wanted.upper() == "IMPORT":  # ids are of all subjects
@@ -402,28 +394,28 @@ async def set_subject_mode(call: Call) -> ModeBody:
 
 
 @_on("DELETE", "/mode/{subject}", summary="Reset the mode of a subject.", answer=ModeBody)
-async def delete_subject_mode(call: Call) -> ModeBody:
+async def delete_subject_mode(call: RegistryCall) -> ModeBody:
     call.may_administer()
     return ModeBody(await call.registry.delete_mode(call.subject))
 
 
 @_on("GET", "/contexts", summary="The contexts.", answer=list[str])
-async def contexts(call: Call) -> list[str]:
+async def contexts(call: RegistryCall) -> list[str]:
     seen = filter(call.sees, call.registry.names(":*:", deleted=True))
     return sorted({CONTEXT, *map(context_of, seen)})
 
 
 @_on("GET", "/v1/metadata/id", summary="The cluster, which has no name here.", answer=dict[str, Any])
-async def cluster_id(call: Call) -> dict[str, Any]:
+async def cluster_id(call: RegistryCall) -> dict[str, Any]:
     return {"scope": {"path": [], "clusters": {}}, "id": ""}
 
 
 @_on("GET", "/v1/metadata/version", summary="The version of the API.", answer=dict[str, str])
-async def api_version(call: Call) -> dict[str, str]:
+async def api_version(call: RegistryCall) -> dict[str, str]:
     return {"version": "8.0.0", "commitId": ""}
 
 
-async def _nothing(call: Call) -> dict[str, Any]:
+async def _nothing(call: RegistryCall) -> dict[str, Any]:
     """That a registry is there."""
     return {}
 
@@ -433,12 +425,12 @@ for _method in ("GET", "POST"):
     _on(_method, "/", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
 
 
-def _whole(call: Call) -> str | None:
+def _whole(call: RegistryCall) -> str | None:
     """What a setting without a subject is of: the context, or everything."""
     return None if call.context == CONTEXT else f":{call.context}:"
 
 
-def _seen(call: Call) -> SubjectVersion:
+def _seen(call: RegistryCall) -> SubjectVersion:
     """A version with the id in the path that the caller may know."""
     subject = call.text("subject")
     found = call.registry.by_id(call.context, call.id, qualified(call.context, subject) if subject else None)
@@ -446,19 +438,19 @@ def _seen(call: Call) -> SubjectVersion:
         every = call.registry.versions_of(call.context, call.id, deleted=True)
         seen = next((one for one in every if call.sees(one.subject)), None)
         if seen is None:
-            raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
+            raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
         return seen
     return found
 
 
-def _holders(call: Call) -> list[SubjectVersion]:
+def _holders(call: RegistryCall) -> list[SubjectVersion]:
     subject = call.text("subject")
     _seen(call)
     found = call.registry.versions_of(call.context, call.id, deleted=call.flag("deleted"))
     return [one for one in found if call.sees(one.subject) and subject in ("", one.subject)]
 
 
-def _formatted(call: Call, found: SubjectVersion) -> str | None:
+def _formatted(call: RegistryCall, found: SubjectVersion) -> str | None:
     """The text in the `format` that was asked for; None: as it is stored."""
     match call.text("format"), found.definition.schema_type:
         case "", _:
@@ -471,7 +463,7 @@ def _formatted(call: Call, found: SubjectVersion) -> str | None:
             return None
 
 
-def _text(call: Call, found: SubjectVersion) -> Answer:
+def _text(call: RegistryCall, found: SubjectVersion) -> Answer:
     text = _formatted(call, found)
     content = found.definition.schema if text is None else text
     return Answer(raw=content.encode())

@@ -1,25 +1,23 @@
 """The endpoint of the schema registry: the state read from the broker's documents, and requests to operations."""
 
 import asyncio
-import re
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from penstock.broker.capability import offered
-from penstock.model.errors import PenstockError
-from penstock.model.subjects import BAD_SCHEMA, RegistryCode, RegistryError
+from penstock.model.confluent import ConfluentError
+from penstock.model.subjects import BAD_SCHEMA
 from penstock.protocols.caller import Caller
+from penstock.protocols.confluent.content import accepted, content_type, find_handler, not_acceptable
+from penstock.protocols.confluent.failures import failed
 from penstock.protocols.context import ServerContext
-from penstock.protocols.http.answers import Answer, RefusedError, to_json
+from penstock.protocols.http.answers import Answer, to_json
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
-from penstock.protocols.http.media import choose_type, parse_media_type
 from penstock.protocols.http.operations import Handlers
-from penstock.protocols.http.paths import segments as segments_of
 
-from .call import Call
-from .failures import failed
+from .call import RegistryCall
 from .operations import MEDIA, table
 from .registry import Registry
 from .subjects import Record, Subjects
@@ -41,9 +39,7 @@ class RegistryEndpoint:
         self._loading = asyncio.Lock()
 
     async def __call__(self, exchange: Exchange) -> None:
-        accept = exchange.headers.get("accept")
-        # As Confluent's server does: what follows `*/` does not matter.
-        kind = choose_type(re.sub(r"\*/[^,;\s]+", "*/*", accept) if accept else None, MEDIA)
+        kind = accepted(exchange, MEDIA)
         try:
             await exchange.give(await self._answer(exchange, kind))
         except ClientGoneError:
@@ -54,31 +50,20 @@ class RegistryEndpoint:
     async def _answer(self, exchange: Exchange, kind: str | None) -> Answer:
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
         registry = await self._load()
-        segments = segments_of(exchange.scope)
-        if len(segments) > 2 and not segments[-1]:
-            segments.pop()
-        try:
-            _, handler, names = self._handlers.find(exchange.method, segments)
-        except RefusedError as error:
-            raise RegistryError(RegistryCode(405, 405), "HTTP 405 Method Not Allowed") from error
-        except PenstockError as error:
-            raise RegistryError(RegistryCode(404, 404), "HTTP 404 Not Found") from error
+        handler, names = find_handler(self._handlers, exchange)
         if kind is None:
-            raise RegistryError(RegistryCode(406, 406), "HTTP 406 Not Acceptable")
+            raise not_acceptable()
         body = b""
         if exchange.method in ("POST", "PUT"):
-            given = exchange.headers.get("content-type")
-            media = parse_media_type(given) if given else None
-            if given and (media is None or media[0] not in _TAKEN):
-                raise RegistryError(RegistryCode(415, 415), "HTTP 415 Unsupported Media Type")
+            content_type(exchange, _TAKEN)
             body = await exchange.body(min(_BODY_MAX, self._context.limits.max_request_bytes))
         await registry.sync()
         try:
-            value = await handler(Call(registry, caller, names, exchange, body))
+            value = await handler(RegistryCall(registry, caller, names, exchange, body))
             if exchange.method in ("PUT", "DELETE"):
                 self._context.audit.changed(caller.role, exchange.scope, 200, proxy=caller.proxy)
         except RecursionError:
-            raise RegistryError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None
+            raise ConfluentError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None
         if isinstance(value, Answer):
             return msgspec.structs.replace(value, headers={"content-type": kind})
         return Answer(raw=to_json(value), headers={"content-type": kind})

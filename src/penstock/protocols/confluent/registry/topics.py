@@ -14,6 +14,7 @@ from penstock.codec.avro.references import with_references
 from penstock.codec.json_schema.pulsar import FOREIGN, json_schema, of_json_schema
 from penstock.codec.key_value import key_value_parts
 from penstock.codec.proto.native import of_proto, to_proto
+from penstock.model.confluent import ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
@@ -22,7 +23,6 @@ from penstock.model.subjects import (
     NOT_PERMITTED,
     Definition,
     Level,
-    RegistryError,
     SubjectVersion,
     subject_of,
     topic_of,
@@ -100,7 +100,7 @@ class TopicSubjects:
         self, subject: str, definition: Definition, references: Mapping[str, str], *, forced: bool
     ) -> tuple[int | None, int | None]:
         """Make a definition the next schema of its subject's topic; returns its version and time there, None if the subject is of no
-        topic, or of one whose schema is of keys and values. `forced`: by an administrator. Raises RegistryError."""
+        topic, or of one whose schema is of keys and values. `forced`: by an administrator. Raises ConfluentError."""
         topic = topic_of(subject)
         if topic is None:
             return None, None
@@ -115,12 +115,12 @@ class TopicSubjects:
             return (None, None) if number is None else (number, schemas.version(topic, number).timestamp)
         except PenstockError as error:
             if error.kind is ErrorKind.INCOMPATIBLE_SCHEMA:  # producers may register none
-                raise RegistryError(NOT_PERMITTED, error.message) from None
+                raise ConfluentError(NOT_PERMITTED, error.message) from None
             if error.kind in (ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.NAMESPACE_NOT_FOUND):
-                raise RegistryError(BAD_SCHEMA, f"Invalid schema: {error.message}") from None
+                raise ConfluentError(BAD_SCHEMA, f"Invalid schema: {error.message}") from None
             raise
         except ValueError as error:
-            raise RegistryError(BAD_SCHEMA, f"Invalid schema: {error}") from None
+            raise ConfluentError(BAD_SCHEMA, f"Invalid schema: {error}") from None
 
     async def delete(self, subject: str) -> None:
         """Delete the schema of a subject's topic, whose last version was deleted."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.model.subjects import Definition, Mode, Reference, RegistryError
-from penstock.protocols.confluent.registry import Registry
-from penstock.protocols.confluent.subjects import Record, Subjects
+from penstock.model.confluent import ConfluentError
+from penstock.model.subjects import Definition, Mode, Reference
+from penstock.protocols.confluent.registry.registry import Registry
+from penstock.protocols.confluent.registry.subjects import Record, Subjects
 
 STRING = Definition('"string"')
 INT, LONG = Definition('"int"'), Definition('"long"')
@@ -57,13 +58,13 @@ def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
 
 
 async def refused(work: Any) -> int:
-    with pytest.raises(RegistryError) as caught:
+    with pytest.raises(ConfluentError) as caught:
         await work
     return caught.value.code.code
 
 
 def refusal(work: Any, *arguments: Any, **named: Any) -> int:
-    with pytest.raises(RegistryError) as caught:
+    with pytest.raises(ConfluentError) as caught:
         work(*arguments, **named)
     return caught.value.code.code
 
@@ -96,7 +97,7 @@ async def test_an_incompatible_schema_is_refused(records: Records) -> None:
     registry = records.registry
     await registry.register("a", record(field("x", "int")))
     with pytest.raises(
-        RegistryError, match='incompatible with an earlier schema for subject "a", details: '
+        ConfluentError, match='incompatible with an earlier schema for subject "a", details: '
     ) as caught:
         await registry.register("a", record(field("x", "int"), field("y", "int")))
     assert (caught.value.code.status, caught.value.code.code) == (409, 409)
@@ -230,7 +231,7 @@ async def test_json_and_protobuf_reference_others(records: Records) -> None:
     ],
 )
 async def test_what_cannot_be_read_is_refused(records: Records, definition: Definition, message: str) -> None:
-    with pytest.raises(RegistryError, match=message) as caught:
+    with pytest.raises(ConfluentError, match=message) as caught:
         await records.registry.register("a", definition)
     assert caught.value.code.code == 42201
     assert records.stored == {}

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.codec.registered import TYPES, Schema, incompatibilities
+from penstock.model.confluent import ConfluentError
 from penstock.model.subjects import (
     BAD_LEVEL,
     BAD_MODE,
@@ -33,7 +34,6 @@ from penstock.model.subjects import (
     Definition,
     Level,
     Mode,
-    RegistryError,
     SubjectVersion,
     context_of,
     qualified,
@@ -101,13 +101,13 @@ class Registry:
     ) -> SubjectVersion:
         """The version of a definition under a subject, registered if it is new.
 
-        `forced`: by an administrator of the topic. `schema_id` and `version` are taken in mode IMPORT. Raises RegistryError: BAD_SCHEMA, INCOMPATIBLE, NOT_PERMITTED,
+        `forced`: by an administrator of the topic. `schema_id` and `version` are taken in mode IMPORT. Raises ConfluentError: BAD_SCHEMA, INCOMPATIBLE, NOT_PERMITTED,
         BAD_SUBJECT.
         """
         _check_subject(subject)
         for number in (schema_id, version):
             if number is not None and number > VERSION_MAX:
-                raise RegistryError(BAD_SCHEMA, f"{str(number)[:20]} is greater than {VERSION_MAX}")
+                raise ConfluentError(BAD_SCHEMA, f"{str(number)[:20]} is greater than {VERSION_MAX}")
         context = context_of(subject)
         async with self._locks.hold(context):
             await self._sync()
@@ -118,17 +118,17 @@ class Registry:
                 if found is not None:
                     return found
             if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE, Mode.FORWARD):
-                raise RegistryError(NOT_PERMITTED, f"Subject {subject} is in read-only mode")
+                raise ConfluentError(NOT_PERMITTED, f"Subject {subject} is in read-only mode")
             if schema_id is not None and schema_id > 0 and mode is not Mode.IMPORT:
-                raise RegistryError(NOT_PERMITTED, f"Subject {subject} is not in import mode")
+                raise ConfluentError(NOT_PERMITTED, f"Subject {subject} is not in import mode")
             last = max((each.version for each in self._subjects.versions(subject, deleted=True)), default=0)
             if version is not None and version > 0 and mode is not Mode.IMPORT and version != last + 1:
-                raise RegistryError(BAD_SCHEMA, "Version is not one more than previous version")
+                raise ConfluentError(BAD_SCHEMA, "Version is not one more than previous version")
             if mode is not Mode.IMPORT:
                 existing = list(self._subjects.versions(subject))
                 found_why = self._objections(subject, definition, schema, existing, self._level(subject))
                 if found_why:
-                    raise RegistryError(
+                    raise ConfluentError(
                         INCOMPATIBLE,
                         "Schema being registered is incompatible with an earlier schema for subject "
                         f'"{subject}", details: [{"; ".join(found_why)}]',
@@ -157,7 +157,7 @@ class Registry:
         if given is not None:
             held = self._subjects.holders(context, given)
             if held and not self._definitions.same(held[0], definition, schema):
-                raise RegistryError(NOT_PERMITTED, f"Overwrite new schema with id {given} is not permitted.")
+                raise ConfluentError(NOT_PERMITTED, f"Overwrite new schema with id {given} is not permitted.")
             return given
         known = self._subjects.id_of(context, definition)
         return self._subjects.next_id(context) if known is None else known
@@ -170,7 +170,7 @@ class Registry:
         self._known(subject, deleted=deleted)
         found = self._find(subject, definition, schema, deleted=deleted)
         if found is None:
-            raise RegistryError(SCHEMA_NOT_FOUND, "Schema not found")
+            raise ConfluentError(SCHEMA_NOT_FOUND, "Schema not found")
         return found
 
     def by_id(self, context: str, schema_id: int, subject: str | None = None) -> SubjectVersion:
@@ -179,7 +179,7 @@ class Registry:
             context = context_of(subject)
         held = self._subjects.holders(context, schema_id)
         if not held:
-            raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
+            raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return next((each for each in held if each.subject == subject), held[0])
 
     def versions_of(self, context: str, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
@@ -225,7 +225,7 @@ class Registry:
         self._known(subject, deleted=deleted)
         found = self._subjects.version(subject, wanted)
         if found is None or (found.deleted and not deleted):
-            raise RegistryError(VERSION_NOT_FOUND, f"Version {wanted} not found.")
+            raise ConfluentError(VERSION_NOT_FOUND, f"Version {wanted} not found.")
         return found
 
     def users(self, subject: str, number: str) -> list[int]:
@@ -240,7 +240,7 @@ class Registry:
             properties = (each.definition.metadata or {}).get("properties") or {}
             if wanted.items() <= properties.items():
                 return each
-        raise RegistryError(SCHEMA_NOT_FOUND, "Schema not found")
+        raise ConfluentError(SCHEMA_NOT_FOUND, "Schema not found")
 
     def resolved(self, version: SubjectVersion) -> str:
         """The text of an Avro schema with its references put into it."""
@@ -303,12 +303,12 @@ class Registry:
             if not every:
                 raise _not_found(subject)
             if permanent and live:
-                raise RegistryError(
+                raise ConfluentError(
                     SUBJECT_NOT_DELETED,
                     f"Subject '{subject}' was not deleted first before being permanently deleted",
                 )
             if not permanent and not live:
-                raise RegistryError(
+                raise ConfluentError(
                     SUBJECT_DELETED,
                     f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently",
                 )
@@ -332,13 +332,13 @@ class Registry:
             self._check_writable(subject)
             one = self.version(subject, number, deleted=_number(number) != -1)
             if permanent and not one.deleted:
-                raise RegistryError(
+                raise ConfluentError(
                     VERSION_NOT_DELETED,
                     f"Subject '{subject}' Version {one.version} was not deleted first before being permanently"
                     " deleted",
                 )
             if not permanent and one.deleted:
-                raise RegistryError(
+                raise ConfluentError(
                     VERSION_DELETED,
                     f"Subject '{subject}' Version {one.version} was soft deleted. Set permanent=true to delete"
                     " permanently",
@@ -377,7 +377,7 @@ class Registry:
 
     def _check_unused(self, one: SubjectVersion) -> None:
         if self._subjects.users(one):
-            raise RegistryError(
+            raise ConfluentError(
                 REFERENCED,
                 "One or more references exist to the schema "
                 f"{{magic=1,keytype=SCHEMA,subject={one.subject},version={one.version}}}.",
@@ -385,7 +385,7 @@ class Registry:
 
     def _check_writable(self, subject: str) -> None:
         if self._subjects.mode(subject) in (Mode.READONLY, Mode.READONLY_OVERRIDE):
-            raise RegistryError(NOT_PERMITTED, f"Subject {subject} is in read-only mode")
+            raise ConfluentError(NOT_PERMITTED, f"Subject {subject} is in read-only mode")
 
     # -- levels and modes
 
@@ -393,7 +393,7 @@ class Registry:
         """The configuration of a subject, or the global one. Raises LEVEL_NOT_SET unless `default`."""
         found = self._subjects.config(subject)
         if found is None and subject is not None and not default:
-            raise RegistryError(
+            raise ConfluentError(
                 LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
             )
         level = {_LEVEL: self._level(subject or "").value}
@@ -406,12 +406,12 @@ class Registry:
         kept = ("compatibility", _LEVEL, "subject")
         changed = {name: value for name, value in wanted.items() if name not in kept and value is not None}
         if not isinstance(changed.get("normalize", False), bool):
-            raise RegistryError(NO_SCHEMA, "normalize is true or false")
+            raise ConfluentError(NO_SCHEMA, "normalize is true or false")
         if wanted.get("compatibility") is not None:
             try:
                 changed[_LEVEL] = Level(str(wanted["compatibility"]).upper()).value
             except ValueError:
-                raise RegistryError(
+                raise ConfluentError(
                     BAD_LEVEL,
                     "Invalid compatibility level. Valid values are none, backward, forward, full,"
                     " backward_transitive, forward_transitive, and full_transitive",
@@ -436,7 +436,7 @@ class Registry:
         """The mode of a subject, or the global one. Raises MODE_NOT_SET unless `default`."""
         found = self._subjects.own_mode(subject)
         if found is None and subject is not None and not default:
-            raise RegistryError(
+            raise ConfluentError(
                 MODE_NOT_SET, f"Subject '{subject}' does not have subject-level mode configured"
             )
         return self._subjects.mode(subject or "") if found is None else found
@@ -447,14 +447,14 @@ class Registry:
             mode = Mode(wanted.upper())
         except ValueError:
             valid = ", ".join(each.value.lower() for each in Mode)
-            raise RegistryError(BAD_MODE, f"Invalid mode. Valid values are {valid}") from None
+            raise ConfluentError(BAD_MODE, f"Invalid mode. Valid values are {valid}") from None
         if subject is not None:
             _check_subject(subject)
         async with self._locks.hold(context_of(subject or "")):
             used = self.names(deleted=True) if subject is None else list(self._subjects.versions(subject))
             if mode is Mode.IMPORT and used and not force:
                 where = "there are schemas" if subject is None else f"subject {subject} has versions"
-                raise RegistryError(NOT_PERMITTED, f"Cannot import since {where}")
+                raise ConfluentError(NOT_PERMITTED, f"Cannot import since {where}")
             await self._write([mode_record(subject, mode)])
         return mode
 
@@ -483,8 +483,8 @@ class Registry:
             raise _not_found(subject)
 
 
-def _not_found(subject: str) -> RegistryError:
-    return RegistryError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+def _not_found(subject: str) -> ConfluentError:
+    return ConfluentError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
 
 
 def _number(number: str) -> int:
@@ -492,7 +492,7 @@ def _number(number: str) -> int:
         return -1
     if number.isascii() and number.isdigit() and len(number) < 11 and 1 <= int(number) <= VERSION_MAX:
         return int(number)
-    raise RegistryError(
+    raise ConfluentError(
         BAD_VERSION,
         f"The specified version '{number[:80]}' is not a valid version id. Allowed values are between"
         ' [1, 2^31-1] and the string "latest"',
@@ -502,4 +502,4 @@ def _number(number: str) -> int:
 def _check_subject(subject: str) -> None:
     bad = not subject or len(subject) > SUBJECT_MAX or any(ord(each) < 32 for each in subject)
     if bad or subject in ("__GLOBAL", "__EMPTY"):
-        raise RegistryError(BAD_SUBJECT, f"The specified subject '{subject[:80]}' is not a valid subject.")
+        raise ConfluentError(BAD_SUBJECT, f"The specified subject '{subject[:80]}' is not a valid subject.")

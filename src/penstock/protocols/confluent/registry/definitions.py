@@ -5,15 +5,8 @@ from typing import Final
 import msgspec
 
 from penstock.codec.registered import TYPES, Schema, read
-from penstock.model.subjects import (
-    BAD_SCHEMA,
-    Definition,
-    Reference,
-    RegistryError,
-    SubjectVersion,
-    context_of,
-    qualified,
-)
+from penstock.model.confluent import ConfluentError
+from penstock.model.subjects import BAD_SCHEMA, Definition, Reference, SubjectVersion, context_of, qualified
 
 from .subjects import Subjects
 
@@ -34,9 +27,9 @@ class Definitions:
         """A definition as it is stored, and its schema. Raises BAD_SCHEMA."""
         kind = wanted.schema_type or "AVRO"
         if kind not in TYPES:
-            raise RegistryError(BAD_SCHEMA, f"Invalid schema type {kind[:80]}")
+            raise ConfluentError(BAD_SCHEMA, f"Invalid schema type {kind[:80]}")
         if not wanted.schema.strip():
-            raise RegistryError(BAD_SCHEMA, "Empty schema")
+            raise ConfluentError(BAD_SCHEMA, "Empty schema")
         found = tuple(
             msgspec.structs.replace(one, version=self._referenced(subject, one).version)
             for one in wanted.references
@@ -44,7 +37,7 @@ class Definitions:
         wanted = msgspec.structs.replace(wanted, references=found)
         properties = (wanted.metadata or {}).get("properties") or {}
         if not isinstance(properties, dict):
-            raise RegistryError(
+            raise ConfluentError(
                 BAD_SCHEMA, "Invalid schema: the properties of its metadata are not an object"
             )
         try:
@@ -54,7 +47,7 @@ class Definitions:
                 references = tuple(sorted(wanted.references, key=lambda one: (one.name, one.subject)))
                 wanted = msgspec.structs.replace(wanted, references=references)
         except ValueError as error:
-            raise RegistryError(BAD_SCHEMA, f"Invalid schema of type {kind}: {error}") from None
+            raise ConfluentError(BAD_SCHEMA, f"Invalid schema of type {kind}: {error}") from None
         return msgspec.structs.replace(wanted, schema=schema.text, schema_type=kind), schema
 
     def references(self, subject: str, definition: Definition) -> dict[str, str]:
@@ -66,7 +59,7 @@ class Definitions:
             if one.name in found:
                 continue
             if len(found) >= REFERENCES_MAX:
-                raise RegistryError(BAD_SCHEMA, f"Invalid schema: more than {REFERENCES_MAX} references")
+                raise ConfluentError(BAD_SCHEMA, f"Invalid schema: more than {REFERENCES_MAX} references")
             used = self._referenced(user, one)
             found[one.name] = used.definition.schema
             waiting += [(used.subject, each) for each in used.definition.references]
@@ -79,7 +72,7 @@ class Definitions:
         else:
             found = self._subjects.version(subject, one.version)
         if found is None:
-            raise RegistryError(
+            raise ConfluentError(
                 BAD_SCHEMA,
                 f"Invalid schema: no schema reference found for subject {one.subject!r} and version {one.version}",
             )

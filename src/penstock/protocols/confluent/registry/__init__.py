@@ -1,0 +1,1 @@
+"""The schema registry's API (docs/schema-registry.md)."""
