@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
@@ -32,7 +33,11 @@ def find_handler(handlers: Handlers, exchange: Exchange) -> tuple[Any, dict[str,
 
 def accepted(exchange: Exchange, offered: Sequence[str]) -> str | None:
     """The media type of the answer; None if no offered one is accepted."""
-    accept = exchange.headers.get("accept")
+    return _chosen(exchange.headers.get("accept"), tuple(offered))
+
+
+@lru_cache(256)
+def _chosen(accept: str | None, offered: Sequence[str]) -> str | None:
     # As Confluent's server does: what follows `*/` does not matter.
     return choose_type(re.sub(r"\*/[^,;\s]+", "*/*", accept) if accept else None, offered)
 

@@ -71,6 +71,11 @@ class Registry:
         self._topics = topics
         self._locks: Locks[str] = Locks()  # one writer for each context, which numbers ids
 
+    @property
+    def revision(self) -> int:
+        """Changes with every change of the state."""
+        return self._subjects.revision
+
     async def sync(self) -> None:
         """Learn the schemas that topics have got or lost since the last time."""
         if self._topics is not None and not self._topics.current:

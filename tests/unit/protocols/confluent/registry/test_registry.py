@@ -2,13 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from penstock.codec.registered import Schema
 from penstock.model.confluent import ConfluentError
 from penstock.model.subjects import Definition, Mode, Reference
+from penstock.protocols.confluent.registry import definitions
 from penstock.protocols.confluent.registry.registry import Registry
 from penstock.protocols.confluent.registry.subjects import Record, Subjects
 
@@ -91,6 +93,30 @@ async def test_registering_at_once_gives_one_id(records: Records) -> None:
     found = await asyncio.gather(*(records.registry.register(name, INT) for name in ("a", "b", "a", "c")))
     assert {each.id for each in found} == {1}
     assert [each.version for each in found] == [1, 1, 1, 1]
+
+
+async def test_each_version_of_protobuf_is_read_once_to_be_compared(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def message(name: str) -> Definition:
+        return Definition(f'syntax = "proto3"; message {name} {{ int32 x = 1; }}', "PROTOBUF")
+
+    await records.registry.set_config(None, {"compatibility": "NONE"})
+    for name in ("A", "B", "C"):
+        await records.registry.register("s", message(name))
+    registry, texts = records.again(), []
+    original = definitions.read
+
+    def counted(kind: str, text: str, references: Mapping[str, str]) -> Schema:
+        texts.append(text)
+        return original(kind, text, references)
+
+    monkeypatch.setattr(definitions, "read", counted)
+    for unknown in ("D", "E", "F"):
+        assert refusal(registry.lookup, "s", message(unknown)) == 40403
+    assert len(texts) == 6  # three that were asked for, and three versions
+    other = Definition('syntax="proto3";\n// a note\nmessage B { int32 x=1; }', "PROTOBUF")
+    assert registry.lookup("s", other).version == 2
 
 
 async def test_an_incompatible_schema_is_refused(records: Records) -> None:
