@@ -48,7 +48,7 @@ class RegistryEndpoint:
 
     async def _answer(self, exchange: Exchange) -> Answer:
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-        registry = self._registry or await self._load()
+        registry = self._registry or await self.load()
         key = None
         if exchange.method == "GET":
             await registry.sync()
@@ -78,7 +78,7 @@ class RegistryEndpoint:
             self._kept.keep(key, call.shown, answer)
         return answer
 
-    async def _load(self) -> Registry:
+    async def load(self) -> Registry:
         """The registry, whose state is read with the first request. Raises NOT_SUPPORTED."""
         documents = offered(self._context.broker.registry_documents, "schema registry")
         async with self._loading:
