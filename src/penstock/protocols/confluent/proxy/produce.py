@@ -108,7 +108,10 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
             await call.proxy.schemas.register(schema, forced=call.caller.allowed(topic)[ADMIN])
     if key_schema is not None:
         keys = [None if one is None else key_schema.framed(one) for one in keys]
-    versions = _versions(encoding, schemas, value_schema, given, values)
+    if encoding is Format.BINARY:
+        versions, values = await _unframed(call, schemas, values)
+    else:
+        versions = _versions(encoding, schemas, value_schema, given, values)
     if (
         value_schema is not None
         and value_schema.version is not None
@@ -244,11 +247,27 @@ def _versions(
         return [None if one is None else version for one in values]
     if format is Format.JSON and schemas.of_json:
         return [_json_version(schemas, record.get("value")) for record in given]
+    _check_unversioned(schemas)
+    return [None] * len(values)
+
+
+async def _unframed(
+    call: ProxyCall, schemas: TopicSchemas, values: Sequence[bytes | None]
+) -> tuple[list[int | None], list[bytes | None]]:
+    """Values as the topic stores them, with their versions. Raises ConfluentError if one without a version may not be published."""
+    found = [
+        (None, None) if one is None else await call.proxy.schemas.unframed(call.topic, one) for one in values
+    ]
+    if any(version is None and value is not None for version, value in found):
+        _check_unversioned(schemas)
+    return [version for version, _ in found], [value for _, value in found]
+
+
+def _check_unversioned(schemas: TopicSchemas) -> None:
     try:
         schemas.check_unversioned()
     except PenstockError as error:
         raise ConfluentError(UNSERIALIZED, f"Error serializing message. {error.message}") from None
-    return [None] * len(values)
 
 
 def _json_version(schemas: TopicSchemas, value: Any) -> int | None:

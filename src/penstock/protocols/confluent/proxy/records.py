@@ -75,6 +75,8 @@ class Records:
 
     async def _value(self, record: GroupRecord, value: bytes) -> Any:
         if self._format is Format.BINARY:
+            if record.schema_version is not None:
+                value = await self._schemas.framed(record.topic, record.schema_version, value)
             return b64encode(value).decode()
         if record.schema_version is not None:
             found = await self._broker.schemas.find_version(record.topic, record.schema_version)

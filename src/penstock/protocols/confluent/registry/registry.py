@@ -189,6 +189,11 @@ class Registry:
             raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return next((each for each in held if each.subject == subject), held[0])
 
+    def of_topic(self, subject: str, number: int) -> SubjectVersion | None:
+        """The version of a subject that is a version of its topic's schema."""
+        every = list(self._subjects.versions(subject, deleted=True))
+        return next((one for one in reversed(every) if one.topic_version == number), None)
+
     def versions_of(self, context: str, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
         """Every version that has an id. Raises SCHEMA_NOT_FOUND."""
         self.by_id(context, schema_id)
