@@ -12,8 +12,8 @@ A comment stands right before its block and is not shown to a reader. There may 
     code of the block's language that makes what the block needs
     -->
 
-Before a table, `<!-- test: table -->` makes a block of each row that has a command in backquotes: the first of them is run, and
-prints the last of the row.
+Before a table, `<!-- test: table -->` makes a block of each row: the command in backquotes in the last cell but one prints what is
+in those of the last.
 """
 
 import re
@@ -29,6 +29,7 @@ _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL
 )
 _TABLE = re.compile(r"^<!-- test: table -->\n(?P<rows>(?:\|[^\n]*\n)+)", re.MULTILINE)
+_CELLS = re.compile(r" *(?<!\\)\| *")
 _CODE = re.compile(r"`([^`]+)`")
 _COMMENT = re.compile(r"<!-- test: (?P<said>.*?)-->", re.DOTALL)
 _COMMENTS_BEFORE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)*\Z", re.DOTALL)
@@ -75,10 +76,10 @@ def blocks(page: Path) -> list[Block]:
     for table in _TABLE.finditer(text):
         line = text[: table.start("rows")].count("\n") + 1
         for number, row in enumerate(table["rows"].splitlines()):
-            codes = [code.replace("\\|", "|") for code in _CODE.findall(row)]
-            if len(codes) > 1:
+            command, printed = map(_CODE.fullmatch, _CELLS.split(row.strip("| "))[-2:])
+            if command is not None and printed is not None:
                 place = (page.relative_to(ROOT).as_posix(), line + number)
-                found.append(Block(*place, "sh", codes[0], prints=[codes[-1]]))
+                found.append(Block(*place, "sh", command[1].replace("\\|", "|"), prints=[printed[1]]))
     return sorted(found, key=lambda block: block.line)
 
 
