@@ -75,7 +75,8 @@ class Records:
 
     async def _value(self, record: GroupRecord, value: bytes) -> Any:
         if self._format is Format.BINARY:
-            if record.schema_version is not None:
+            # A cluster's own groups give values as they are stored: framed already.
+            if record.schema_version is not None and self._broker.groups is None:
                 value = await self._schemas.framed(record.topic, record.schema_version, value)
             return b64encode(value).decode()
         if record.schema_version is not None:
