@@ -51,7 +51,14 @@ def content_type(exchange: Exchange, taken: Sequence[str]) -> str | None:
     given = exchange.headers.get("content-type")
     if not given:
         return None
-    media = parse_media_type(given)
-    if media is None or media[0] not in taken:
+    media, _ = media_type(given)
+    if media not in taken:
         raise ConfluentError(ConfluentCode(415, 415), "HTTP 415 Unsupported Media Type")
-    return media[0]
+    return media
+
+
+@lru_cache(256)
+def media_type(given: str) -> tuple[str, str]:
+    """The type that a header names, empty if it is not one, and its charset."""
+    media = parse_media_type(given)
+    return ("", "utf-8") if media is None else (media[0], media[1].get("charset", "utf-8").lower())
