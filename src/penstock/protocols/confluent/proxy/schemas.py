@@ -23,7 +23,8 @@ UNSERIALIZED: Final = ConfluentCode(422, 42207)
 UNREGISTERED: Final = ConfluentCode(408, 40801)
 
 _KNOWN_MAX: Final = 1000  # an id keeps its meaning
-_PREFIX_BYTES: Final = 5  # of framing: 0x00, and an id
+FRAMED: Final = b"\0"  # what contents with the id of a schema begin with
+_PREFIX_BYTES: Final = 5  # of framing: that byte, and an id
 
 
 class ContentSchema:
@@ -224,6 +225,6 @@ def key_subject_of(topic: TopicName) -> str:
 
 def id_of(content: bytes) -> int | None:
     """The id of the schema before a content; None if there is none."""
-    if len(content) >= _PREFIX_BYTES and content[0] == 0:
+    if len(content) >= _PREFIX_BYTES and content.startswith(FRAMED):
         return int.from_bytes(content[1:_PREFIX_BYTES], "big")
     return None
