@@ -28,7 +28,7 @@ class Call:
         self.exchange = exchange
         self.body = body
         query: str = exchange.scope["query_string"].decode("latin-1")
-        self._pairs = parse_qsl(query, keep_blank_values=True)
+        self._pairs = parse_qsl(query, keep_blank_values=True) if query else []
         self._query = dict(self._pairs)
 
     def text(self, name: str, default: str = "") -> str:
