@@ -123,9 +123,10 @@ class HttpConnection(Connection):
         self.meter.failed += not self.buffer.startswith(b"HTTP/1.1 2")
         self.buffer = b""
         if self.peer.kind == "fetch" and not self.fetched:
-            ids = [each[: each.index(b'"')] for each in body.split(b'"messageId":"')[1:]]
-            self.fetched = len(ids)
-            if ids and self.peer.path:
+            mark = self.peer.mark.encode()
+            ids = [] if mark else [each[: each.index(b'"')] for each in body.split(b'"messageId":"')[1:]]
+            self.fetched = body.count(mark) if mark else len(ids)
+            if self.fetched and self.peer.path:
                 self._acknowledge(ids)
                 return
         if self.peer.measured:
@@ -138,8 +139,8 @@ class HttpConnection(Connection):
             self.start()
 
     def _acknowledge(self, ids: list[bytes]) -> None:
-        body = b'{"messageIds":[' + b",".join(b'"' + each + b'"' for each in ids) + b"]}"
-        self.transport.write(post(self.peer.path, body))
+        body = b'{"messageIds":[' + b",".join(b'"' + each + b'"' for each in ids) + b"]}" if ids else b""
+        self.transport.write(post(self.peer.path, body, self.peer.text))
 
 
 class WebSocket(Connection):

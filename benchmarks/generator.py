@@ -19,6 +19,7 @@ import msgspec
 SOURCES: Final = Path(__file__).parent / "load"
 BINARY: Final = SOURCES / "build" / "load"
 SLACK_S: Final = 60.0  # for a generator to connect, and to wait for the last answers
+JSON: Final = "application/json"
 STAMP: Final = "0" * 19  # in the text of a paced frame: the generator puts the time there
 
 
@@ -44,6 +45,7 @@ class Peer(msgspec.Struct, kw_only=True):
     before: str = '{"messageId":"'
     after: str = '"}'
     requests: list[str] = []
+    mark: str = ""
 
 
 class Run(msgspec.Struct):
@@ -136,18 +138,25 @@ def fetch(*messages: bytes, cursor: str = "", connections: int) -> Peer:
     """REST's readers, and with a `cursor` its consumers: each request for messages is then followed by one to `cursor`
     that acknowledges what came, id by id. Messages are counted."""
     requests = [each.decode() for each in messages]
-    return Peer(kind="fetch", requests=requests, path=cursor, connections=connections)
+    return Peer(kind="fetch", requests=requests, path=cursor, text=JSON, connections=connections)
 
 
-def post(path: str, body: bytes) -> bytes:
+def records(request: bytes, commit: str, kind: str) -> Peer:
+    """A consumer of Confluent's REST proxy: each request for records is followed by one to `commit`, without a body, that
+    commits all that was fetched. Records are counted."""
+    return Peer(kind="fetch", requests=[request.decode()], path=commit, text=kind, mark='"offset":')
+
+
+def post(path: str, body: bytes, kind: str = JSON) -> bytes:
     """A request's bytes."""
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
     return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
-def get(path: str) -> bytes:
+def get(path: str, accept: str = "") -> bytes:
     """A request's bytes."""
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    wanted = f"Accept: {accept}\r\n" if accept else ""
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{wanted}\r\n".encode()
 
 
 # -- running

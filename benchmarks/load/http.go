@@ -50,12 +50,15 @@ func (h *httpConnection) run() {
 	}
 }
 
-// fetch asks for messages and acknowledges what came, id by id in one request, where the group has a path for that;
-// messages are counted.
+// fetch asks for messages and acknowledges what came, where the group has a path for that: id by id in one request, or
+// all at once where messages have no ids. Messages are counted.
 func (h *httpConnection) fetch(request []byte) error {
 	h.body = h.body[:0]
 	if err := h.exchange(request, &h.body); err != nil {
 		return err
+	}
+	if h.peer.Mark != "" {
+		return h.fetched(bytes.Count(h.body, []byte(h.peer.Mark)), nil)
 	}
 	list, count := []byte(`{"messageIds":[`), 0
 	for rest, found := h.body, true; ; count++ {
@@ -67,14 +70,18 @@ func (h *httpConnection) fetch(request []byte) error {
 		}
 		list = append(append(append(list, '"'), rest[:bytes.IndexByte(rest, '"')]...), '"')
 	}
+	return h.fetched(count, append(list, "]}"...))
+}
+
+// fetched acknowledges messages with a body, and counts them.
+func (h *httpConnection) fetched(count int, body []byte) error {
 	if count == 0 {
 		return nil
 	}
 	if h.peer.Path != "" {
-		list = append(list, "]}"...)
-		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
-			"Content-Length: %d\r\n\r\n", h.peer.Path, len(list))
-		if err := h.exchange(append([]byte(head), list...), nil); err != nil {
+		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n",
+			h.peer.Path, h.peer.Text, len(body))
+		if err := h.exchange(append([]byte(head), body...), nil); err != nil {
 			return err
 		}
 	}

@@ -41,6 +41,7 @@ type Peer struct {
 	Before      string   `json:"before"` // the answer to a delivery: this, its id, and `After`
 	After       string   `json:"after"`
 	Requests    []string `json:"requests"`
+	Mark        string   `json:"mark"` // what each message of a fetch has, where messages have no ids
 }
 
 // flow is what the connections of a run share.

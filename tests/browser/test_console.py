@@ -75,6 +75,56 @@ def test_topics_are_searched_sorted_and_created(page: Page) -> None:
     page.screenshot(path=OUTPUT / "topics.png")
 
 
+def test_subjects_of_the_schema_registry(page: Page, server: Address) -> None:
+    drink = {"type": "record", "name": "Drink", "fields": [{"name": "name", "type": "string"}]}
+    with httpx.Client(base_url=f"{server.url}/registry", trust_env=False) as registry:
+        given = {"schema": json.dumps(drink)}
+        assert registry.post("/subjects/drinks/versions", json=given).status_code == 200
+        page.goto("/console#/schemas")
+        rows = page.get_by_role("region", name="Subjects").locator("tbody tr")
+        expect(rows.filter(has_text="orders-value")).to_contain_text("JSON")
+        page.get_by_role("button", name="Register a schema").click()
+        dialog = page.get_by_role("dialog")
+        dialog.locator("input[name=name]").fill("menus-value")
+        dialog.get_by_label("What to do").select_option("register")
+        dialog.get_by_label("Definition").fill('{"type": "array", "items": "Drink"}')
+        dialog.get_by_label("References").fill("Drink drinks 1")
+        dialog.get_by_role("button", name="Register", exact=True).click()
+        expect(page.get_by_role("heading", name="menus-value")).to_be_visible()
+        versions = page.get_by_role("region", name="Versions").locator("tbody tr")
+        expect(versions).to_contain_text("Drink: drinks, version 1")
+        page.get_by_role("button", name="Check whether it may follow").click()
+        expect(page.get_by_text("It may follow.")).to_be_visible()
+        page.get_by_label("Definition").fill('"int"')
+        page.get_by_label("References").fill("")
+        page.get_by_role("button", name="Check whether it may follow").click()
+        expect(page.get_by_text("It may not follow: ")).to_be_visible()
+        page.get_by_label("Level").select_option("NONE")
+        page.get_by_role("button", name="Set", exact=True).click()
+        expect(page.locator(".figure", has_text="Compatibility")).to_contain_text("NONE")
+        assert registry.get("/config/menus-value").json() == {"compatibilityLevel": "NONE"}
+        page.get_by_label("What to do").select_option("register")
+        page.get_by_role("button", name="Register", exact=True).click()
+        expect(versions).to_have_count(2)
+        page.screenshot(path=OUTPUT / "subject.png", full_page=True)
+        versions.first.get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+        expect(versions.first).to_contain_text("deleted")
+        assert registry.get("/subjects/menus-value/versions").json() == [2]
+        for name in ("Delete the subject", "Delete the subject permanently"):
+            page.get_by_role("button", name=name, exact=True).click()
+            page.get_by_role("dialog").get_by_role("button", name=name, exact=True).click()
+            expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_role("heading", name="Schemas")).to_be_visible()
+        expect(rows.filter(has_text="drinks")).to_be_visible()
+        expect(page.get_by_text("menus-value")).to_have_count(0)
+        assert registry.get("/subjects").json() == ["drinks", "orders-value"]
+        assert registry.delete("/subjects/drinks").status_code == 200
+    page.reload()
+    expect(page.get_by_role("heading", name="Deleted, not permanently")).to_be_visible()
+    page.screenshot(path=OUTPUT / "subjects.png")
+
+
 def test_messages_are_browsed_filtered_opened_and_linked(page: Page) -> None:
     page.goto(view("orders"))
     rows = page.locator("table.messages > tbody > tr")
@@ -377,6 +427,8 @@ def test_views_are_accessible(page: Page, scheme: str) -> None:
         view("orders", "schemas"),
         view("orders", "settings"),
         "/console#/pipelines",
+        "/console#/schemas",
+        "/console#/schemas/orders-value",
         "/docs#/reference?search=publish",
         "/",
     ]
@@ -394,7 +446,16 @@ def test_views_are_accessible(page: Page, scheme: str) -> None:
 
 def test_a_phone_shows_every_view_without_scrolling_sideways(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    for place in ("/console", "/console#/topics", view("orders"), view("orders", "settings"), "/docs", "/"):
+    for place in (
+        "/console",
+        "/console#/topics",
+        view("orders"),
+        view("orders", "settings"),
+        "/console#/schemas",
+        "/console#/schemas/orders-value",
+        "/docs",
+        "/",
+    ):
         page.goto("about:blank")
         page.goto(place)
         expect(page.locator("h1").first).to_be_visible()

@@ -90,6 +90,12 @@ TYPED: Final[dict[str, Any]] = {
     },
 }
 
+# Confluent's Java client, and Flink's coder of Avro.
+REGISTRY: Final[dict[str, Any]] = {
+    "calls": [True, False, 409, "NONE", 2, [1, 2], False],
+    "coder": {"drink": "tea", "schema": True, "magic": 0},
+}
+
 
 @pytest.mark.parametrize("step", PRODUCING)
 def test_producing(java: User, step: str) -> None:
@@ -117,3 +123,8 @@ def test_reading(java: User, step: str) -> None:
 @pytest.mark.parametrize("step", TYPED)
 def test_schemas(java: User, step: str) -> None:
     assert java.run(f"Typed.{step}") == TYPED[step]
+
+
+@pytest.mark.parametrize("step", REGISTRY)
+def test_registry(java: User, step: str) -> None:
+    assert java.run(f"Registry.{step}") == REGISTRY[step]

@@ -1,4 +1,4 @@
-"""The data path of the Rust crate `pulsar`. What is expected is what it finds with a Pulsar 4.0.8, unless said."""
+"""The data path of the Rust crate `pulsar`, expected as found with a Pulsar 4.0.8 unless said, and a client of the registry."""
 
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ STEPS: Final[dict[str, Any]] = {
     "cumulative": ["m2", "m3"],
     "reader": ["m0", "m1", "m2"],
     "properties": ["k", "1"],
+    # the crate `schema_registry_converter`
+    "registry": [0, {"drink": "tea"}, True, True, True, [1]],
 }
 
 

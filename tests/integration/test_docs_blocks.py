@@ -63,3 +63,12 @@ def test_comments_belong_to_the_next_block_alone() -> None:
     found = blocks(ROOT / "docs" / "tutorials" / "request-reply.md")
     assert [block.language for block in found[:3]] == ["sh", "sh", "python"]
     assert [block.file for block in found if block.file] == ["replier.py"]
+
+
+def test_rows_of_a_table_are_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tests.support.pages.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    table = "| | command | prints |\n| --- | --- | --- |\n| `one` | `echo a \\|\\| true` | `a` |\n"
+    page.write_text(f"<!-- test: table -->\n{table}\n| other | `false` | `b` |\n")
+    (found,) = blocks(page)
+    assert (found.text, found.prints, found.line) == ("echo a || true", ["a"], 4)

@@ -10,7 +10,13 @@ from typing import Any
 import httpx
 import pulsar
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    AsyncSchemaRegistryClient,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+)
+from confluent_kafka.schema_registry._async.avro import AsyncAvroDeserializer, AsyncAvroSerializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
@@ -65,6 +71,16 @@ def test_serializers_of_the_official_client(client: SchemaRegistryClient) -> Non
     shape = json.dumps({"title": "T", "type": "object", "properties": {"x": {"type": "integer"}}})
     framed = JSONSerializer(shape, client)({"x": 1}, context("sea"))
     assert JSONDeserializer(shape, schema_registry_client=client)(framed, context("sea")) == {"x": 1}
+
+
+async def test_serializers_of_the_asynchronous_client(server: Running) -> None:
+    async with AsyncSchemaRegistryClient({"url": server.registry_url}) as client:
+        serialize = await AsyncAvroSerializer(client, json.dumps(FLIGHT))
+        framed = await serialize({"number": 5}, context("loop"))
+        deserialize = await AsyncAvroDeserializer(client)
+        assert await deserialize(framed, context("loop")) == {"number": 5}
+        assert await client.get_versions("loop-value") == [1]
+        assert await client.delete_subject("loop-value") == [1]
 
 
 def test_calls_of_the_official_client(client: SchemaRegistryClient) -> None:
@@ -254,6 +270,26 @@ def test_paths(server: Running, http: httpx.Client) -> None:
     assert http.get("/schemas/ids/1", params={"subject": ":.dev:", "fetchMaxId": True}).status_code == 200
 
 
+def test_reads_by_id_follow_the_registry(http: httpx.Client) -> None:
+    made = http.post("/contexts/.kept/subjects/a/versions", json=given("int")).json()["id"]
+    path = f"/contexts/.kept/schemas/ids/{made}"
+
+    def read(**headers: str) -> tuple[int, Any, str]:
+        answer = http.get(path, params={"fetchMaxId": True}, headers=headers)
+        return answer.status_code, answer.json().get("maxId"), answer.headers["content-type"]
+
+    for _ in range(2):
+        assert read() == (200, 1, JSON)
+        assert read(accept="application/json") == (200, 1, "application/json")
+        assert read(accept="text/html")[0] == 406
+    http.post("/contexts/.kept/subjects/b/versions", json=given("long"))
+    assert read() == (200, 2, JSON)
+    for permanent in (False, True):
+        assert read()[0] == 200
+        http.delete("/contexts/.kept/subjects/a", params={"permanent": permanent})
+    assert read()[0] == 404
+
+
 def test_the_registry_has_its_own_port(server: Running) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{server.own_ports[0]}", trust_env=False) as http:
         assert http.get("/subjects").status_code == 200
@@ -309,6 +345,10 @@ def test_roles() -> None:
             assert ask(role, "GET", "/subjects/other-value/versions") == 403
             assert ask(role, "DELETE", "/subjects/orders-value") == 403
             assert ask(role, "PUT", "/config", json={"compatibility": "NONE"}) == 403
+        assert httpx.delete(f"{grants}/reader", headers=root, trust_env=False).status_code == 204
+        assert ask("reader", "GET", "/schemas/ids/1") == 404
+        assert ask("writer", "GET", "/schemas/ids/1") == 200
+        httpx.post(f"{grants}/reader", json=["consume"], headers=root, trust_env=False)
         assert ask("reader", "POST", "/subjects/orders-value/versions", json=given(LATER)) == 403
         assert ask("writer", "POST", "/subjects/orders-value/versions", json=given(LATER)) == 200
         reference = [{"name": "x", "subject": "other-value", "version": 1}]

@@ -11,6 +11,7 @@ const { sideBySide } = await import(new URL("diff.js", modules));
 const { adminPath, curl, parseTopic, remove, restPath, shortTopic } = await import(new URL("api.js", modules));
 const { Backwards } = await import(new URL("reading.js", modules));
 const { eventOf } = await import(new URL("stream.js", modules));
+const { parseReferences, topicOf } = await import(new URL("views/subjects.js", modules));
 const { bytes, oneLine, rate } = await import(new URL("format.js", modules));
 
 const message = { key: "k", properties: { lang: "en" }, value: { order: { items: [{ price: 3.5, name: "tea" }] } } };
@@ -108,4 +109,14 @@ test("a name that is a step in a path is not sent", async () => {
   }
   await remove(`${adminPath("a/b/t")}/subscription/${encodeURIComponent("../x")}`);
   assert.deepEqual(sent, ["/admin/v2/persistent/a/b/t/subscription/..%2Fx"]);
+});
+
+test("subjects of topics and references of schemas are read", () => {
+  assert.equal(topicOf("orders-value"), "persistent://public/default/orders");
+  assert.equal(topicOf("persistent://a/b/c-value"), "persistent://a/b/c");
+  assert.equal(topicOf("orders-key"), null);
+  assert.equal(topicOf(":.dev:orders-value"), null);
+  assert.deepEqual(parseReferences("\n shop.Drink drinks 2\nother x -1 "), [
+    { name: "shop.Drink", subject: "drinks", version: 2 }, { name: "other", subject: "x", version: -1 }]);
+  for (const bad of ["a b", "a b c", "a b 1 2", "a b 0"]) assert.throws(() => parseReferences(bad), /A reference is/);
 });

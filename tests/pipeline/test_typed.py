@@ -5,11 +5,16 @@ import json
 import pickle
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -129,6 +134,25 @@ def test_two_versions_interleaved(mixed: str, read: Read) -> None:
     broken = [row for row in rows if row._error is not None]
     assert [(bytes(row._raw), row.value) for row in broken] == [(b"\xff\xff no order", None)] * 4
     assert all(row._error.startswith("value: the payload is not of its Avro schema") for row in broken)
+
+
+def test_values_of_a_registry_s_serializer(server: Address, read: Read) -> None:
+    with closing(SchemaRegistryClient({"url": server.registry_url})) as registry:
+        context = SerializationContext("serialized", MessageField.VALUE)
+        framed = [
+            AvroSerializer(registry, json.dumps(schema))(value, context)
+            for schema, value in (
+                (V0, {"id": 1, "to": "a"}),
+                (V1, {"id": 2, "to": None, "at": EPOCH, "tags": []}),
+            )
+        ]
+    given = {"records": [{"value": b64encode(each or b"").decode()} for each in framed]}
+    kind = {"content-type": "application/vnd.kafka.binary.v2+json"}
+    url = f"{server.rest_proxy_url}/topics/serialized"
+    answer = httpx.post(url, json=given, headers=kind, trust_env=False)
+    assert [each["error_code"] for each in answer.json()["offsets"]] == [None, None]
+    found = [(row.id, row.to, row.tags) for row in values(read(subscribe="serialized"))]
+    assert found == [(1, "a", ["new"]), (2, None, [])]
 
 
 def test_one_version_for_the_whole_table(mixed: str, read: Read) -> None:

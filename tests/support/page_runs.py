@@ -30,7 +30,7 @@ _PIPELINE: Final = re.compile(r"penstock pipeline run --once (\S+)\n\Z")
 # What a reader waits for seconds may take longer where the machine is busy.
 _WAITS: Final = re.compile(r"(timeout(?:_millis|_ms)?=)\d{4}\b")
 _CONSUMES: Final = re.compile(r"penstock consume (?=.*--count)")
-_ASSIGNED: Final = re.compile(r"^[A-Za-z_]+=\S+$", re.MULTILINE)
+_ASSIGNED: Final = re.compile(r"^([A-Za-z_]+)=", re.MULTILINE)
 
 
 def tried(needs: str = "") -> list[Path]:
@@ -69,7 +69,8 @@ class PageRun:
             **{path: f"{folder}{path}" for path in _ABSOLUTE},
         }
         self.known: dict[str, Any] = {"__name__": "__page__", **known}
-        self.variables: list[str] = []  # that earlier blocks of the shell set
+        self.variables = folder / ".variables"  # that earlier blocks of the shell set
+        self.variables.touch()
         self.opened: dict[int, Any] = {}  # clients and connections, also those whose name a later block takes
         self.groups: list[int] = []  # of processes; a block may leave some running
         self.environment = {
@@ -147,8 +148,8 @@ class PageRun:
     def _shell(self, block: Block) -> str:
         # Servers are only checked: the one of this page is there already.
         text = re.sub(r"\bpenstock serve\b", "penstock serve --check", block.text)
-        script = "\n".join([*self.variables, block.before, text])
-        self.variables += _ASSIGNED.findall(block.text)
+        kept = [f"declare -p {name} >> .variables" for name in _ASSIGNED.findall(block.text)]
+        script = "\n".join(["source ./.variables", block.before, text.rstrip("\n"), *kept])
         # Pipes would stay open as long as what runs on in the background.
         written, errors = self.folder / ".output", self.folder / ".errors"
         with written.open("wb") as output, errors.open("wb") as complaints:

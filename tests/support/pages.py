@@ -11,6 +11,9 @@ A comment stands right before its block and is not shown to a reader. There may 
     <!-- test: before
     code of the block's language that makes what the block needs
     -->
+
+Before a table, `<!-- test: table -->` makes a block of each row: the command in backquotes in the last cell but one prints what is
+in those of the last.
 """
 
 import re
@@ -25,6 +28,9 @@ NEEDS = ("", "spark", "kafka", "pulsar")
 _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL
 )
+_TABLE = re.compile(r"^<!-- test: table -->\n(?P<rows>(?:\|[^\n]*\n)+)", re.MULTILINE)
+_CELLS = re.compile(r" *(?<!\\)\| *")
+_CODE = re.compile(r"`([^`]+)`")
 _COMMENT = re.compile(r"<!-- test: (?P<said>.*?)-->", re.DOTALL)
 _COMMENTS_BEFORE = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)*\Z", re.DOTALL)
 _WORDS = ("not run", "run by", "with", "file", "prints", "before")
@@ -67,7 +73,14 @@ def blocks(page: Path) -> list[Block]:
             code = "".join(line.removeprefix(match["indent"]) for line in lines)
             place = (page.relative_to(ROOT).as_posix(), before.count("\n") + 1)
             found.append(_block(Block(*place, match["language"], code), before))
-    return found
+    for table in _TABLE.finditer(text):
+        line = text[: table.start("rows")].count("\n") + 1
+        for number, row in enumerate(table["rows"].splitlines()):
+            command, printed = map(_CODE.fullmatch, _CELLS.split(row.strip("| "))[-2:])
+            if command is not None and printed is not None:
+                place = (page.relative_to(ROOT).as_posix(), line + number)
+                found.append(Block(*place, "sh", command[1].replace("\\|", "|"), prints=[printed[1]]))
+    return sorted(found, key=lambda block: block.line)
 
 
 def _block(block: Block, before: str) -> Block:

@@ -74,8 +74,10 @@ class GroupRecord(msgspec.Struct, gc=False, kw_only=True):
     @property
     def size(self) -> int:
         """Bytes of key, value and headers."""
-        headers = sum([len(name) + len(value or b"") for name, value in self.headers])
-        return len(self.key or b"") + len(self.value or b"") + headers
+        size = len(self.key or b"") + len(self.value or b"")
+        if self.headers:
+            size += sum([len(name) + len(value or b"") for name, value in self.headers])
+        return size
 
 
 class GroupMember(Protocol):

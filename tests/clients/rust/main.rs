@@ -1,8 +1,9 @@
-//! Runs steps of the Rust crate `pulsar`, one for each line of standard input.
+//! Runs steps of the Rust crates `pulsar` and `schema_registry_converter`, one for each line of standard input.
 //!
 //! A line is JSON: {"step": "message", "args": {…}}. The answer is one line of JSON: {"ok": value} or
 //! {"error": kind, "message": text}. A step that takes longer than 40 seconds is answered as the error "hangs".
 
+mod registry;
 mod steps;
 
 use std::io::{BufRead, Write};
@@ -22,7 +23,13 @@ async fn main() {
         number += 1;
         let topic = format!("persistent://public/default/rust-{step}-{number}");
         let url = arguments[1].clone();
-        let running = tokio::spawn(async move { steps::run(&step, &url, &topic).await });
+        let http = arguments[2].clone();
+        let running = tokio::spawn(async move {
+            match step.as_str() {
+                "registry" => registry::registry(&http).await,
+                _ => steps::run(&step, &url, &topic).await,
+            }
+        });
         let answer = match tokio::time::timeout(LIMIT, running).await {
             Err(_) => json!({"error": "hangs", "message": "no result after 40 s"}),
             Ok(Err(error)) => json!({"error": "panic", "message": error.to_string()}),

@@ -8,7 +8,8 @@ import msgspec
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.exchange import Exchange
-from penstock.protocols.http.media import parse_media_type
+
+from .content import media_type
 
 # Others may be slow to decode.
 _CHARSETS: Final = ("utf-8", "utf-16", "utf-16le", "utf-16be", "utf-32", "us-ascii", "iso-8859-1")
@@ -27,7 +28,7 @@ class Call:
         self.exchange = exchange
         self.body = body
         query: str = exchange.scope["query_string"].decode("latin-1")
-        self._pairs = parse_qsl(query, keep_blank_values=True)
+        self._pairs = parse_qsl(query, keep_blank_values=True) if query else []
         self._query = dict(self._pairs)
 
     def text(self, name: str, default: str = "") -> str:
@@ -47,8 +48,7 @@ class Call:
 
     def json(self, kind: Any) -> Any:
         """The body. Raises ConfluentError for one that is not of this type."""
-        media = parse_media_type(self.exchange.headers.get("content-type", ""))
-        charset = media[1].get("charset", "utf-8").lower() if media else "utf-8"
+        _, charset = media_type(self.exchange.headers.get("content-type", ""))
         if charset not in _CHARSETS:
             raise ConfluentError(ConfluentCode(415, 415), f"The charset {charset[:40]!r} is not taken")
         try:

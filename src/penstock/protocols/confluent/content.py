@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
@@ -32,7 +33,11 @@ def find_handler(handlers: Handlers, exchange: Exchange) -> tuple[Any, dict[str,
 
 def accepted(exchange: Exchange, offered: Sequence[str]) -> str | None:
     """The media type of the answer; None if no offered one is accepted."""
-    accept = exchange.headers.get("accept")
+    return _chosen(exchange.headers.get("accept"), tuple(offered))
+
+
+@lru_cache(256)
+def _chosen(accept: str | None, offered: Sequence[str]) -> str | None:
     # As Confluent's server does: what follows `*/` does not matter.
     return choose_type(re.sub(r"\*/[^,;\s]+", "*/*", accept) if accept else None, offered)
 
@@ -46,7 +51,14 @@ def content_type(exchange: Exchange, taken: Sequence[str]) -> str | None:
     given = exchange.headers.get("content-type")
     if not given:
         return None
-    media = parse_media_type(given)
-    if media is None or media[0] not in taken:
+    media, _ = media_type(given)
+    if media not in taken:
         raise ConfluentError(ConfluentCode(415, 415), "HTTP 415 Unsupported Media Type")
-    return media[0]
+    return media
+
+
+@lru_cache(256)
+def media_type(given: str) -> tuple[str, str]:
+    """The type that a header names, empty if it is not one, and its charset."""
+    media = parse_media_type(given)
+    return ("", "utf-8") if media is None else (media[0], media[1].get("charset", "utf-8").lower())

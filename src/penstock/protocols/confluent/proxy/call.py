@@ -1,5 +1,6 @@
 """One request to the REST proxy: the topic and partition that its path names."""
 
+from functools import lru_cache
 from typing import Any
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
@@ -50,6 +51,7 @@ class ProxyCall(Call):
         return found
 
 
+@lru_cache(1024)
 def topic_named(text: str) -> TopicName:
     """The topic of a name in a path or body: of `public/default`, or a full name. Raises TOPIC_NOT_FOUND for one that no topic can
     have."""

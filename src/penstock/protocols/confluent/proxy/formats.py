@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
@@ -53,7 +54,11 @@ def format_of(media: str | None) -> Format:
 
 def accepted(exchange: Exchange, offered: Sequence[str] = (*MEDIA, *_EMBEDDED)) -> str | None:
     """The media type of an answer; None if none is accepted."""
-    accept = exchange.headers.get("accept")
+    return _chosen(exchange.headers.get("accept"), tuple(offered))
+
+
+@lru_cache(256)
+def _chosen(accept: str | None, offered: Sequence[str]) -> str | None:
     return choose_type(None if accept is None else re.sub(r"\*/json\b", "*/*", accept), offered)
 
 

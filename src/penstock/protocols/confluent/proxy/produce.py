@@ -31,6 +31,7 @@ TOO_LARGE_TEXT: Final = (
     "This error is thrown if the client attempt to produce a message larger than this maximum."
 )
 _FIELDS: Final = frozenset(("records", "key_schema", "key_schema_id", "value_schema", "value_schema_id"))
+_CONTENTS: Final = frozenset(("key", "value"))
 _RECORD_FIELDS: Final = frozenset(("key", "value", "partition", "headers", "timestamp"))
 
 Encode = Callable[[Any], bytes]
@@ -95,21 +96,25 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
     schemas = await call.proxy.publishing.open(topic)
     request = _request(call)
     given: list[dict[str, Any]] = request["records"]
-    partitions = [_partition(record, partition) for record in given]
-    call.proxy.publishing.check_partitions(topic, [*partitions, partition])
+    bare = all(record.keys() <= _CONTENTS for record in given)
+    partitions = [partition] * len(given) if bare else [_partition(record, partition) for record in given]
+    call.proxy.publishing.check_partitions(topic, list({*partitions, partition}))
     encoding = format_of(call.media)
     key = _Side("key", key_subject_of(topic), KEY_SCHEMA_MISSING)
     value = _Side("value", subject_of(topic), VALUE_SCHEMA_MISSING)
     key_schema, keys = await _encoded(call, request, encoding, key)
     value_schema, values = await _encoded(call, request, encoding, value)
-    headers = _all_headers(call, given)
-    times = [_timestamp(record) for record in given]
+    headers = _all_headers(call, [{}] * len(given) if bare else given)
+    times = [None] * len(given) if bare else [_timestamp(record) for record in given]
     for schema in (key_schema, value_schema):
         if schema is not None and schema.version is None:
             await call.proxy.schemas.register(schema, forced=call.caller.allowed(topic)[ADMIN])
     if key_schema is not None:
         keys = [None if one is None else key_schema.framed(one) for one in keys]
-    versions = _versions(encoding, schemas, value_schema, given, values)
+    if encoding is Format.BINARY and call.proxy.broker.groups is None:
+        versions, values = await _unframed(call, schemas, values)
+    else:
+        versions = _versions(encoding, schemas, value_schema, given, values)
     if (
         value_schema is not None
         and value_schema.version is not None
@@ -152,9 +157,9 @@ def _request(call: ProxyCall) -> dict[str, Any]:
 
 
 def _check_fields(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
-    for name in given:
-        if name not in known:
-            raise ConfluentError(UNREADABLE, f"Unrecognized field: {name[:80]} in {where}")
+    if not given.keys() <= known:
+        name = next(name for name in given if name not in known)
+        raise ConfluentError(UNREADABLE, f"Unrecognized field: {name[:80]} in {where}")
 
 
 def _partition(record: Mapping[str, Any], default: int | None) -> int | None:
@@ -262,11 +267,27 @@ def _versions(
         return [None if one is None else version for one in values]
     if format is Format.JSON and schemas.of_json:
         return [_json_version(schemas, record.get("value")) for record in given]
+    _check_unversioned(schemas)
+    return [None] * len(values)
+
+
+async def _unframed(
+    call: ProxyCall, schemas: TopicSchemas, values: Sequence[bytes | None]
+) -> tuple[list[int | None], list[bytes | None]]:
+    """Values as the topic stores them, with their versions. Raises ConfluentError if one without a version may not be published."""
+    found = [
+        (None, None) if one is None else await call.proxy.schemas.unframed(call.topic, one) for one in values
+    ]
+    if any(version is None and value is not None for version, value in found):
+        _check_unversioned(schemas)
+    return [version for version, _ in found], [value for _, value in found]
+
+
+def _check_unversioned(schemas: TopicSchemas) -> None:
     try:
         schemas.check_unversioned()
     except PenstockError as error:
         raise ConfluentError(UNSERIALIZED, f"Error serializing message. {error.message}") from None
-    return [None] * len(values)
 
 
 def _json_version(schemas: TopicSchemas, value: Any) -> int | None:

@@ -11,14 +11,17 @@ from penstock.codec.key_value import KeyValueCodec
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentError
 from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
 from penstock.protocols.confluent.call import UNREADABLE
 
 from .call import shown
 from .formats import Format
-from .schemas import ProxySchemas, id_of
+from .schemas import FRAMED, ProxySchemas, id_of
 
 # Of codecs, of JSON, and of a Protobuf message that is not the first of its file.
 _FAILURES = (PenstockError, ValueError, RecursionError)
+
+_decode = msgspec.json.Decoder().decode
 
 
 class RecordHeader(msgspec.Struct):
@@ -47,21 +50,30 @@ class Records:
         self._broker = broker
         self._schemas = schemas
         self._format = format
+        self._topic: TopicName | None = None  # of the last record, and its name
+        self._name = ""
 
     async def show(self, record: GroupRecord) -> Record:
         """A record as it is answered. Raises ConfluentError for a value that is not of the format."""
         try:
             if record.error is not None:
                 raise ValueError(record.error)
-            value = None if record.value is None else await self._value(record, record.value)
+            if record.value is None:
+                value = None
+            elif record.schema_version is None and not record.value.startswith(FRAMED):
+                value = self._bare(record.value)
+            else:
+                value = await self._value(record, record.value)
         except _FAILURES as error:
             place = f"topic {shown(record.topic)}, partition {record.partition}, offset {record.offset}"
             why = getattr(error, "message", "") or str(error)
             raise ConfluentError(
                 UNREADABLE, f"value deserialization error for format {self._format}: {place}: {why}"
             ) from None
+        if record.topic is not self._topic:
+            self._topic, self._name = record.topic, shown(record.topic)
         return Record(
-            shown(record.topic),
+            self._name,
             None if record.key is None else await self._key(record, record.key),
             value,
             record.partition,
@@ -70,11 +82,16 @@ class Records:
             [
                 RecordHeader(name, None if content is None else b64encode(content).decode())
                 for name, content in record.headers
-            ],
+            ]
+            if record.headers
+            else [],
         )
 
     async def _value(self, record: GroupRecord, value: bytes) -> Any:
         if self._format is Format.BINARY:
+            # A cluster's own groups give values as they are stored: framed already.
+            if record.schema_version is not None and self._broker.groups is None:
+                value = await self._schemas.framed(record.topic, record.schema_version, value)
             return b64encode(value).decode()
         if record.schema_version is not None:
             found = await self._broker.schemas.find_version(record.topic, record.schema_version)
@@ -98,8 +115,12 @@ class Records:
         """What bytes without a version mean: JSON, or behind the id of a schema."""
         schema_id = id_of(content)
         schema = None if schema_id is None else await self._schemas.by_id(schema_id)
-        if schema is not None:
-            return schema.decode(content)
+        return self._bare(content) if schema is None else schema.decode(content)
+
+    def _bare(self, content: bytes) -> Any:
+        """What bytes mean that name no schema."""
+        if self._format is Format.BINARY:
+            return b64encode(content).decode()
         if self._format is Format.JSON:
-            return msgspec.json.decode(content)
+            return _decode(content)
         raise ValueError("it names no schema of the registry")

@@ -23,7 +23,8 @@ UNSERIALIZED: Final = ConfluentCode(422, 42207)
 UNREGISTERED: Final = ConfluentCode(408, 40801)
 
 _KNOWN_MAX: Final = 1000  # an id keeps its meaning
-_PREFIX_BYTES: Final = 5  # of framing: 0x00, and an id
+FRAMED: Final = b"\0"  # what contents with the id of a schema begin with
+_PREFIX_BYTES: Final = 5  # of framing: that byte, and an id
 
 
 class ContentSchema:
@@ -65,17 +66,19 @@ class ContentSchema:
     def framed(self, payload: bytes) -> bytes:
         """A payload behind the schema's id, as the registry's serializers write it."""
         assert self.version is not None, "it is registered"
-        indexes = b"\0" if self.definition.schema_type == "PROTOBUF" else b""  # the file's first message
+        indexes = bytes(self.prefix - _PREFIX_BYTES)  # of Protobuf: the file's first message
         return b"\0" + self.version.id.to_bytes(4, "big") + indexes + payload
+
+    @property
+    def prefix(self) -> int:
+        """How many bytes stand before a payload."""
+        return _PREFIX_BYTES + (self.definition.schema_type == "PROTOBUF")
 
     def decode(self, framed: bytes) -> Any:
         """The value behind an id. Raises PenstockError."""
-        at = _PREFIX_BYTES
-        if self.definition.schema_type == "PROTOBUF":
-            if framed[at : at + 1] != b"\0":
-                raise ValueError("a message that is not the first of its file")
-            at += 1
-        return self._codec.decode(framed[at:])
+        if framed[_PREFIX_BYTES : self.prefix].strip(b"\0"):
+            raise ValueError("a message that is not the first of its file")
+        return self._codec.decode(framed[self.prefix :])
 
 
 class ProxySchemas:
@@ -84,6 +87,9 @@ class ProxySchemas:
     def __init__(self, load: Callable[[], Awaitable[Registry]]) -> None:
         self._load = load
         self._known: dict[int, ContentSchema] = {}
+        self._revision = -1  # of the registry, at which the following hold
+        self._by_id: dict[tuple[str, int], ContentSchema | None] = {}
+        self._by_version: dict[tuple[str, int], ContentSchema | None] = {}
 
     async def named(self, subject: str, kind: str, text: str) -> ContentSchema:
         """The schema of a text, which is not registered yet. Raises ConfluentError."""
@@ -137,6 +143,68 @@ class ProxySchemas:
             self._known[schema_id] = known
         return known
 
+    async def unframed(self, topic: TopicName, value: bytes) -> tuple[int | None, bytes]:
+        """A value that a serializer wrote by a schema of the topic, as the topic stores it: the topic's version and the payload. No
+        version and the value as it is for any other."""
+        schema_id = id_of(value)
+        registry = None if schema_id is None else await self._current()
+        if registry is None or schema_id is None:
+            return None, value
+        place = subject_of(topic), schema_id
+        if place not in self._by_id:
+            self._by_id[place] = _of_subject(registry, *place)
+        schema = self._by_id[place]
+        if schema is None:
+            return None, value
+        try:
+            schema.decode(value)
+        except (PenstockError, ValueError, RecursionError):  # it only looks like one
+            return None, value
+        assert schema.version is not None, "it is registered"
+        return schema.version.topic_version, value[schema.prefix :]
+
+    async def framed(self, topic: TopicName, version: int, value: bytes) -> bytes:
+        """A value of a version of a topic's schema as a serializer writes it; as it is if the registry does not have the version."""
+        registry = await self._current()
+        if registry is None:
+            return value
+        place = subject_of(topic), version
+        if place not in self._by_version:
+            found = registry.of_topic(*place)
+            self._by_version[place] = None if found is None else _usable(registry, found)
+        schema = self._by_version[place]
+        return value if schema is None else schema.framed(value)
+
+    async def _current(self) -> Registry | None:
+        """The registry, if there is one; what is known of an older state of it is forgotten."""
+        try:
+            registry = await self._load()
+        except PenstockError:
+            return None
+        await registry.sync()
+        if registry.revision != self._revision or len(self._by_id) + len(self._by_version) > _KNOWN_MAX:
+            self._revision = registry.revision
+            self._by_id.clear()
+            self._by_version.clear()
+        return registry
+
+
+def _of_subject(registry: Registry, subject: str, schema_id: int) -> ContentSchema | None:
+    """The schema with an id, if it is a version of the subject and of its topic."""
+    try:
+        version = registry.by_id(CONTEXT, schema_id, subject)
+    except ConfluentError:
+        return None
+    usable = version.subject == subject and version.topic_version is not None
+    return _usable(registry, version) if usable else None
+
+
+def _usable(registry: Registry, version: SubjectVersion) -> ContentSchema | None:
+    try:
+        return _of_version(registry, version)
+    except (ConfluentError, PenstockError):
+        return None
+
 
 def _of_version(registry: Registry, version: SubjectVersion) -> ContentSchema:
     made = _content(registry, version.subject, version.definition)
@@ -157,6 +225,6 @@ def key_subject_of(topic: TopicName) -> str:
 
 def id_of(content: bytes) -> int | None:
     """The id of the schema before a content; None if there is none."""
-    if len(content) >= _PREFIX_BYTES and content[0] == 0:
+    if len(content) >= _PREFIX_BYTES and content.startswith(FRAMED):
         return int.from_bytes(content[1:_PREFIX_BYTES], "big")
     return None

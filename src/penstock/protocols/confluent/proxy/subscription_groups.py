@@ -426,12 +426,13 @@ class _Found:
         taken = self.records.setdefault(one, [])
         before, after = len(taken), entry.end
         for record in records_of(one, entry, at):
-            if self._count and (record.size > self._bytes_left or self._count == RECORDS_MAX):
+            size = record.size
+            if self._count and (size > self._bytes_left or self._count == RECORDS_MAX):
                 self._full, after = True, record.offset
                 break
             taken.append(record)
             self._count += 1
-            self._bytes_left -= record.size
+            self._bytes_left -= size
         self.positions[one] = after
         if len(taken) > before:
             self.fetched[one] = _Fetched(after, log.id_of(entry, -1) if after >= entry.end else None)

@@ -1,5 +1,6 @@
 """Definitions as clients give them and as versions have them: read with their references, normalized and compared."""
 
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -91,4 +92,11 @@ class Definitions:
             definition.rule_set,
         ):
             return False
-        return self.schema(one).key == schema.key  # texts of Protobuf are compared after they were read
+        place = one.subject, one.version
+        if place not in self._subjects.digests:
+            self._subjects.digests[place] = _digest(self.schema(one))
+        return self._subjects.digests[place] == _digest(schema)
+
+
+def _digest(schema: Schema) -> bytes:
+    return sha256(schema.key.encode()).digest()

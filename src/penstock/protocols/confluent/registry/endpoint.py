@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from penstock.broker.capability import offered
 from penstock.model.confluent import ConfluentError
 from penstock.model.subjects import BAD_SCHEMA
@@ -17,7 +15,8 @@ from penstock.protocols.http.answers import Answer, to_json
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.operations import Handlers
 
-from .call import RegistryCall
+from .call import RegistryCall, sees
+from .kept import KeptAnswers, key_of
 from .operations import MEDIA, table
 from .registry import Registry
 from .subjects import Record, Subjects
@@ -37,36 +36,47 @@ class RegistryEndpoint:
         self._handlers = Handlers(table)
         self._registry: Registry | None = None
         self._loading = asyncio.Lock()
+        self._kept = KeptAnswers()
 
     async def __call__(self, exchange: Exchange) -> None:
-        kind = accepted(exchange, MEDIA)
         try:
-            await exchange.give(await self._answer(exchange, kind))
+            await exchange.give(await self._answer(exchange))
         except ClientGoneError:
             return
         except Exception as error:
-            await failed(exchange, error, self._context, kind or MEDIA[0])
+            await failed(exchange, error, self._context, accepted(exchange, MEDIA) or MEDIA[0])
 
-    async def _answer(self, exchange: Exchange, kind: str | None) -> Answer:
+    async def _answer(self, exchange: Exchange) -> Answer:
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-        registry = await self.load()
+        registry = self._registry or await self.load()
+        key = None
+        if exchange.method == "GET":
+            await registry.sync()
+            key = key_of(exchange)
+            kept = self._kept.find(key, registry.revision)
+            if kept is not None and sees(caller, kept.subject):
+                return kept.answer
         handler, names = find_handler(self._handlers, exchange)
+        kind = accepted(exchange, MEDIA)
         if kind is None:
             raise not_acceptable()
         body = b""
         if exchange.method in ("POST", "PUT"):
             content_type(exchange, _TAKEN)
             body = await exchange.body(min(_BODY_MAX, self._context.limits.max_request_bytes))
-        await registry.sync()
+            await registry.sync()
+        call = RegistryCall(registry, caller, names, exchange, body)
         try:
-            value = await handler(RegistryCall(registry, caller, names, exchange, body))
+            value = await handler(call)
             if exchange.method in ("PUT", "DELETE"):
                 self._context.audit.changed(caller.role, exchange.scope, 200, proxy=caller.proxy)
         except RecursionError:
             raise ConfluentError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None
-        if isinstance(value, Answer):
-            return msgspec.structs.replace(value, headers={"content-type": kind})
-        return Answer(raw=to_json(value), headers={"content-type": kind})
+        raw = value.raw if isinstance(value, Answer) else to_json(value)
+        answer = Answer(raw=raw, headers={"content-type": kind})
+        if key is not None and call.shown is not None:
+            self._kept.keep(key, call.shown, answer)
+        return answer
 
     async def load(self) -> Registry:
         """The registry, whose state is read with the first request. Raises NOT_SUPPORTED."""

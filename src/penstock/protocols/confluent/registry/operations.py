@@ -84,6 +84,7 @@ async def types(call: RegistryCall) -> list[str]:
 )
 async def by_id(call: RegistryCall) -> RegisteredSchema:
     found = _seen(call)
+    call.shown = found.subject
     answer = RegisteredSchema.of(found, _formatted(call, found), named=False)
     if call.flag("fetchMaxId"):
         answer.max_id = call.registry.greatest_id(call.context)
@@ -93,6 +94,7 @@ async def by_id(call: RegistryCall) -> RegisteredSchema:
 @_on("GET", "/schemas/ids/{id}/schema", summary="The text of a schema.", answer=Any)
 async def text_by_id(call: RegistryCall) -> Answer:
     found = _seen(call)
+    call.shown = found.subject
     return _text(call, found)
 
 

@@ -73,6 +73,11 @@ class Registry:
         self._topics = topics
         self._locks: Locks[str] = Locks()  # one writer for each context, which numbers ids
 
+    @property
+    def revision(self) -> int:
+        """Changes with every change of the state."""
+        return self._subjects.revision
+
     async def sync(self) -> None:
         """Learn the schemas that topics have got or lost since the last time."""
         if self._topics is not None and not self._topics.current:
@@ -183,6 +188,11 @@ class Registry:
         if not held:
             raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return next((each for each in held if each.subject == subject), held[0])
+
+    def of_topic(self, subject: str, number: int) -> SubjectVersion | None:
+        """The version of a subject that is a version of its topic's schema."""
+        every = list(self._subjects.versions(subject, deleted=True))
+        return next((one for one in reversed(every) if one.topic_version == number), None)
 
     def versions_of(self, context: str, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
         """Every version that has an id. Raises SCHEMA_NOT_FOUND."""

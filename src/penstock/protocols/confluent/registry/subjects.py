@@ -122,6 +122,10 @@ class Subjects:
     """What a registry has. Versions that were deleted softly are there, those deleted permanently are not."""
 
     def __init__(self) -> None:
+        self.revision = 0  # records learned
+        self.digests: dict[
+            tuple[str, int], bytes
+        ] = {}  # of Protobuf as it was read, by version, as far as known
         self._versions: dict[str, dict[int, SubjectVersion]] = {}
         self._ids: dict[tuple[str, int], dict[tuple[str, int], SubjectVersion]] = {}  # by context and id
         self._same: dict[tuple[str, Definition], int] = {}  # ids by context and content
@@ -134,6 +138,7 @@ class Subjects:
     def learn(self, key: str, value: bytes | None) -> None:
         """Take in a record. Raises msgspec.DecodeError, ValueError for one that cannot be read."""
         what = _key.decode(key)
+        self.revision += 1
         match what.keytype:
             case "SCHEMA":
                 found = None if value is None else _schema.decode(value)
@@ -196,6 +201,7 @@ class Subjects:
 
     def _remove(self, one: SubjectVersion) -> None:
         context = context_of(one.subject)
+        self.digests.pop((one.subject, one.version), None)
         del self._versions[one.subject][one.version]
         if not self._versions[one.subject]:
             del self._versions[one.subject]

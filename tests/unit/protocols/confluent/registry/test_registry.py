@@ -2,13 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from penstock.codec.registered import Schema
 from penstock.model.confluent import ConfluentError
 from penstock.model.subjects import Definition, Mode, Reference
+from penstock.protocols.confluent.registry import definitions
 from penstock.protocols.confluent.registry.registry import Registry
 from penstock.protocols.confluent.registry.subjects import Record, Subjects
 
@@ -91,6 +93,30 @@ async def test_registering_at_once_gives_one_id(records: Records) -> None:
     found = await asyncio.gather(*(records.registry.register(name, INT) for name in ("a", "b", "a", "c")))
     assert {each.id for each in found} == {1}
     assert [each.version for each in found] == [1, 1, 1, 1]
+
+
+async def test_each_version_of_protobuf_is_read_once_to_be_compared(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def message(fields: int) -> Definition:
+        text = "".join(f"int32 x{number} = {number}; " for number in range(1, fields + 1))
+        return Definition(f'syntax = "proto3"; message A {{ {text}}}', "PROTOBUF")
+
+    for fields in (1, 2, 3):
+        await records.registry.register("s", message(fields))
+    registry, texts = records.again(), []
+    original = definitions.read
+
+    def counted(kind: str, text: str, references: Mapping[str, str]) -> Schema:
+        texts.append(text)
+        return original(kind, text, references)
+
+    monkeypatch.setattr(definitions, "read", counted)
+    for unknown in (4, 5, 6):
+        assert refusal(registry.lookup, "s", message(unknown)) == 40403
+    assert len(texts) == 6  # three that were asked for, and three versions
+    other = Definition('syntax="proto3";\n// a note\nmessage A { int32 x1=1; int32 x2=2; }', "PROTOBUF")
+    assert registry.lookup("s", other).version == 2
 
 
 async def test_an_incompatible_schema_is_refused(records: Records) -> None:

@@ -9,11 +9,12 @@ import { Overview } from "./views/overview.js";
 import { Pipelines } from "./views/pipelines.js";
 import { Reference } from "./views/reference.js";
 import { SignIn } from "./views/signin.js";
+import { Subjects } from "./views/subjects.js";
 import { Topic } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
 
-const VIEWS = { "": Overview, topics: Topics, topic: Topic, pipelines: Pipelines, reference: Reference };
-const NAVIGATION = [["", "Overview"], ["topics", "Topics"], ["pipelines", "Pipelines"], ["reference", "API"]];
+const VIEWS = { "": Overview, topics: Topics, topic: Topic, schemas: Subjects, pipelines: Pipelines, reference: Reference };
+const NAVIGATION = [["", "Overview"], ["topics", "Topics"], ["schemas", "Schemas"], ["pipelines", "Pipelines"], ["reference", "API"]];
 // At /docs the page is the reference alone, which everyone may read; the console may be off there.
 const DOCS = location.pathname === "/docs";
 const THEMES = ["system", "light", "dark"];

@@ -32,12 +32,13 @@ export function Schemas({ name, may, reload }) {
       </div>`}</${Loaded}>`;
 }
 
-function Versions({ versions }) {
+// Definitions of {version, type, data} with a `timestamp` or a `note`, two beside each other.
+export function Versions({ versions }) {
   const [left, setLeft] = useState(Math.max(0, versions.length - 2));
   const [right, setRight] = useState(versions.length - 1);
   const choice = (label, value, change) => html`
     <${Field} label=${label}><select value=${value} onChange=${(event) => change(Number(event.target.value))}>
-      ${versions.map((each, index) => html`<option key=${index} value=${index}>version ${each.version}: ${each.type}, ${time(each.timestamp)}</option>`)}</select></${Field}>`;
+      ${versions.map((each, index) => html`<option key=${index} value=${index}>version ${each.version}: ${each.type}, ${each.note ?? time(each.timestamp)}</option>`)}</select></${Field}>`;
   const rows = sideBySide(definition(versions[Math.min(left, versions.length - 1)]) ?? "", definition(versions[Math.min(right, versions.length - 1)]) ?? "");
   if (versions.length === 1) return html`<h2>Version ${versions[0].version}: ${versions[0].type}</h2><pre class="value"><code>${definition(versions[0])}</code></pre>`;
   return html`

@@ -54,14 +54,14 @@ export function Topics({ route, server }) {
 }
 
 // Waits until the person stops typing.
-function Search({ value, change }) {
+export function Search({ value, change, placeholder = "part of a name" }) {
   const [text, set] = useState(value);
   useEffect(() => {
     if (text === value) return undefined;
     const timer = setTimeout(() => change(text), 250);
     return () => clearTimeout(timer);
   }, [text]);
-  return html`<${Field} label="Search"><input type="search" value=${text} placeholder="part of a name" onInput=${(event) => set(event.target.value)} /></${Field}>`;
+  return html`<${Field} label="Search"><input type="search" value=${text} placeholder=${placeholder} onInput=${(event) => set(event.target.value)} /></${Field}>`;
 }
 
 const Pages = ({ start, matched, go: show }) => matched > PAGE && html`
