@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.model.errors import PenstockError
+from penstock.model.headers import Headers
 from penstock.model.names import TopicName
 from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
 
@@ -67,7 +68,7 @@ class GroupRecord(msgspec.Struct, gc=False, kw_only=True):
     timestamp: int  # ms since the epoch
     key: bytes | None = None
     value: bytes | None = None
-    headers: Sequence[tuple[str, bytes | None]] = ()
+    headers: Headers = ()
     schema_version: int | None = None
     key_frame: int = 0
     value_frame: int = 0
@@ -75,8 +76,9 @@ class GroupRecord(msgspec.Struct, gc=False, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key or b"") + len(self.value or b"")
+        """Bytes of key, value and headers."""
+        headers = sum([len(name) + len(value or b"") for name, value in self.headers])
+        return len(self.key or b"") + len(self.value or b"") + headers
 
 
 class GroupMember(Protocol):
@@ -124,7 +126,7 @@ class GroupMember(Protocol):
     async def fetch(self, wait_ms: int, bytes_max: int) -> list[GroupRecord]:
         """Return the records that follow, in the order of each partition, and move the positions behind them.
 
-        Waits up to `wait_ms` for partitions and for a first record, and returns once there are some: `bytes_max` of keys and values,
+        Waits up to `wait_ms` for partitions and for a first record, and returns once there are some: `bytes_max` of keys, values and headers,
         but at least one record. A fetch that is cancelled moves nothing. Raises why the member was closed.
         """
 

@@ -6,6 +6,7 @@ from binascii import Error as Base64Error
 from penstock.broker.groups import GroupRecord, TopicPartition
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
+from penstock.model.headers import headers_of
 from penstock.model.message import Message
 from penstock.wire import entry as wire
 
@@ -61,7 +62,7 @@ def _record(partition: TopicPartition, offset: int, message: Message) -> GroupRe
         timestamp=message.event_time or message.publish_time,
         key=key_of(message),
         value=None if message.null_value or encrypted else message.payload,
-        headers=[(name, value.encode()) for name, value in message.properties.items()],
+        headers=headers_of(message.properties),
         schema_version=message.schema_version,
         error="it is encrypted" if encrypted else None,
     )
