@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THREADS_MAX: Final = 256  # each waits for one fetch; further fetches take turns
-WAIT_S: Final = 0.5  # of one wait in a thread; a fetch that is given up leaves it then
+WAIT_S: Final = 0.25  # of one wait in a thread; a fetch that is given up leaves it then
 GATHER_S: Final = 0.005  # that a fetch waits for records after the first one
 RECORDS_MAX: Final = 2000  # of one fetch: the event loop converts them
 HELD_BYTES: Final = 1024 * 1024  # that one member holds for its next fetch, about
