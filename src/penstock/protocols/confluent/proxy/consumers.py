@@ -146,6 +146,7 @@ class CommittedOffsets(msgspec.Struct):
 
 
 async def create(call: ProxyCall) -> InstanceAnswer | None:
+    call.caller.may_consume_somewhere()
     given = call.object()
     instances, group = call.proxy.instances, check_subscription(call.names["group"])
     encoding = _format(given)
