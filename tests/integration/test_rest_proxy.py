@@ -522,7 +522,7 @@ def test_roles() -> None:
 
         def proxy_of(role: str | None) -> Proxy:
             headers = None if role is None else headers_of(token(role))
-            return stack.enter_context(Proxy(server.rest_proxy_url, headers))
+            return stack.enter_context(Proxy(server.rest_proxy_url, headers=headers))
 
         anyone, reader, writer, third = map(proxy_of, (None, "reader", "writer", "other"))
         anyone.ask("GET", "/topics", 401, 401)

@@ -148,7 +148,7 @@ _consumer(
         ),
     ),
     answer=list[Record],
-    media=_PRODUCED,
+    media=(*_PRODUCED, *MEDIA),
 )
 # Not of OpenAPI: other processes ask.
 _INTERNAL: Final = _on("GET", _INSTANCE, summary="Whether this process has an instance.")(consumers.known)
