@@ -123,10 +123,14 @@ class HttpConnection(Connection):
         self.meter.failed += not self.buffer.startswith(b"HTTP/1.1 2")
         self.buffer = b""
         if self.peer.kind == "fetch" and not self.fetched:
-            ids = [each[: each.index(b'"')] for each in body.split(b'"messageId":"')[1:]]
-            self.fetched = len(ids)
-            if ids and self.peer.path:
-                self._acknowledge(ids)
+            if self.peer.counts:
+                self.fetched, commit = body.count(self.peer.counts.encode()), self.peer.text.encode()
+            else:
+                ids = [each[: each.index(b'"')] for each in body.split(b'"messageId":"')[1:]]
+                self.fetched = len(ids)
+                commit = b'{"messageIds":[' + b",".join(b'"' + each + b'"' for each in ids) + b"]}"
+            if self.fetched and self.peer.path:
+                self.transport.write(post(self.peer.path, commit))
                 return
         if self.peer.measured:
             self.meter.add(1 if self.peer.kind == "http" else self.fetched)
@@ -136,10 +140,6 @@ class HttpConnection(Connection):
             self.done.set()
         else:
             self.start()
-
-    def _acknowledge(self, ids: list[bytes]) -> None:
-        body = b'{"messageIds":[' + b",".join(b'"' + each + b'"' for each in ids) + b"]}"
-        self.transport.write(post(self.peer.path, body))
 
 
 class WebSocket(Connection):

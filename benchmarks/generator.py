@@ -132,11 +132,18 @@ def http(*requests: bytes, connections: int) -> Peer:
     return Peer(kind="http", requests=[each.decode() for each in requests], connections=connections)
 
 
-def fetch(*messages: bytes, cursor: str = "", connections: int) -> Peer:
+def fetch(*messages: bytes, cursor: str = "", connections: int, counts: str = "", commit: str = "{}") -> Peer:
     """REST's readers, and with a `cursor` its consumers: each request for messages is then followed by one to `cursor`
-    that acknowledges what came, id by id. Messages are counted."""
+    that acknowledges what came: id by id, or with `commit` if `counts` says what each message has. Messages are counted."""
     requests = [each.decode() for each in messages]
-    return Peer(kind="fetch", requests=requests, path=cursor, connections=connections)
+    return Peer(
+        kind="fetch",
+        requests=requests,
+        path=cursor,
+        connections=connections,
+        counts=counts,
+        text=commit if counts else "",
+    )
 
 
 def post(path: str, body: bytes) -> bytes:

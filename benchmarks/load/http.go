@@ -50,15 +50,18 @@ func (h *httpConnection) run() {
 	}
 }
 
-// fetch asks for messages and acknowledges what came, id by id in one request, where the group has a path for that;
-// messages are counted.
+// fetch asks for messages and acknowledges what came in one request, where the group has a path for that: id by id, or with
+// the group's text if it says what to count. Messages are counted.
 func (h *httpConnection) fetch(request []byte) error {
 	h.body = h.body[:0]
 	if err := h.exchange(request, &h.body); err != nil {
 		return err
 	}
 	list, count := []byte(`{"messageIds":[`), 0
-	for rest, found := h.body, true; ; count++ {
+	if counts := []byte(h.peer.Counts); len(counts) > 0 {
+		count, list = bytes.Count(h.body, counts), []byte(h.peer.Text)
+	}
+	for rest, found := h.body, h.peer.Counts == ""; found; count++ {
 		if _, rest, found = bytes.Cut(rest, idMark); !found {
 			break
 		}
@@ -71,7 +74,9 @@ func (h *httpConnection) fetch(request []byte) error {
 		return nil
 	}
 	if h.peer.Path != "" {
-		list = append(list, "]}"...)
+		if h.peer.Counts == "" {
+			list = append(list, "]}"...)
+		}
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n", h.peer.Path, len(list))
 		if err := h.exchange(append([]byte(head), list...), nil); err != nil {
