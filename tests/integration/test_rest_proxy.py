@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.auth import AUDIENCE, headers_of, issuer, token
+from tests.support.ports import kept_port
 from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, USER, V2, Proxy, b64, media, place
 from tests.support.workers import serving
 
@@ -313,6 +314,36 @@ def test_records_without_key_are_spread(server: Running, proxy: Proxy) -> None:
         "/topics/spread/partitions/3", {"records": [{"value": 1}, {"value": 2, "partition": 4}]}, kind="json"
     )
     assert [one["partition"] for one in answer["offsets"]] == [3, 4]
+
+
+def test_a_trace_is_carried_on(proxy: Proxy) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    own = {"name": "traceparent", "value": b64("mine")}
+    body = {"records": [{"value": 1}, {"value": 2, "headers": [own]}]}
+    headers = {"content-type": media("json"), "traceparent": parent}
+    proxy.ask("POST", "/topics/traced", headers=headers, json=body)
+    consumer = proxy.consumer("traced")
+    consumer.subscribe("traced")
+    assert [one["headers"] for one in consumer.records()] == [
+        [{"name": "traceparent", "value": b64(parent)}],
+        [own],
+    ]
+
+
+def test_headers_are_bounded(proxy: Proxy) -> None:
+    record = {"value": 1, "headers": [{"name": "a", "value": b64("x" * 300_000)}]}
+    proxy.post("/topics/headers", {"records": [record]}, 413, 413, "json")
+
+
+def test_workers_answer_at_their_port(tmp_path: Path) -> None:
+    with kept_port() as port:
+        pass
+    with (
+        serving(tmp_path, "--rest-proxy", f"127.0.0.1:{port}"),
+        Proxy(f"http://127.0.0.1:{port}") as proxy,
+    ):
+        made = proxy.post("/consumers/g", {"name": "x"})
+        assert made["base_uri"] == f"{proxy.url}/consumers/g/instances/x"
 
 
 def test_topics_that_are_not_created(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
-import msgspec
-
 from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability, require
 from penstock.broker.consumer import Consumer
@@ -33,49 +31,14 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName, check_subscriptio
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.patterns import Pattern
 
+from .commits import committed_in, note
 from .entries import records_of
 
 LOOK_MS: Final = 1000  # poll interval for topics that come later
 ENTRIES_MAX: Final = 1000  # of one read
 RECORDS_MAX: Final = 10_000  # of one fetch
-NOTE: Final = "penstock-commit"  # a property
 
 _MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
-
-
-class _Note(msgspec.Struct, frozen=True):
-    """A commit that the mark of a subscription cannot express: metadata, and offsets within a batch or beyond the end of the log. It is
-    kept in the subscription's properties, and counts until the mark is another one."""
-
-    mark: int
-    offset: int
-    metadata: str
-
-
-_notes: Final = msgspec.json.Decoder(_Note)
-
-
-def _committed(source: Subscription) -> Committed:
-    """The commit that a subscription stands for."""
-    figures = source.figures()
-    try:
-        note = _notes.decode(figures.properties.get(NOTE, ""))
-    except msgspec.DecodeError:
-        return Committed(figures.mark)
-    return Committed(note.offset, note.metadata) if note.mark == figures.mark else Committed(figures.mark)
-
-
-async def _note(source: Subscription, given: Committed) -> None:
-    """Keep a commit after the mark was set."""
-    await source.refresh()
-    if _committed(source) == given:
-        return
-    figures = source.figures()
-    others = {name: text for name, text in figures.properties.items() if name != NOTE}
-    if given != Committed(figures.mark):
-        note = _Note(figures.mark, given.offset, given.metadata)
-        others[NOTE] = msgspec.json.encode(note).decode()
-    await source.set_properties(others)
 
 
 class SubscriptionGroups:
@@ -288,9 +251,9 @@ class SubscriptionMember:
         """Where reading begins: at the committed offset, or at the end that the member's options name."""
         if shared is not None:
             await shared.source.refresh()
-            return _committed(shared.source).offset
+            return committed_in(shared.source).offset
         for source in await self._subscriptions(log.name):
-            return _committed(source).offset
+            return committed_in(source).offset
         await log.refresh()
         return self._reset(log)
 
@@ -394,7 +357,7 @@ class SubscriptionMember:
                     await source.move(mark)
                 finally:
                     self._moving = False
-        await _note(source, given)
+        await note(source, given)
         self._done(one, given.offset)
 
     def _done(self, one: TopicPartition, offset: int) -> None:
@@ -410,7 +373,7 @@ class SubscriptionMember:
         for one in partitions:
             log = await self._log(one)
             for source in await self._subscriptions(log.name) if one not in self._new else ():
-                found[one] = _committed(source)
+                found[one] = committed_in(source)
         return found
 
     async def close(self) -> None:
