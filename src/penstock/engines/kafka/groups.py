@@ -21,7 +21,8 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.runtime.patterns import Pattern
 
 from .cluster import KafkaCluster
-from .driver.group_consumer import GroupConsumer, GroupConsumers
+from .driver.group_consumer import GroupConsumer
+from .driver.group_consumers import GroupConsumers
 from .driver.record import At, Record
 from .framing import Framing, UnknownSchemas, version_of
 from .headers import split_headers

@@ -1,7 +1,7 @@
-"""Members of consumer groups: each is a consumer of librdkafka, used by one call at a time on a thread.
+"""A member of a consumer group: a consumer of librdkafka, used by one call at a time on a thread.
 
-Between fetches a keeper polls them, so that they take part in rebalances at once and stay members for as long as they are open. Records
-that arrive meanwhile are held for the next fetch. Beyond a bound the partitions are paused: librdkafka drops what it fetched ahead.
+Between fetches it is polled (`keep`). Records that arrive meanwhile are held for the next fetch. Beyond a bound the partitions are
+paused: librdkafka drops what it fetched ahead.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.runtime.tasks import Tasks
 
 from .clients import Clients, CredentialsInUse
 from .errors import ends_client, engine_error
@@ -26,13 +25,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-THREADS_MAX: Final = 256  # each waits for one fetch; further fetches take turns
 WAIT_S: Final = 0.25  # of one wait in a thread; a fetch that is given up leaves it then
 GATHER_S: Final = 0.005  # that a fetch waits for records after the first one
 RECORDS_MAX: Final = 2000  # of one fetch: the event loop converts them
 HELD_BYTES: Final = 1024 * 1024  # that one member holds for its next fetch, about
-KEEP_S: Final = 0.5  # between two polls of a member without a fetch: others wait so long for a rebalance
-KEPT_AT_ONCE: Final = 32  # members that are polled by one thread
 JOIN_S: Final = 10.0  # for a rebalance to end when offsets are committed
 LEAVE_S: Final = 2.0  # for a revocation to be reported
 CLOSE_S: Final = 5.0  # for the coordinator's answer; the thread goes on without the caller
@@ -425,53 +421,6 @@ class GroupConsumer:
             self._positions.pop(place, None)
             self._unstored.pop(place, None)
         self._held = [record for record in self._held if _place(record) not in places]
-
-
-class GroupConsumers:
-    """The members of this process."""
-
-    def __init__(self, clients: Clients, tasks: Tasks) -> None:
-        self._clients = clients
-        self._tasks = tasks
-        self._executor = DaemonThreads(THREADS_MAX, "kafka-member")
-        self._members: set[GroupConsumer] = set()
-        self._keeping = False
-
-    def make(self, group: str, *, client_id: str, reset: str, auto_commit: bool) -> GroupConsumer:
-        """As `GroupConsumer`."""
-        made = GroupConsumer(
-            self._clients, self._executor, group, client_id=client_id, reset=reset, auto_commit=auto_commit
-        )
-        self._members.add(made)
-        if not self._keeping:
-            self._keeping = True
-            self._tasks.spawn(self._keep(), "keep members of groups")
-        return made
-
-    async def _keep(self) -> None:
-        """Poll idle members, until there are none."""
-        try:
-            while self._members:
-                await asyncio.sleep(KEEP_S)
-                self._members = {one for one in self._members if not one.closed}
-                idle = [one for one in self._members if one.idle]
-                for first in range(0, len(idle), KEPT_AT_ONCE):
-                    some = idle[first : first + KEPT_AT_ONCE]
-                    running = self._executor.submit(_keep_all, some)
-                    for one in some:
-                        one.lend(running)
-        finally:
-            self._keeping = False
-
-    async def close(self) -> None:
-        """Let all leave their groups."""
-        await asyncio.gather(*(one.close() for one in self._members if not one.closed))
-        self._executor.shutdown(wait=False)
-
-
-def _keep_all(members: Sequence[GroupConsumer]) -> None:
-    for one in members:
-        one.keep()
 
 
 def _place(record: Record) -> At:

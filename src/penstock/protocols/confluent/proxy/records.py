@@ -12,6 +12,7 @@ from penstock.codec.key_value import KeyValueCodec
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentError
 from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
 from penstock.protocols.confluent.call import UNREADABLE
 
 from .call import shown
@@ -48,21 +49,30 @@ class Records:
         self._broker = broker
         self._schemas = schemas
         self._format = format
+        self._names: dict[TopicName, str] = {}  # of topics, as they are shown
 
     async def show(self, record: GroupRecord) -> Record:
         """A record as it is answered. Raises ConfluentError for a value that is not of the format."""
         try:
             if record.error is not None:
                 raise ValueError(record.error)
-            value = None if record.value is None else await self._value(record, record.value)
+            if record.value is None:
+                value = None
+            elif self._format is Format.BINARY:
+                value = b64encode(record.value).decode()
+            else:
+                value = await self._value(record, record.value)
         except _FAILURES as error:
             place = f"topic {shown(record.topic)}, partition {record.partition}, offset {record.offset}"
             why = getattr(error, "message", "") or str(error)
             raise ConfluentError(
                 UNREADABLE, f"value deserialization error for format {self._format}: {place}: {why}"
             ) from None
+        name = self._names.get(record.topic)
+        if name is None:
+            name = self._names[record.topic] = shown(record.topic)
         return Record(
-            shown(record.topic),
+            name,
             None if record.key is None else await self._key(record, record.key),
             value,
             record.partition,
@@ -71,12 +81,12 @@ class Records:
             [
                 RecordHeader(name, None if content is None else b64encode(content).decode())
                 for name, content in record.headers
-            ],
+            ]
+            if record.headers
+            else [],
         )
 
     async def _value(self, record: GroupRecord, value: bytes) -> Any:
-        if self._format is Format.BINARY:
-            return b64encode(value).decode()
         if record.schema_version is not None:
             codec = await self._codec(record, record.schema_version)
             if isinstance(codec, KeyValueCodec):
