@@ -217,7 +217,7 @@ async def test_topics_by_a_pattern(world: World) -> None:
     first, other = await world.topic("seen-a", 1), await world.topic("hidden", 1)
     await world.topic("seen-secret", 1)
     member = await world.join()
-    await member.subscribe_pattern(f"{world.prefix}seen-.*", lambda name: not name.local.endswith("secret"))
+    await member.subscribe_pattern(f"^{world.prefix}seen-.*", lambda name: not name.local.endswith("secret"))
     assert member.topics == [first]
     world.fill(first, 1, 1)
     world.fill(other, 1, 1)

@@ -14,7 +14,7 @@ from penstock.broker.groups import (
     Since,
     TopicPartition,
 )
-from penstock.broker.names import check_partition, matched_name
+from penstock.broker.names import check_partition
 from penstock.broker.watches import Watch, WatchTopics
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
@@ -27,6 +27,7 @@ from .driver.record import At, Record
 from .framing import Framing, UnknownSchemas, version_of
 from .headers import split_headers
 from .internal import owner_group
+from .schema_registry.schemas import RegistrySchemas
 from .topics import KafkaTopics
 
 FOLLOW_S: Final = 1.0  # between looks for topics that match a pattern, within a fetch
@@ -65,16 +66,15 @@ class _PatternFollower:
     def __init__(
         self, topics: KafkaTopics, watch: WatchTopics, pattern: str, allowed: Callable[[TopicName], bool]
     ) -> None:
-        Pattern(pattern)  # by itself, so that an error names it as it was given
+        self._matches = Pattern(pattern)
         self._topics = topics
         self._allowed = allowed
-        self._matches = Pattern(f"{DEFAULT_NAMESPACE}/(?:{pattern})")
         self._changed = True
         self._found: Sequence[TopicName] = ()
-        self._watch: Watch = watch(DEFAULT_NAMESPACE, self._matches, self._note)
+        self._watch: Watch = watch(DEFAULT_NAMESPACE, Pattern(".*"), self._note)
 
     def _note(self, name: TopicName) -> None:
-        self._changed = True
+        self._changed = self._changed or self._matches.fullmatch(name.local)
 
     async def names(self) -> list[TopicName]:
         """Those that there are now."""
@@ -82,9 +82,7 @@ class _PatternFollower:
             self._changed = False
             await self._topics.learn_names(DEFAULT_NAMESPACE)
             self._found = [
-                name
-                for name in self._topics.names(DEFAULT_NAMESPACE)
-                if self._matches.fullmatch(matched_name(name))
+                name for name in self._topics.names(DEFAULT_NAMESPACE) if self._matches.fullmatch(name.local)
             ]
         return sorted(name for name in self._found if self._allowed(name))
 
@@ -218,29 +216,19 @@ class KafkaGroupMember:
             if self._pattern is not None:
                 await self._follow(self._pattern)
             await self._consumer.wait(left if self._pattern is None else min(left, FOLLOW_S))
-            records = await self._take(bytes_max)
+            found = self._consumer.peek(bytes_max)
+            try:
+                records = self._open(found)
+            except _UnknownSchemasOf as unknown:
+                await unknown.registry.learn_ids(unknown.topic, unknown.schemas)
+                continue  # the keeper may have used the consumer meanwhile
+            self._consumer.take(len(found))
             if records:
                 return records
-            if self.closed:
-                raise PenstockError(ErrorKind.CONSUMER_NOT_FOUND, "the member has left its group")
             if left <= 0:
                 break
         if self._cluster.problem is not None:
             raise PenstockError(ErrorKind.UNAVAILABLE, self._cluster.problem)
-        return []
-
-    async def _take(self, bytes_max: int) -> list[GroupRecord]:
-        """The records that are here. Schemas that they name are learned first."""
-        registry = self._topics.registry
-        while found := self._consumer.peek(bytes_max):
-            try:
-                records = self._open(found)
-            except _UnknownSchemasOf as unknown:
-                assert registry is not None
-                await registry.learn_ids(unknown.topic, unknown.schemas)
-                continue
-            self._consumer.take(len(found))
-            return records
         return []
 
     def _open(self, found: Sequence[Record]) -> list[GroupRecord]:
@@ -252,7 +240,8 @@ class KafkaGroupMember:
                 framing = None if registry is None else registry.framing(topic)
                 records += _opened(topic, list(run), framing)
             except UnknownSchemas as unknown:
-                raise _UnknownSchemasOf(topic, unknown) from None
+                assert registry is not None
+                raise _UnknownSchemasOf(registry, topic, unknown) from None
         return records
 
     async def close(self) -> None:
@@ -262,8 +251,9 @@ class KafkaGroupMember:
 
 
 class _UnknownSchemasOf(Exception):
-    def __init__(self, topic: TopicName, schemas: UnknownSchemas) -> None:
+    def __init__(self, registry: RegistrySchemas, topic: TopicName, schemas: UnknownSchemas) -> None:
         super().__init__(str(topic))
+        self.registry = registry
         self.topic = topic
         self.schemas = schemas
 

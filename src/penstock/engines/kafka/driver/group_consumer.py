@@ -158,10 +158,7 @@ class GroupConsumer:
 
         Raises SUBSCRIPTION_BUSY if the group has members and this one does not share its partitions.
         """
-        if offsets is None:
-            offsets = {at: (offset, "") for at, offset in self._positions.items()}
-        if offsets:
-            await self._run(self._commit, offsets)
+        await self._run(self._commit, offsets)
 
     async def committed(self, places: Sequence[At], timeout_s: float) -> dict[At, tuple[int, str]]:
         """What the group has committed for these partitions, with the metadata."""
@@ -193,7 +190,7 @@ class GroupConsumer:
     def _current(self) -> Any:
         """The consumer, which has the current credentials. Raises UNAVAILABLE."""
         if self.closed:
-            raise PenstockError(ErrorKind.UNAVAILABLE, f"the member has left group {self.group}")
+            raise PenstockError(ErrorKind.CONSUMER_NOT_FOUND, f"the member has left group {self.group}")
         if self._consumer is not None and not self._stale and not self._credentials.outdated:
             return self._consumer
         properties = {
@@ -321,7 +318,7 @@ class GroupConsumer:
         except (KafkaException, PenstockError) as error:
             if isinstance(error, KafkaException) and ends_client(error):
                 self._stale = True
-            log.info("a member of group %s is not served", self.group, extra={"reason": str(error)})
+            log.debug("a member of group %s is not served", self.group, extra={"reason": str(error)})
 
     def _take_in(self, messages: Sequence[Message | None]) -> None:
         for message in messages:
@@ -347,8 +344,12 @@ class GroupConsumer:
         else:
             self._failure = error
 
-    def _commit(self, offsets: Mapping[At, tuple[int, str]]) -> None:
+    def _commit(self, offsets: Mapping[At, tuple[int, str]] | None) -> None:
         consumer = self._current()
+        if offsets is None:
+            offsets = {at: (offset, "") for at, offset in self._positions.items()}
+        if not offsets:
+            return
         wanted = [TopicPartition(*place, offset, text) for place, (offset, text) in offsets.items()]
         until = monotonic() + JOIN_S
         while True:
@@ -398,7 +399,7 @@ class GroupConsumer:
             return
         (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
         places = [(one.topic, one.partition) for one in partitions]
-        self._assigned |= frozenset(places)
+        self._assigned |= {place for place in places if place[0] in self._topics}
         if self._paused and partitions:
             consumer.pause(partitions)
         else:
