@@ -76,7 +76,7 @@ def proxy_consume(seconds: float, filled: int, gateway: Gateway) -> Result:
         connections=1,
         counts='"offset":',
     )
-    result = run(gateway.server, [peer], seconds, warm_s=1.0, count=filled)
+    result = run(gateway.server, [peer], seconds, warm_s=0.5, count=filled)
     httpx.delete(f"{url}{instance}", timeout=60)
     return result
 

@@ -30,6 +30,7 @@ GATHER_S: Final = 0.005  # that a fetch waits for records after the first one
 RECORDS_MAX: Final = 2000  # of one fetch: the event loop converts them
 HELD_BYTES: Final = 1024 * 1024  # that one member holds for its next fetch, about
 JOIN_S: Final = 10.0  # for a rebalance to end when offsets are committed
+KEPT_S: Final = 5.0  # for the coordinator to say what is committed in partitions that come back
 LEAVE_S: Final = 2.0  # for a revocation to be reported
 CLOSE_S: Final = 5.0  # for the coordinator's answer; the thread goes on without the caller
 
@@ -92,6 +93,7 @@ class GroupConsumer:
         self._assigned: frozenset[At] = frozenset()
         self._positions: dict[At, int] = {}  # behind the records that fetches returned
         self._unstored: dict[At, int] = {}  # of these, what no later call has confirmed
+        self._kept: dict[At, int] = {}  # positions in partitions that were revoked, until others are assigned
         self._held: list[Record] = []
         self._paused = False
         self._failure: KafkaError | None = None
@@ -222,7 +224,12 @@ class GroupConsumer:
         return made
 
     def _join(self, consumer: Any) -> None:
-        consumer.subscribe(list(self._topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
+        consumer.subscribe(
+            list(self._topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         consumer = self._current()
@@ -252,6 +259,7 @@ class GroupConsumer:
             while self._assigned and monotonic() < until:
                 consumer.poll(0.01)
             self._topics = ()
+            self._kept = {}
             self._stale = bool(self._assigned)
         consumer.unassign()
         self._drop(self._assigned)
@@ -371,7 +379,12 @@ class GroupConsumer:
             self._take_in([consumer.poll(0.05)])
 
     def _committed(self, places: Sequence[At], timeout_s: float) -> dict[At, tuple[int, str]]:
-        found = self._current().committed([TopicPartition(*place) for place in places], timeout=timeout_s)
+        return self._committed_of(self._current(), places, timeout_s)
+
+    def _committed_of(
+        self, consumer: Any, places: Sequence[At], timeout_s: float
+    ) -> dict[At, tuple[int, str]]:
+        found = consumer.committed([TopicPartition(*place) for place in places], timeout=timeout_s)
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)
@@ -397,15 +410,41 @@ class GroupConsumer:
         if not self._topics:  # it has given up its subscription
             consumer.unassign()
             return
-        (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
         places = [(one.topic, one.partition) for one in partitions]
         self._assigned |= {place for place in places if place[0] in self._topics}
+        kept = self._kept_positions(consumer)
+        for one, place in zip(partitions, places, strict=True):
+            if place in kept:
+                one.offset = self._positions[place] = self._unstored[place] = kept[place]
+        (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
         if self._paused and partitions:
             consumer.pause(partitions)
         else:
             ask_for_leaders(consumer, places)
 
+    def _kept_positions(self, consumer: Consumer) -> dict[At, int]:
+        """The positions of partitions that come back to this member in the rebalance that took them, which is how members of most
+        protocols share out. Without them, records that were returned and not committed would come again. Others may have committed more."""
+        kept, self._kept = self._kept, {}
+        wanted = [place for place in kept if place in self._assigned]
+        if not wanted:
+            return {}
+        try:
+            committed = self._committed_of(consumer, wanted, KEPT_S)
+        except KafkaException:
+            return {}
+        return {place: max(kept[place], committed.get(place, (0, ""))[0]) for place in wanted}
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._on_revoke(consumer, partitions)
+        self._kept = {}
+
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._kept = {
+            place: self._positions[place]
+            for one in partitions
+            if (place := (one.topic, one.partition)) in self._positions
+        }
         if self._cooperative:
             consumer.incremental_unassign(partitions)
         else:

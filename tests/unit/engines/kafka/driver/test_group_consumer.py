@@ -113,6 +113,13 @@ class Consumer:
             found.append(self._kafka.messages.popleft())
         return found
 
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        found = {at: offset for at, offset, _ in self._kafka.committed}
+        return [
+            TopicPartition(one.topic, one.partition, found.get((one.topic, one.partition), -1001))
+            for one in places
+        ]
+
     def seek(self, place: TopicPartition) -> None:
         self.sought.append(((place.topic, place.partition), place.offset))
 
@@ -203,6 +210,25 @@ async def test_revoked_partitions_lose_their_records(member: GroupConsumer, kafk
     assert await taken(member) == [], "a record of another member's partition"
     await member.commit(None)
     assert kafka.committed == [(SECOND, 1, "")]
+
+
+async def test_partitions_that_come_back_go_on(member: GroupConsumer, kafka: Kafka) -> None:
+    kafka.messages.extend([Message(4), Message(6, place=SECOND), Message(5)])
+    assert await taken(member) == [4, 6, 5]
+    kafka.messages.append(Message(6))
+    await member.wait(0)  # it is held, and read again
+    kafka.committed.append((SECOND, 9, ""))  # by another member
+    kafka.steps.append(lambda consumer: consumer.tell("on_revoke", FIRST, SECOND))
+    kafka.steps.append(lambda consumer: consumer.tell("on_assign", FIRST, SECOND))
+    assert await taken(member) == []
+    assert await taken(member) == []
+    assigned = {(one.topic, one.partition): one.offset for one in kafka.made[0].assigned}
+    assert assigned == {FIRST: 6, SECOND: 9}
+    kafka.steps.append(lambda consumer: consumer.tell("on_lost", FIRST, SECOND))
+    kafka.steps.append(lambda consumer: consumer.tell("on_assign", FIRST))
+    assert await taken(member) == []
+    assert await taken(member) == []
+    assert [one.offset for one in kafka.made[0].assigned] == [-1001], "others may have had it"
 
 
 async def test_an_idle_member_pauses_when_it_holds_enough(member: GroupConsumer, kafka: Kafka) -> None:
