@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.support.auth import AUDIENCE, headers_of, issuer, token
 from tests.support.ports import kept_port
 from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, USER, V2, Proxy, b64, media, place
+from tests.support.waiting import until
 from tests.support.workers import serving
 
 from penstock.testing.server import Running, running
@@ -457,6 +459,32 @@ def test_a_fetch_waits_for_data_and_no_longer(proxy: Proxy) -> None:
     assert [one["value"] for one in long.records(30_000)] == [1]
     assert time.monotonic() - began < 10
     timer.join()
+
+
+def test_a_stopping_server_ends_waits() -> None:
+    with ThreadPoolExecutor(1) as pool, ExitStack() as clients:
+        with running() as server:
+            proxy = clients.enter_context(Proxy(server.rest_proxy_url))
+            proxy.produce("stops", [{"value": 1}])
+            options = {"auto.offset.reset": "latest", "consumer.request.timeout.ms": 60_000}
+            consumer = proxy.consumer("stops", **options)
+            consumer.subscribe("stops")
+            fetched = pool.submit(consumer.records, 60_000)
+            text = "penstock_http_requests_in_progress 2.0"  # the fetch, and this one
+            until(lambda: text in httpx.get(f"{server.url}/metrics", trust_env=False).text)
+        assert fetched.result(10) == []
+
+
+def test_another_request_ends_the_wait_of_a_fetch(proxy: Proxy) -> None:
+    proxy.produce("ends", [{"value": 1}])
+    options = {"auto.offset.reset": "latest", "consumer.request.timeout.ms": 60_000}
+    consumer = proxy.consumer("ends", **options)
+    consumer.subscribe("ends")
+    with ThreadPoolExecutor(1) as pool:
+        fetched = pool.submit(consumer.records, 60_000)
+        while not fetched.done():
+            consumer.post("positions/beginning", {"partitions": [place("ends")]})
+        assert len(fetched.result()) <= 1
 
 
 def test_an_idle_instance_is_closed() -> None:

@@ -5,7 +5,7 @@ subscription, which consumers of other protocols share.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final, NamedTuple, cast
 
 from penstock.broker.broker import Broker
@@ -134,7 +134,7 @@ class SubscriptionMember:
         for one, log in logs.items():
             self._positions[one] = await self._first(one, log)
 
-    async def unsubscribe(self, keep: set[TopicName] = frozenset()) -> None:  # type: ignore[assignment] # it is not changed
+    async def unsubscribe(self, keep: Set[TopicName] = frozenset()) -> None:
         """Give up everything but the subscriptions to `keep`."""
         await self._commit_fetched()
         self._pattern = None
@@ -316,22 +316,29 @@ class SubscriptionMember:
     # -- commits
 
     async def _commit_fetched(self) -> None:
-        if self._options.auto_commit and self._fetched:
-            await self.commit()
+        for one in list(self._fetched) if self._options.auto_commit else ():
+            try:
+                await self._commit_position(one)
+            except PenstockError as error:
+                if error.kind not in (*_MISSING, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.MESSAGE_NOT_FOUND):
+                    raise
+                self._fetched.pop(one, None)  # with its topic
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed] | None = None) -> None:
         if offsets is None:
-            for one, fetched in list(self._fetched.items()):
-                consumer = self._consumers.get(one.topic)
-                last = fetched.last
-                if consumer is None or last is None or one in self._sought:
-                    await self._commit(one, Committed(fetched.offset))
-                else:
-                    await _acknowledge(consumer, last)
-                    self._done(one, fetched.offset)
+            for one in list(self._fetched):
+                await self._commit_position(one)
             return
         for one, given in offsets.items():
             await self._commit(one, given)
+
+    async def _commit_position(self, one: TopicPartition) -> None:
+        fetched, consumer = self._fetched[one], self._consumers.get(one.topic)
+        if consumer is None or fetched.last is None or one in self._sought:
+            await self._commit(one, Committed(fetched.offset))
+        else:
+            await _acknowledge(consumer, fetched.last)
+            self._done(one, fetched.offset)
 
     async def _commit(self, one: TopicPartition, given: Committed) -> None:
         """Set the mark, forwards or backwards."""
@@ -346,12 +353,11 @@ class SubscriptionMember:
             consumer, source = shared
             await source.refresh()
             before = source.figures().mark
-            if mark > before:
-                (entry,) = await log.read_at(mark - 1, 1)
-                await _acknowledge(
-                    consumer, log.id_of(entry, mark - 1 - entry.offset if entry.count > 1 else -1)
-                )
-            elif mark < before:
+            entries = await log.read_at(mark - 1, 1) if mark > before else []
+            if entries and entries[0].offset < mark <= entries[0].end:
+                place = mark - 1 - entries[0].offset if entries[0].count > 1 else -1
+                await _acknowledge(consumer, log.id_of(entries[0], place))
+            elif mark != before:
                 self._moving = True
                 try:
                     await source.move(mark)
@@ -381,7 +387,11 @@ class SubscriptionMember:
             return
         self.closed = True
         self._news.set()
-        await self.unsubscribe()
+        try:
+            await self.unsubscribe()
+        finally:
+            for consumer in self._consumers.values():  # if a commit failed
+                await consumer.leave()
 
 
 class _Found:
