@@ -34,7 +34,8 @@ class AnyProcess(Proxy):
         return f"{prefix}-{uuid4().hex[:10]}"
 
     def ask(self, *arguments: Any, **more: Any) -> Any:
-        self._asked += 1
+        # Processes list topics every few seconds: the one that was asked last knows what it created.
+        self._asked += arguments[1] != "/topics"
         return self.processes[self._asked % len(self.processes)].ask(*arguments, **more)
 
     def consumer(self, group: str, kind: str = "json", **options: Any) -> Consumer:

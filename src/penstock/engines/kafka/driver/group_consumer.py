@@ -31,6 +31,7 @@ RECORDS_MAX: Final = 2000  # of one fetch: the event loop converts them
 HELD_BYTES: Final = 1024 * 1024  # that one member holds for its next fetch, about
 JOIN_S: Final = 10.0  # for a rebalance to end when offsets are committed
 KEPT_S: Final = 5.0  # for the coordinator to say what is committed in partitions that come back
+REFUSAL_S: Final = 0.2  # for an error to be reported
 LEAVE_S: Final = 2.0  # for a revocation to be reported
 CLOSE_S: Final = 5.0  # for the coordinator's answer; the thread goes on without the caller
 
@@ -368,6 +369,7 @@ class GroupConsumer:
                 return
             except KafkaException as error:
                 if error.args[0].code() not in _REBALANCING:
+                    self._raise_refusal(consumer)
                     raise
                 if not self._topics:
                     raise PenstockError(
@@ -384,13 +386,26 @@ class GroupConsumer:
     def _committed_of(
         self, consumer: Any, places: Sequence[At], timeout_s: float
     ) -> dict[At, tuple[int, str]]:
-        found = consumer.committed([TopicPartition(*place) for place in places], timeout=timeout_s)
+        try:
+            found = consumer.committed([TopicPartition(*place) for place in places], timeout=timeout_s)
+        except KafkaException:
+            self._raise_refusal(consumer)
+            raise
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)
         return {
             (one.topic, one.partition): (one.offset, one.metadata or "") for one in found if one.offset >= 0
         }
+
+    def _raise_refusal(self, consumer: Any) -> None:
+        """Raise why the coordinator refuses the group, if it does: calls fail then as if there were no coordinator."""
+        until = monotonic() + REFUSAL_S
+        while monotonic() < until:
+            self._take_in([consumer.poll(0.01)])
+            failure = self._failure
+            if failure is not None and failure.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise KafkaException(failure)
 
     def _end(self, running: "Future[Any] | None") -> None:
         if running is not None:
