@@ -17,6 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
 from .errors import ends_client, engine_error
+from .held_records import HeldRecords, place_of
 from .reader import ask_for_leaders, mends
 from .record import At, Record
 from .threads import DaemonThreads
@@ -27,10 +28,8 @@ T = TypeVar("T")
 
 WAIT_S: Final = 0.25  # of one wait in a thread; a fetch that is given up leaves it then
 GATHER_S: Final = 0.005  # that a fetch waits for records after the first one
-RECORDS_MAX: Final = 2000  # of one fetch: the event loop converts them
-HELD_BYTES: Final = 1024 * 1024  # that one member holds for its next fetch, about
 JOIN_S: Final = 10.0  # for a rebalance to end when offsets are committed
-KEPT_S: Final = 5.0  # for the coordinator to say what is committed in partitions that come back
+COMMITTED_S: Final = 5.0  # for the coordinator to say what is committed in partitions that come back
 REFUSAL_S: Final = 0.2  # for an error to be reported
 LEAVE_S: Final = 2.0  # for a revocation to be reported
 CLOSE_S: Final = 5.0  # for the coordinator's answer; the thread goes on without the caller
@@ -92,10 +91,7 @@ class GroupConsumer:
         self._stale = False  # another consumer has to take its place
         self._topics: Sequence[str] = ()  # that it subscribes to
         self._assigned: frozenset[At] = frozenset()
-        self._positions: dict[At, int] = {}  # behind the records that fetches returned
-        self._unstored: dict[At, int] = {}  # of these, what no later call has confirmed
-        self._kept: dict[At, int] = {}  # positions in partitions that were revoked, until others are assigned
-        self._held: list[Record] = []
+        self._held = HeldRecords()
         self._paused = False
         self._failure: KafkaError | None = None
         self._running: Future[Any] | None = None
@@ -141,20 +137,11 @@ class GroupConsumer:
 
     def peek(self, bytes_max: int) -> list[Record]:
         """The records that follow, within `bytes_max` of keys and values, but at least one if any is here."""
-        count = size = 0
-        for record in self._held:
-            size += len(record) + len(record.key() or b"")
-            if count and (size > bytes_max or count == RECORDS_MAX):
-                break
-            count += 1
-        return self._held[:count]
+        return self._held.peek(bytes_max)
 
     def take(self, count: int) -> None:
         """Move the positions behind the first records of `peek`."""
-        ends = {_place(record): record.offset() + 1 for record in self._held[:count]}
-        del self._held[:count]
-        self._positions |= ends
-        self._unstored |= ends
+        self._held.take(count)
 
     async def commit(self, offsets: Mapping[At, tuple[int, str]] | None) -> None:
         """Commit offsets with their metadata; None: the positions of the assigned partitions.
@@ -216,11 +203,9 @@ class GroupConsumer:
         if self._topics:
             self._join(made)
         elif self._assigned:
+            at = self._held.positions
             made.assign(
-                [
-                    TopicPartition(*place, *([self._positions[place]] if place in self._positions else ()))
-                    for place in self._assigned
-                ]
+                [TopicPartition(*place, *([at[place]] if place in at else ())) for place in self._assigned]
             )
         return made
 
@@ -260,7 +245,7 @@ class GroupConsumer:
             while self._assigned and monotonic() < until:
                 consumer.poll(0.01)
             self._topics = ()
-            self._kept = {}
+            self._held.revoked(())
             self._stale = bool(self._assigned)
         consumer.unassign()
         self._drop(self._assigned)
@@ -269,7 +254,7 @@ class GroupConsumer:
     def _seek(self, offsets: Mapping[At, int]) -> None:
         consumer = self._current()
         for place, offset in offsets.items():
-            self._forget_records((place,))
+            self._held.forget((place,))
             until = monotonic() + LEAVE_S
             while True:
                 try:
@@ -279,7 +264,7 @@ class GroupConsumer:
                     if error.args[0].code() != KafkaError._STATE or monotonic() > until:
                         raise
                 self._take_in([consumer.poll(0.01)])
-            self._positions[place] = offset
+            self._held.positions[place] = offset
         ask_for_leaders(consumer, offsets)
 
     def _gather(self, wait_s: float) -> None:
@@ -297,12 +282,11 @@ class GroupConsumer:
             gather_s = GATHER_S
         first = consumer.poll(wait_s)
         self._take_in([first])
-        room = RECORDS_MAX - len(self._held)
-        if room > 0 and (first is not None or self._held):
-            self._take_in(consumer.consume(room, gather_s))
+        if self._held.room and (first is not None or self._held):
+            self._take_in(consumer.consume(self._held.room, gather_s))
 
     def _store(self, consumer: Any) -> None:
-        returned, self._unstored = self._unstored, {}
+        returned = self._held.confirm()
         if self._auto_commit and returned:
             stored = [
                 TopicPartition(*place, offset)
@@ -320,8 +304,8 @@ class GroupConsumer:
             self._take_in([consumer.poll(0)])
             if self._paused:
                 return
-            self._take_in(consumer.consume(max(1, RECORDS_MAX - len(self._held)), 0))
-            if len(self._held) >= RECORDS_MAX or sum(map(len, self._held)) >= HELD_BYTES:
+            self._take_in(consumer.consume(max(1, self._held.room), 0))
+            if self._held.full:
                 self._paused = True
                 consumer.pause([TopicPartition(*place) for place in self._assigned])
         except (KafkaException, PenstockError) as error:
@@ -336,8 +320,8 @@ class GroupConsumer:
             error = message.error()
             if error is not None:
                 self._fail(error)
-            elif _place(message) in self._assigned:
-                self._held.append(message)
+            elif place_of(message) in self._assigned:
+                self._held.add(message)
 
     def _fail(self, error: KafkaError) -> None:
         if error.code() in _IGNORED or mends(error):
@@ -356,7 +340,7 @@ class GroupConsumer:
     def _commit(self, offsets: Mapping[At, tuple[int, str]] | None) -> None:
         consumer = self._current()
         if offsets is None:
-            offsets = {at: (offset, "") for at, offset in self._positions.items()}
+            offsets = {at: (offset, "") for at, offset in self._held.positions.items()}
         if not offsets:
             return
         wanted = [TopicPartition(*place, offset, text) for place, (offset, text) in offsets.items()]
@@ -427,56 +411,43 @@ class GroupConsumer:
             return
         places = [(one.topic, one.partition) for one in partitions]
         self._assigned |= {place for place in places if place[0] in self._topics}
-        kept = self._kept_positions(consumer)
+        reached = self._reached(consumer)
         for one, place in zip(partitions, places, strict=True):
-            if place in kept:
-                one.offset = self._positions[place] = self._unstored[place] = kept[place]
+            if place in reached:
+                one.offset = reached[place]
+                self._held.restore(place, one.offset)
         (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
         if self._paused and partitions:
             consumer.pause(partitions)
         else:
             ask_for_leaders(consumer, places)
 
-    def _kept_positions(self, consumer: Consumer) -> dict[At, int]:
-        """The positions of partitions that come back to this member in the rebalance that took them, which is how members of most
-        protocols share out. Without them, records that were returned and not committed would come again. Others may have committed more."""
-        kept, self._kept = self._kept, {}
-        wanted = [place for place in kept if place in self._assigned]
-        if not wanted:
+    def _reached(self, consumer: Consumer) -> dict[At, int]:
+        """The positions of partitions that come back in the rebalance that took them: records that were returned and not committed do not
+        come again. Others may have committed more."""
+        reached = self._held.revoked(self._assigned)
+        if not reached:
             return {}
         try:
-            committed = self._committed_of(consumer, wanted, KEPT_S)
+            committed = self._committed_of(consumer, list(reached), COMMITTED_S)
         except KafkaException:
             return {}
-        return {place: max(kept[place], committed.get(place, (0, ""))[0]) for place in wanted}
+        return {place: max(offset, committed.get(place, (0, ""))[0]) for place, offset in reached.items()}
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._on_revoke(consumer, partitions)
-        self._kept = {}
+        self._held.revoked(())
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._kept = {
-            place: self._positions[place]
-            for one in partitions
-            if (place := (one.topic, one.partition)) in self._positions
-        }
         if self._cooperative:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        self._drop([(one.topic, one.partition) for one in partitions])
+        places = [(one.topic, one.partition) for one in partitions]
+        self._assigned -= frozenset(places)
+        self._held.revoke(places)
 
     def _drop(self, places: Collection[At]) -> None:
         """Partitions are this member's no longer."""
         self._assigned -= frozenset(places)
-        self._forget_records(places)
-
-    def _forget_records(self, places: Collection[At]) -> None:
-        for place in places:
-            self._positions.pop(place, None)
-            self._unstored.pop(place, None)
-        self._held = [record for record in self._held if _place(record) not in places]
-
-
-def _place(record: Record) -> At:
-    return record.topic(), record.partition()
+        self._held.forget(places)

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.engines.kafka.driver.errors import ClientErrors
-from penstock.engines.kafka.driver.group_consumer import RECORDS_MAX, GroupConsumer
+from penstock.engines.kafka.driver.group_consumer import GroupConsumer
+from penstock.engines.kafka.driver.held_records import RECORDS_MAX
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.driver.threads import DaemonThreads
 from penstock.model.errors import ErrorKind, PenstockError
