@@ -221,6 +221,7 @@ class GroupConsumer:
         consumer = self._current()
         if topics and topics == self._topics:
             return
+        self._store(consumer)
         if topics and self._topics:
             self._drop([place for place in self._assigned if place[0] not in topics])
         else:
@@ -231,7 +232,9 @@ class GroupConsumer:
             self._join(consumer)
 
     def _assign(self, places: Collection[At]) -> None:
-        self._leave(self._current())
+        consumer = self._current()
+        self._store(consumer)
+        self._leave(consumer)
         consumer = self._current()
         consumer.assign([TopicPartition(*place) for place in places])
         self._assigned = frozenset(places)
@@ -276,11 +279,8 @@ class GroupConsumer:
             places = list(self._assigned)
             consumer.resume([TopicPartition(*place) for place in places])
             ask_for_leaders(consumer, places)  # else librdkafka begins to read half a second later
-        if self._held:
-            wait_s = gather_s = 0.0
-        else:
-            gather_s = GATHER_S
-        first = consumer.poll(wait_s)
+        gather_s = 0.0 if self._held else GATHER_S
+        first = consumer.poll(0.0 if self._held else wait_s)
         self._take_in([first])
         if self._held.room and (first is not None or self._held):
             self._take_in(consumer.consume(self._held.room, gather_s))
@@ -288,12 +288,8 @@ class GroupConsumer:
     def _store(self, consumer: Any) -> None:
         returned = self._held.confirm()
         if self._auto_commit and returned:
-            stored = [
-                TopicPartition(*place, offset)
-                for place, offset in returned.items()
-                if place in self._assigned
-            ]
-            consumer.store_offsets(offsets=stored)
+            places = returned.keys() & self._assigned
+            consumer.store_offsets(offsets=[TopicPartition(*place, returned[place]) for place in places])
 
     def keep(self) -> None:
         """Take part in the group between fetches; never fails."""

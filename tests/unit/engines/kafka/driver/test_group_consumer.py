@@ -317,9 +317,14 @@ async def test_new_credentials_make_a_new_consumer_that_goes_on(kafka: Kafka, th
     await member.close()
 
 
-async def test_giving_up_a_subscription_waits_for_the_revocation(member: GroupConsumer, kafka: Kafka) -> None:
+async def test_giving_up_a_subscription_confirms_and_waits_for_the_revocation(
+    member: GroupConsumer, kafka: Kafka
+) -> None:
+    kafka.messages.append(Message(0))
+    assert await taken(member) == [0]
     await member.assign([SECOND])
     assert member.assigned == {SECOND}
+    assert kafka.made[0].stored == {FIRST: 1}
     assert [(one.topic, one.partition) for one in kafka.made[0].assigned] == [SECOND]
     await member.subscribe([])
     assert member.assigned == frozenset()
