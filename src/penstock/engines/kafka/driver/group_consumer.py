@@ -287,8 +287,7 @@ class GroupConsumer:
 
     def _store(self, consumer: Any) -> None:
         returned = self._held.confirm()
-        if self._auto_commit and returned:
-            places = returned.keys() & self._assigned
+        if self._auto_commit and (places := returned.keys() & self._assigned):
             consumer.store_offsets(offsets=[TopicPartition(*place, returned[place]) for place in places])
 
     def keep(self) -> None:
