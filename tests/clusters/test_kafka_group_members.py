@@ -99,7 +99,7 @@ async def fetched(member: GroupMember, count: int, wait_ms: int = 60_000) -> lis
 
 
 async def polled(client: Consumer, holds: Callable[[], object]) -> None:
-    """Have Kafka's own client take part until `holds()` is true; it gets no records meanwhile."""
+    """Have Kafka's own client take part until `holds()` is true; no records come."""
     async with asyncio.timeout(60):
         while not holds():
             assert await asyncio.to_thread(client.poll, 0.1) is None
@@ -152,7 +152,7 @@ async def test_members_share_partitions_with_kafkas_own_clients(world: World) ->
     await fetched(member, 12)
     await member.commit()
     with world.client(topic) as client:
-        # The member fetches nothing meanwhile: it takes part all the same, and does not hold up the group.
+        # The member takes part although it fetches nothing: the group does not wait for it.
         await polled(client, lambda: len(client.assignment()) == 2)
         await until_async(lambda: len(member.assignment) == 2)
         theirs = {one.partition for one in client.assignment()}
@@ -357,7 +357,7 @@ async def test_transactions_and_gaps(world: World) -> None:
     member = await world.join()
     await member.subscribe([topic])
     found = await fetched(member, 2)
-    # Each transaction ends with a record of its own, which has an offset.
+    # A marker ends each transaction, and has an offset.
     assert [(one.offset, one.value) for one in found] == [(2, b"1"), (6, b"3")]
     await member.commit()
     assert await member.committed([Partition(topic, 0)]) == offsets([7], topic)

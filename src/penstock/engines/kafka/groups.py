@@ -56,7 +56,7 @@ class KafkaGroupMembers:
         return KafkaGroupMember(self._cluster, self._topics, self._watch, consumer)
 
     async def close(self) -> None:
-        """Let all members leave their groups."""
+        """Close all members: they leave their groups."""
         await self._consumers.close()
 
 
@@ -221,7 +221,7 @@ class KafkaGroupMember:
                 records = self._open(found)
             except _UnknownSchemasOf as unknown:
                 await unknown.registry.learn_ids(unknown.topic, unknown.schemas)
-                continue  # the keeper may have used the consumer meanwhile
+                continue  # the keeper may have used the consumer since
             self._consumer.take(len(found))
             if records:
                 return records

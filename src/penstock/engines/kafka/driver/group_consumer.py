@@ -1,7 +1,7 @@
 """A member of a consumer group: a consumer of librdkafka, used by one call at a time on a thread.
 
-Between fetches it is polled (`keep`). Records that arrive meanwhile are held for the next fetch. Beyond a bound the partitions are
-paused: librdkafka drops what it fetched ahead.
+Between fetches it is polled (`keep`), and holds the records that arrive for the next fetch. Beyond a bound its partitions are paused:
+librdkafka drops the records that it fetched ahead.
 """
 
 import asyncio
@@ -151,7 +151,7 @@ class GroupConsumer:
         await self._run(self._commit, offsets)
 
     async def committed(self, places: Sequence[At], timeout_s: float) -> dict[At, tuple[int, str]]:
-        """What the group has committed for these partitions, with the metadata."""
+        """The offsets and metadata that the group has committed for these partitions."""
         return await self._run(self._committed, places, timeout_s) if places else {}
 
     async def close(self) -> None:

@@ -56,7 +56,7 @@ class GroupConsumers:
             self._keeping = False
 
     async def close(self) -> None:
-        """Let all leave their groups."""
+        """Close all members: they leave their groups."""
         await asyncio.gather(*(one.close() for one in self._members if not one.closed))
         self._executor.shutdown(wait=False)
 

@@ -1,4 +1,4 @@
-"""Members of groups over a consumer that the test plays: what is held, confirmed and committed, and rebalances within calls."""
+"""Members of groups over a consumer that the test plays: held records, positions, commits, and rebalances within calls."""
 
 import asyncio
 from collections import deque
