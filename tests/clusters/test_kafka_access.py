@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 )
 from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.pages import ROOT
+from tests.support.rest_proxy import Proxy, place
 from tests.support.waiting import until
 
 from penstock.broker.settings import ClusterSettings
@@ -155,6 +156,13 @@ def test_without_the_rights_to_show_positions_all_else_works(
             f"/admin/v2/persistent{topic.removeprefix('/topics')}/subscription/x", json={"group": "g"}
         )
         assert (refused.status_code, refused.json()["error_code"]) == (403, 40301), refused.text
+        with Proxy(address.rest_proxy_url) as proxy:
+            name = topic.rpartition("/")[2]
+            instance = proxy.consumer("g", "binary")
+            proxy.post(f"{instance.path}/offsets", {"offsets": [place(name, offset=0)]}, 403, 40301)
+            instance.subscribe(name)
+            proxy.ask("GET", f"{instance.path}/records", 403, 40301, params={"timeout": 10_000})
+            instance.delete()
     assert len(told()) == 1
 
 

@@ -57,6 +57,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class GroupRecord(msgspec.Struct, gc=False, kw_only=True):
     """A record as it is stored. `schema_version` is the topic's version of the schema of its value, None if the log names none.
+    `key_frame` and `value_frame` are the numbers of bytes in front of key and value that name their schemas to a schema registry.
 
     `error` says why a record cannot be opened; then it has neither key nor value.
     """
@@ -69,6 +70,8 @@ class GroupRecord(msgspec.Struct, gc=False, kw_only=True):
     value: bytes | None = None
     headers: Headers = ()
     schema_version: int | None = None
+    key_frame: int = 0
+    value_frame: int = 0
     error: str | None = None
 
     @property

@@ -53,6 +53,7 @@ from .cluster import KafkaCluster
 from .documents import PROPERTIES, Documents, KafkaProcessDocuments
 from .driver.fetcher import Fetcher
 from .driver.producer import RecordProducer
+from .groups import KafkaGroupMembers
 from .internal import internal_topics
 from .journals import KafkaJournals
 from .naming import Naming
@@ -201,7 +202,7 @@ class KafkaBroker:
         )
         self.topics.learners.append(self._serving.service.learn)
         self.group_positions = self.topics.group_positions
-        self.groups = None
+        self.groups = KafkaGroupMembers(self.kafka, self.topics, self.watch)
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),
@@ -267,7 +268,7 @@ class KafkaBroker:
             for producer in list(topic.producers.values()):
                 producer.close()
         self._stopping = True
-        await self._soon(self._leave_consumers())
+        await self._soon(self._leave_consumers(), self.groups.close())
         self._flusher.close()
         await self._soon(self._serving.close(), self._replies.close(), self._records.close())
         self.topics.close()

@@ -116,8 +116,16 @@ def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
 
 def read_headers(headers: Sequence[Header]) -> Said:
     """What headers say; never fails."""
+    said, others = split_headers(headers)
+    if others:
+        said.message.properties = {name: _text(value) for name, value in others}
+    return said
+
+
+def split_headers(headers: Sequence[Header]) -> tuple[Said, list[Header]]:
+    """What our headers say, and the headers that are properties, under their own names; never fails."""
     said = Said()
-    properties: dict[str, str] = {}
+    others: list[Header] = []
     known = _is_known(version_of(headers))
     for name, value in headers:
         if known and name.startswith(OURS):
@@ -130,10 +138,8 @@ def read_headers(headers: Sequence[Header]) -> Said:
                 pass  # another's, who uses our names: then it is a property
             else:
                 name = name.removeprefix(_PROPERTY)
-        properties[name] = _text(value)
-    if properties:
-        said.message.properties = properties
-    return said
+        others.append((name, value))
+    return said, others
 
 
 def _is_known(version: bytes | None) -> bool:

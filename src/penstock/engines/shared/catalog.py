@@ -322,13 +322,13 @@ class Catalog(ABC, Generic[T]):
         return [self._open[one] for one in self._of.get(name, ())]
 
     async def get(self, name: TopicName, *, create: bool | None = None) -> T:
-        await self._ensure(name, create=create)
+        await self.ensure(name, create=create)
         if self.partitions(name):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is partitioned: name a partition")
         return await self._log(self.own(name))
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> Sequence[T]:
-        await self._ensure(name, create=create)
+        await self.ensure(name, create=create)
         logs = self.logs(name)
         held = [topic for one in logs if (topic := self._open.get(one)) is not None]
         return held if len(held) == len(logs) else await each(self._log, logs, OPENING_MAX)
@@ -344,7 +344,8 @@ class Catalog(ABC, Generic[T]):
                     observer.opened(topic)
         return topic
 
-    async def _ensure(self, name: TopicName, *, create: bool | None) -> None:
+    async def ensure(self, name: TopicName, *, create: bool | None = None) -> None:
+        """Have a topic exist, which is created as configured. Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND."""
         await self.learn(name)
         if self.exists(name):
             return

@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.broker.groups import GroupRecord
+from penstock.codec.codec import Codec
 from penstock.codec.key_value import KeyValueCodec
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentError
@@ -94,18 +95,23 @@ class Records:
                 value = await self._schemas.framed(record.topic, record.schema_version, value)
             return b64encode(value).decode()
         if record.schema_version is not None:
-            found = await self._broker.schemas.find_version(record.topic, record.schema_version)
-            codec = codec_for(found.schema)
+            codec = await self._codec(record, record.schema_version)
             if isinstance(codec, KeyValueCodec):
-                key = b64encode(record.key).decode() if record.key is not None and codec.separated else None
-                return codec.decode_pair(key, value)[1]
-            return codec.decode(value)
+                return _pair(codec, record)[1]
+            return codec.decode(value[record.value_frame :])
         return await self._content(value)
+
+    async def _codec(self, record: GroupRecord, version: int) -> Codec:
+        return codec_for((await self._broker.schemas.find_version(record.topic, version)).schema)
 
     async def _key(self, record: GroupRecord, key: bytes) -> Any:
         """A key that is not of the format is base64."""
         if self._format is not Format.BINARY:
             try:
+                if record.key_frame and record.schema_version is not None:
+                    codec = await self._codec(record, record.schema_version)
+                    if isinstance(codec, KeyValueCodec):
+                        return _pair(codec, record)[0]
                 return await self._content(key)
             except _FAILURES:
                 pass
@@ -124,3 +130,10 @@ class Records:
         if self._format is Format.JSON:
             return _decode(content)
         raise ValueError("it names no schema of the registry")
+
+
+def _pair(codec: KeyValueCodec, record: GroupRecord) -> tuple[Any, Any]:
+    """A key and a value that have schemas together."""
+    in_key = record.key is not None and codec.separated
+    key = b64encode((record.key or b"")[record.key_frame :]).decode() if in_key else None
+    return codec.decode_pair(key, None if record.value is None else record.value[record.value_frame :])
