@@ -17,6 +17,7 @@ from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.workers import Workers
 from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.confluent.proxy.v3.endpoint import V3Endpoint
 from penstock.protocols.confluent.registry.endpoint import RegistryEndpoint
 from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
@@ -177,6 +178,7 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
         "topics": rest,
         "kafka": kafka_rest,
         "registry": RegistryEndpoint(context),
+        "rest": V3Endpoint(context),
         "ws": mounted(websocket),
         "admin": admin,
         "lookup": admin,
