@@ -42,6 +42,7 @@ class JsonValues(Generic[T]):
         self._depth = 0  # open brackets of that value
         self._in_string = False
         self._escaped = False  # the next byte of the string is part of an escape
+        self._broken: BrokenJsonError | None = None
 
     @property
     def complete(self) -> bool:
@@ -51,12 +52,14 @@ class JsonValues(Generic[T]):
     def feed(self, data: bytes) -> list[tuple[T | ShapeError, int]]:
         """The values that are complete with `data`, each with its size in bytes. Raises BrokenJsonError when nothing precedes what is
         broken; if something does, the next call raises it."""
+        if self._broken is not None:
+            raise self._broken
         found: list[tuple[T | ShapeError, int]] = []
         at, crowded = 0, 0  # up to `crowded`, lines have several values
         try:
             while True:
                 if not self._depth:
-                    at = _SPACE.match(data, at).end()  # type: ignore[union-attr] - it matches nothing, too
+                    at = _end(_SPACE, data, at)
                     if at == len(data):
                         return found
                     if data[at] != _OBJECT:
@@ -86,14 +89,8 @@ class JsonValues(Generic[T]):
         except BrokenJsonError as error:
             if not found:
                 raise
-            self._raise_next(error)
+            self._broken = error
             return found
-
-    def _raise_next(self, error: BrokenJsonError) -> None:
-        def feed(data: bytes) -> list[tuple[T | ShapeError, int]]:
-            raise error
-
-        self.feed = feed  # type: ignore[method-assign]
 
     def _line(self, data: bytes, start: int, end: int) -> T | None:
         """The value that a line is; None if it is not exactly one, or not of the type."""
@@ -122,7 +119,7 @@ class JsonValues(Generic[T]):
                 at = self._end_of_string(data, at)
                 if self._in_string:
                     return at
-            at = _BETWEEN.match(data, at).end()  # type: ignore[union-attr] - it matches nothing, too
+            at = _end(_BETWEEN, data, at)
             if at == len(data):
                 return at
             byte = data[at]
@@ -141,7 +138,7 @@ class JsonValues(Generic[T]):
         if self._escaped and at < len(data):
             self._escaped = False
             at += 1
-        end = _STRING.match(data, at).end()  # type: ignore[union-attr] - it matches nothing, too
+        end = _end(_STRING, data, at)
         if end == len(data):
             return end
         if data[end] == _QUOTE:
@@ -149,3 +146,10 @@ class JsonValues(Generic[T]):
             return end + 1
         self._escaped = True  # a backslash is the last byte
         return len(data)
+
+
+def _end(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+    """The end of what a pattern that also matches nothing matches at a place."""
+    found = pattern.match(data, at)
+    assert found is not None
+    return found.end()

@@ -1,6 +1,7 @@
 """Objects of a body that is cut anywhere."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -49,15 +50,18 @@ def bodies(draw: st.DrawFn) -> tuple[list[Any], bytes]:
 
 def pieces(body: bytes, cuts: list[int]) -> list[bytes]:
     places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
-    return [body[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [body[start:end] for start, end in pairwise(places)]
+
+
+def feed(values: JsonValues[Any], *parts: bytes) -> list[Any]:
+    return [value for part in parts for value, _ in values.feed(part)]
 
 
 @given(bodies(), st.lists(st.integers(0, 10_000), max_size=12))
 def test_every_cut_gives_the_same_values(made: tuple[list[Any], bytes], cuts: list[int]) -> None:
     objects, body = made
     values = JsonValues(ANY, 1 << 20)
-    found = [value for piece in pieces(body, cuts) for value, _ in values.feed(piece)]
-    assert found == objects
+    assert feed(values, *pieces(body, cuts)) == objects
     assert values.complete
 
 
@@ -65,8 +69,7 @@ def test_every_cut_gives_the_same_values(made: tuple[list[Any], bytes], cuts: li
 def test_every_byte_by_itself_gives_the_same_values(made: tuple[list[Any], bytes]) -> None:
     objects, body = made
     values = JsonValues(ANY, 1 << 20)
-    found = [value for number in range(len(body)) for value, _ in values.feed(body[number : number + 1])]
-    assert found == objects
+    assert feed(values, *(bytes([byte]) for byte in body)) == objects
 
 
 @given(bodies(), st.lists(st.integers(0, 10_000), max_size=4))
@@ -85,9 +88,7 @@ def test_what_is_no_object_is_broken_wherever_it_is_cut(body: bytes) -> None:
     for cut in range(len(body) + 1):
         values = JsonValues(ANY, 1 << 20)
         with pytest.raises(BrokenJsonError):
-            values.feed(b'{"a": 1}\n' + body[:cut])
-            values.feed(body[cut:] + b"}")
-            values.feed(b" ")
+            feed(values, b'{"a": 1}\n' + body[:cut], body[cut:] + b"}", b" ")
 
 
 def test_what_precedes_something_broken_is_read_first() -> None:
@@ -120,10 +121,8 @@ def test_a_value_that_is_too_long_ends_it(end: bytes) -> None:
     assert values.feed(b'{"a": "' + b"x" * 80 + b'"}') != []
     with pytest.raises(TooLongError):
         values.feed(b'{"a": "' + b"x" * 100 + b'"}' + end)
-    values = JsonValues(ANY, 100)
     with pytest.raises(TooLongError):
-        for _ in range(20):
-            values.feed(b'{"a":"' if not values._depth else b"x" * 10)
+        feed(JsonValues(ANY, 100), b'{"a":"', *[b"x" * 10] * 12)
 
 
 def test_half_a_value_is_known() -> None:
