@@ -11,6 +11,16 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 # Outside of strings: up to the next bracket, or to a string that goes on.
 _BETWEEN: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # up to its end, or to half of an escape
+
+
+def _nested(levels: int) -> bytes:
+    """The pattern of a whole array or object with so many levels in it."""
+    flat = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
+    inner = b"|" + _nested(levels - 1) if levels else b""
+    return rb"[{\[](?:" + flat + inner + rb")*+[}\]]"
+
+
+_WHOLE: Final = re.compile(_nested(6), re.DOTALL)  # most records are not nested deeper
 _OBJECT, _QUOTE = ord("{"), ord('"')
 _OPENING: Final = frozenset(b"{[")
 
@@ -74,7 +84,8 @@ class JsonValues(Generic[T]):
                             found.append((value, crowded - at))
                             at = crowded
                             continue
-                end = self._scan(data, at)
+                whole = None if self._depth else _WHOLE.match(data, at)
+                end = self._scan(data, at) if whole is None else whole.end()
                 self._parts.append(data[at:end])
                 self._size += end - at
                 if self._size > self._bytes_max:
