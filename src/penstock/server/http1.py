@@ -6,6 +6,7 @@ without waiting. Nothing here has a bound; `connections` has them.
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from typing import Any, Final, cast
 
@@ -21,6 +22,7 @@ from .worker import Worker
 log = logging.getLogger(__name__)
 
 BODY_BYTES_HIGH: Final = 65_536  # of a body that nobody has taken, before no more is read
+PROBE_AFTER_S: Final = 60  # of silence on a connection whose request has no deadline
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
@@ -254,6 +256,15 @@ class Http1Connection(asyncio.Protocol):
             self.transport.close()
         else:
             self.request.keep_alive = False
+
+    def release(self, size: int) -> None:
+        raise NotImplementedError
+
+    def keep_alive_probes(self) -> None:
+        found = self.transport.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_S)
 
     def refuse_bytes(self) -> None:
         """Answer to what is not HTTP."""

@@ -44,6 +44,12 @@ class Carrier(Protocol):
     def resume_reading(self) -> None:
         """Read on, where reading was paused."""
 
+    def release(self, size: int) -> None:
+        """So many bytes of the request are held no more."""
+
+    def keep_alive_probes(self) -> None:
+        """Have the system find out that a silent peer is gone."""
+
     def on_answered(self) -> None:
         """The answer is complete."""
 
@@ -65,6 +71,7 @@ class Request(Exchange):
         "expects_continue",
         "keep_alive",
         "more_body",
+        "streams",
     )
 
     def __init__(
@@ -85,6 +92,7 @@ class Request(Exchange):
         self.disconnected = False
         self.answered = False
         self.more_body = body is None
+        self.streams = False  # the body has no deadline
         self._body: bytes | bytearray = body or b""
         self._news = body is not None  # since the last `receive`
         self._changed: asyncio.Event | None = None  # where somebody waits for news
@@ -156,6 +164,13 @@ class Request(Exchange):
         return True
 
     # -- the request's body
+
+    def stream_body(self) -> None:
+        self.streams = True
+        self._carrier.keep_alive_probes()
+
+    def settle(self, size: int) -> None:
+        self._carrier.release(size)
 
     def buffered(self) -> bytes | None:
         if self.more_body or self.expects_continue or self.disconnected or self.answered:

@@ -189,6 +189,13 @@ class Exchange:
                 headers[key] = f"{headers[key]}, {text}" if key in headers else text
         return self._headers
 
+    def stream_body(self) -> None:
+        """The client may send its body for as long as it wants, and read the answer meanwhile. What was taken of the body counts as
+        held until `settle`."""
+
+    def settle(self, size: int) -> None:
+        """So many bytes of a streamed body are held no more."""
+
     @property
     def holding(self) -> Holding | None:
         """What the server holds for the request's connection."""
