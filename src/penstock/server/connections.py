@@ -156,7 +156,7 @@ class HttpConnection(Http1Connection):
         if self._ended:
             return
         request = self.request
-        if request is None or request.answered:
+        if request is None or request.answered or request.cut:
             self._discard(size)
             return
         self._hold(size)

@@ -213,7 +213,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         request = self.request
-        if request is None or request.answered or self.upgrading:
+        if request is None or request.answered or request.cut or self.upgrading:
             return
         if request.feed(body) > BODY_BYTES_HIGH:
             self.pause_reading()
@@ -256,6 +256,7 @@ class Http1Connection(asyncio.Protocol):
             self.transport.close()
         else:
             self.request.keep_alive = False
+            self.request.end_body()
 
     def release(self, size: int) -> None:
         raise NotImplementedError

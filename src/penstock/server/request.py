@@ -67,6 +67,7 @@ class Request(Exchange):
         "_news",
         "_when_gone",
         "answered",
+        "cut",
         "disconnected",
         "expects_continue",
         "keep_alive",
@@ -93,6 +94,7 @@ class Request(Exchange):
         self.answered = False
         self.more_body = body is None
         self.streams = False  # the body has no deadline
+        self.cut = False  # a streamed body was ended, and what follows of it is dropped
         self._body: bytes | bytearray = body or b""
         self._news = body is not None  # since the last `receive`
         self._changed: asyncio.Event | None = None  # where somebody waits for news
@@ -168,6 +170,11 @@ class Request(Exchange):
     def stream_body(self) -> None:
         self.streams = True
         self._carrier.keep_alive_probes()
+
+    def end_body(self) -> None:
+        if self.streams and self.more_body:
+            self.cut, self.more_body = True, False
+            self.notify()
 
     def settle(self, size: int) -> None:
         self._carrier.release(size)

@@ -163,6 +163,30 @@ async def test_a_streamed_body_is_answered_as_it_comes_and_has_no_deadline() -> 
     assert not transport.is_closing()
 
 
+async def test_a_streamed_body_ends_when_the_server_stops() -> None:
+    parts: list[bytes] = []
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.stream_body()
+        more = True
+        while more:
+            event = await exchange.receive()
+            parts.append(event["body"])
+            more = event["more_body"]
+        await exchange.answer(b"3")
+
+    connection, transport = connected(serve)
+    connection.data_received(b"POST /t HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    await turns()
+    connection.shutdown()
+    connection.data_received(b"1\r\nb\r\n")
+    await turns()
+    assert parts == [b"a", b""]
+    assert transport.written[-1].endswith(b"\r\n\r\n3")
+    assert transport.is_closing()
+    assert connection._holding.received == 0
+
+
 async def test_a_body_that_goes_on_after_its_answer_ends_the_connection() -> None:
     async def serve(exchange: Exchange) -> None:
         exchange.stream_body()
