@@ -48,7 +48,7 @@ class JsonValues(Generic[T]):
         self._decoder = decoder
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []  # of a value that is not complete
-        self._size = 0
+        self.size = 0  # of the value that is not complete, as far as it came
         self._depth = 0  # open brackets of that value
         self._in_string = False
         self._escaped = False  # the next byte of the string is part of an escape
@@ -87,12 +87,12 @@ class JsonValues(Generic[T]):
                 whole = None if self._depth else _WHOLE.match(data, at)
                 end = self._scan(data, at) if whole is None else whole.end()
                 self._parts.append(data[at:end])
-                self._size += end - at
-                if self._size > self._bytes_max:
+                self.size += end - at
+                if self.size > self._bytes_max:
                     raise TooLongError(f"A record is larger than {self._bytes_max} bytes")
                 if self._depth:
                     return found
-                size, self._size = self._size, 0
+                size, self.size = self.size, 0
                 text = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
                 self._parts.clear()
                 found.append((self._decoded(text), size))
