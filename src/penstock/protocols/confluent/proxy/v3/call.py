@@ -1,25 +1,36 @@
 """One request to version 3: the cluster and the topic that its path names, and the places of what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView, Nodes
+from penstock.broker.names import check_partition
 from penstock.model.confluent import ConfluentCode, ConfluentError
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import ErrorKind
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.call import Call
 from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
+from penstock.protocols.confluent.proxy.call import topic_named
+from penstock.protocols.confluent.proxy.produce import TOO_LARGE_TEXT
+from penstock.protocols.confluent.proxy.services import Services
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.paths import PREFIX_KEY
 
 from .shapes import ListMetadata, Metadata, Related, Resources
 
-PREFIX: Final = "/rest"  # of the REST proxy on the addresses of HTTP
-TOPIC_NOT_FOUND: Final = ConfluentCode(404, 40403)
-PARTITION_NOT_FOUND: Final = ConfluentCode(404, 40402)
-NO_TOPIC_TEXT: Final = "This server does not host this topic-partition."
+PREFIX: Final = "/rest"  # of the proxy on the addresses of HTTP
+# Errors of the broker that have texts and codes in version 3.
+KNOWN_ERRORS: Final[Mapping[ErrorKind, ConfluentError]] = {
+    **dict.fromkeys(
+        (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND),
+        ConfluentError(ConfluentCode(404, 40403), "This server does not host this topic-partition."),
+    ),
+    ErrorKind.PARTITION_NOT_FOUND: ConfluentError(ConfluentCode(404, 40402), "Partition not found."),
+    ErrorKind.TOO_LARGE: ConfluentError(ConfluentCode(413, 413), TOO_LARGE_TEXT),
+}
 
 
 class V3Call(Call):
@@ -30,11 +41,12 @@ class V3Call(Call):
         caller: Caller,
         names: dict[str, str],
         exchange: Exchange,
-        body: bytes,
+        proxy: Services,
         view: ClusterView,
         nodes: Nodes,
     ) -> None:
-        super().__init__(caller, names, exchange, body)
+        super().__init__(caller, names, exchange, b"")
+        self.proxy = proxy
         self.view = view
         self.nodes = nodes
         self.broker: Broker = caller.context.broker
@@ -48,15 +60,15 @@ class V3Call(Call):
     # -- what the path names
 
     async def topic(self) -> TopicName:
-        """The topic, which exists and which the caller may see. Raises ConfluentError, FORBIDDEN."""
+        """The topic, which exists and which the caller may see. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
         name = topic_named(self.names["topic"])
         await self.broker.topics.learn(name)
         self.caller.may_look(name)
         if not self.broker.topics.exists(name):
-            raise no_topic()
+            raise self.broker.topics.missing(name)
         return name
 
-    def number(self, name: str, default: int = 0) -> int:
+    def number(self, name: str) -> int:
         """A number of the path. Raises ConfluentError."""
         text = self.names[name]
         if text.isascii() and text.isdigit() and len(text) < 11:
@@ -64,10 +76,9 @@ class V3Call(Call):
         raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
 
     def partition(self, count: int) -> int:
-        """The partition of `count` that the path names. Raises ConfluentError."""
+        """The partition of `count` that the path names. Raises ConfluentError, PARTITION_NOT_FOUND."""
         number = self.number("partition")
-        if number >= count:
-            raise ConfluentError(PARTITION_NOT_FOUND, "Partition not found.")
+        check_partition(number, count)
         return number
 
     # -- groups
@@ -90,7 +101,9 @@ class V3Call(Call):
 
     @property
     def _base(self) -> str:
-        return self.exchange.address + PREFIX
+        """The address of the proxy as the client reached it, unless one is configured."""
+        prefix = "" if self.exchange.scope.get(PREFIX_KEY) else PREFIX
+        return self.proxy.url.rstrip("/") or self.exchange.address + prefix
 
     def related(self, *segments: str | int) -> Related:
         return Related(self.url(*segments))
@@ -103,26 +116,3 @@ class V3Call(Call):
 
     def listed(self, kind: str, url: Sequence[str | int], data: list[Any]) -> Resources:
         return Resources(f"{kind}List", ListMetadata(self.url(*url)), data)
-
-
-def topic_named(text: str) -> TopicName:
-    """The topic that a path names: one of `public/default`, or by its full name. Raises ConfluentError."""
-    try:
-        name = TopicName.parse(text)
-    except PenstockError as error:
-        if error.kind is not ErrorKind.INVALID_NAME:
-            raise
-        raise no_topic() from None
-    if name.partition >= 0:
-        raise no_topic()
-    return name
-
-
-def shown(topic: TopicName) -> str:
-    """A topic as answers name it: those of `public/default` by their local names."""
-    default = topic.persistent and topic.namespace_name == DEFAULT_NAMESPACE
-    return topic.local if default else str(topic)
-
-
-def no_topic() -> ConfluentError:
-    return ConfluentError(TOPIC_NOT_FOUND, NO_TOPIC_TEXT)

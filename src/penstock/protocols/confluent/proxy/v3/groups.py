@@ -9,7 +9,9 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
 from penstock.protocols.http.operations import Table
 
-from .call import V3Call, shown, topic_named
+from penstock.protocols.confluent.proxy.call import shown, topic_named
+
+from .call import V3Call
 from .shapes import Assignment, Consumer, ConsumerGroup, ConsumerLag, LagSummary, Resources
 from .topics import read
 

@@ -13,7 +13,9 @@ from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter
 from penstock.runtime.tasks import chosen, each
 
-from .call import V3Call, no_topic, shown
+from penstock.protocols.confluent.proxy.call import shown
+
+from .call import V3Call
 from .shapes import (
     Broker,
     Cluster,
@@ -145,7 +147,7 @@ async def topics(call: V3Call) -> Resources:
 @read(table, _TOPIC, "A topic.", Topic, parameters=(_OPERATIONS,))
 async def topic(call: V3Call) -> Topic:
     name = await call.topic()
-    return _topic(call, name, await _replicas(call, name))
+    return _topic(call, name, await call.view.replicas(name))
 
 
 def _topic(call: V3Call, name: TopicName, replicas: Sequence[Replicas]) -> Topic:
@@ -174,22 +176,13 @@ async def _names(call: V3Call) -> list[TopicName]:
     return await chosen(known.names(DEFAULT_NAMESPACE, "persistent"), call.caller.sees)
 
 
-async def _replicas(call: V3Call, name: TopicName) -> Sequence[Replicas]:
-    try:
-        return await call.view.replicas(name)
-    except PenstockError as error:
-        if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
-            raise
-        raise no_topic() from None
-
-
 # -- partitions
 
 
 @read(table, f"{_TOPIC}/partitions", "The partitions of a topic.", Resources)
 async def partitions(call: V3Call) -> Resources:
     name = await call.topic()
-    found = await _replicas(call, name)
+    found = await call.view.replicas(name)
     made = [Partition(**_partition(call, name, number, one)) for number, one in enumerate(found)]
     return call.listed("KafkaPartition", ("topics", shown(name), "partitions"), made)
 
@@ -197,7 +190,7 @@ async def partitions(call: V3Call) -> Resources:
 @read(table, _PARTITION, "A partition.", Partition)
 async def partition(call: V3Call) -> Partition:
     name = await call.topic()
-    found = await _replicas(call, name)
+    found = await call.view.replicas(name)
     number = call.partition(len(found))
     return Partition(**_partition(call, name, number, found[number]))
 
@@ -213,7 +206,7 @@ async def offset(call: V3Call) -> PartitionOffsets:
     if call.text("offset_type", BOTH) != BOTH:
         raise ConfluentError(ConfluentCode(400, 400), f"Invalid offset_type: only {BOTH} is taken")
     name = await call.topic()
-    found = await _replicas(call, name)
+    found = await call.view.replicas(name)
     number = call.partition(len(found))
     require(call.broker.capabilities, Capability.OFFSETS)
     log = (await call.broker.topics.all_of(name, create=False))[number]
@@ -245,7 +238,7 @@ def _partition(call: V3Call, name: TopicName, number: int, one: Replicas) -> dic
 @read(table, f"{_PARTITION}/replicas", "Which brokers have a partition.", Resources)
 async def replicas(call: V3Call) -> Resources:
     name = await call.topic()
-    found = await _replicas(call, name)
+    found = await call.view.replicas(name)
     number = call.partition(len(found))
     made = [_replica(call, name, number, found[number], one) for one in sorted(found[number].brokers)]
     return call.listed("KafkaReplica", ("topics", shown(name), "partitions", number, "replicas"), made)
@@ -254,7 +247,7 @@ async def replicas(call: V3Call) -> Resources:
 @read(table, f"{_PARTITION}/replicas/{{broker}}", "What one broker has of a partition.", Replica)
 async def replica(call: V3Call) -> Replica:
     name = await call.topic()
-    found = await _replicas(call, name)
+    found = await call.view.replicas(name)
     number, at = call.partition(len(found)), call.number("broker")
     if at not in found[number].brokers:
         raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
@@ -307,11 +300,11 @@ async def config(call: V3Call) -> TopicConfig:
     raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
 
 
-async def _configs(call: V3Call, name: TopicName) -> list[ConfigValue]:
+async def _configs(call: V3Call, name: TopicName) -> Sequence[ConfigValue]:
     found = (await call.view.configs([name])).get(name)
     if found is None:
-        raise no_topic()
-    return list(found)
+        raise call.broker.topics.missing(name)
+    return found
 
 
 def _config(call: V3Call, topic: TopicName, one: ConfigValue) -> TopicConfig:

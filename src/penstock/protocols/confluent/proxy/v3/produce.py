@@ -1,0 +1,182 @@
+"""Producing in version 3: records of a stream or of a batch, and a result for each."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from penstock.model.confluent import ConfluentError
+from penstock.model.errors import PenstockError
+from penstock.model.headers import Headers
+from penstock.model.names import TopicName
+from penstock.protocols.auth.permissions import ADMIN
+from penstock.protocols.confluent.proxy.codes import BY_KIND, KAFKA_ERROR, RETRIABLE
+from penstock.protocols.confluent.proxy.produce import from_base64, json_version
+from penstock.protocols.confluent.proxy.publishing import NewRecord
+from penstock.protocols.confluent.proxy.schemas import UNREGISTERED, DataError
+from penstock.protocols.payloads import TopicSchemas
+
+from penstock.protocols.confluent.proxy.call import shown
+
+from .call import KNOWN_ERRORS, V3Call
+from .contents import BAD_REQUEST, Content, Contents
+from .json_values import ShapeError
+from .record_shapes import Failed, Record, StoredData, StoredInStream
+
+Outcome = StoredInStream | Failed
+
+_NO_HEADERS: Final[Headers] = ()
+_FIVE_DIGITS: Final = 10_000
+
+
+class Producing:
+    """Records to one topic, by one caller."""
+
+    def __init__(self, call: V3Call, topic: TopicName) -> None:
+        schemas = call.proxy.schemas
+        forced = call.caller.allowed(topic)[ADMIN]
+        self._topic = topic
+        self._cluster = call.cluster
+        self._name = shown(topic)
+        self._publishing = call.proxy.publishing
+        self._clock = call.broker.clock
+        self._framed = call.broker.record_formats is not None  # the engine writes values with their schemas' ids
+        self._keys = Contents(schemas, topic, keys=True, forced=forced)
+        self._values = Contents(schemas, topic, keys=False, forced=forced)
+
+    async def publish(self, given: Sequence[Record | ShapeError]) -> list[Outcome]:
+        """Publish records in their order; one that cannot be published fails alone."""
+        results: list[Outcome | None] = [None] * len(given)
+        places: list[int] = []
+        records: list[NewRecord] = []
+        contents: list[tuple[Content | None, Content | None]] = []
+        self._keys.begin()
+        self._values.begin()
+        try:
+            schemas = await self._publishing.open(self._topic)
+        except PenstockError as error:
+            return [failed(error)] * len(given)
+        for place, one in enumerate(given):
+            try:
+                if isinstance(one, ShapeError):
+                    raise ConfluentError(BAD_REQUEST, f"Bad Request: Error processing JSON: {one}")
+                record, key, value = await self._record(schemas, one)
+            except (ConfluentError, PenstockError) as error:
+                results[place] = failed(error)
+                continue
+            places.append(place)
+            records.append(record)
+            contents.append((key, value))
+        now = _iso(self._clock.now_ms())
+        try:
+            stored = await self._publishing.publish(self._topic, schemas, records) if records else []
+        except PenstockError as error:
+            stored = [error] * len(records)
+        for place, record, (key, value), done in zip(places, records, contents, stored, strict=True):
+            if isinstance(done, PenstockError):
+                results[place] = failed(done)
+                continue
+            results[place] = StoredInStream(
+                error_code=200,
+                cluster_id=self._cluster,
+                topic_name=self._name,
+                partition_id=done.partition,
+                offset=done.offset,
+                timestamp=now if record.timestamp is None else _iso(record.timestamp),
+                key=None if key is None else self._shown(key, record.key),
+                value=None if value is None else self._shown(value, record.value),
+            )
+        return [Failed(500, "Internal Server Error") if one is None else one for one in results]
+
+    async def _record(
+        self, schemas: TopicSchemas, given: Record
+    ) -> tuple[NewRecord, Content | None, Content | None]:
+        """A record to store, with its key and its value. Raises ConfluentError, PenstockError."""
+        if given.partition_id is not None:
+            self._publishing.check_partitions(self._topic, [given.partition_id])
+        key = None if given.key is None else await self._keys.encode(given.key)
+        value = None if given.value is None else await self._values.encode(given.value)
+        payload, version = _stored_value(schemas, given, value)
+        record = NewRecord(
+            None if key is None else _framed(key),
+            payload,
+            version,
+            given.partition_id,
+            _headers(given) if given.headers else _NO_HEADERS,
+            None if given.timestamp is None else _timestamp(given.timestamp),
+        )
+        return record, key, value
+
+    def _shown(self, content: Content, stored: bytes | None) -> StoredData:
+        size = 0 if stored is None else len(stored)
+        version = None if content.schema is None else content.schema.version
+        if version is None:
+            return StoredData(size, content.type)
+        assert content.schema is not None
+        if stored is not None and self._framed and stored is content.payload:
+            size += len(content.schema.framed(b""))
+        return StoredData(size, content.type, version.subject, version.id, version.version)
+
+
+def _stored_value(
+    schemas: TopicSchemas, given: Record, value: Content | None
+) -> tuple[bytes | None, int | None]:
+    """A value as it is given to the log, and the topic's version of its schema. Raises PenstockError."""
+    if value is None or value.payload is None:
+        schemas.check_unversioned()
+        return None, None
+    if value.schema is not None:
+        version = value.schema.version
+        assert version is not None, "it is registered"
+        if version.topic_version is None:  # a schema of another subject
+            return value.schema.framed(value.payload), None
+        return value.payload, version.topic_version
+    if value.type == "JSON" and schemas.of_json and given.value is not None:
+        return value.payload, json_version(schemas, given.value.data)
+    schemas.check_unversioned()
+    return value.payload, None
+
+
+def _framed(key: Content) -> bytes | None:
+    return key.payload if key.payload is None or key.schema is None else key.schema.framed(key.payload)
+
+
+def _headers(given: Record) -> Headers:
+    return [
+        (one.name, None if one.value is None else from_base64(one.value)) for one in given.headers or ()
+    ]
+
+
+def _timestamp(given: datetime) -> int:
+    at = round(given.timestamp() * 1000)
+    if at < 0:
+        raise ConfluentError(
+            BAD_REQUEST, f"Bad Request: Invalid timestamp: {at}. Timestamp should always be non-negative."
+        )
+    return at
+
+
+def _iso(ms: int) -> str:
+    """A time as ISO 8601 in UTC, with milliseconds."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# -- errors
+
+def failed(error: ConfluentError | PenstockError) -> Failed:
+    """An error as the result of a record. Codes that only version 2 has go before the text."""
+    if isinstance(error, DataError):
+        return Failed(400, f"Bad Request: {error.detail}")
+    if isinstance(error, ConfluentError):
+        code, status = error.code.code, error.code.status
+        if error.code == UNREGISTERED:
+            code, status = 42207, 422
+        if status == 422 and code >= _FIVE_DIGITS:
+            return Failed(422, f"Error: {code} : {error.message}")
+        return Failed(code, error.message)
+    known = KNOWN_ERRORS.get(error.kind)
+    if known is not None:
+        return Failed(known.code.code, known.message)
+    code = BY_KIND.get(error.kind, RETRIABLE if error.retriable else KAFKA_ERROR).code
+    return Failed(code, error.message)
+
+
