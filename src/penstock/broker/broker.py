@@ -18,6 +18,7 @@ from .cluster import Cluster
 from .cluster_view import ClusterView
 from .consumer import Consumer
 from .fleet import ProcessDocuments
+from .groups import Groups
 from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
@@ -62,6 +63,10 @@ class Broker(Protocol):
     @property
     def cluster_view(self) -> ClusterView | None:
         """Brokers and consumer groups as Kafka's administration describes them; None if there is no such cluster."""
+
+    @property
+    def groups(self) -> Groups | None:
+        """The consumer groups of the cluster; None if groups are subscriptions."""
 
     @property
     def namespaces(self) -> Namespaces: ...

@@ -17,7 +17,7 @@ from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.workers import Workers
 from penstock.protocols.binary.endpoint import BinaryEndpoint
-from penstock.protocols.confluent.proxy.v3.endpoint import V3Endpoint
+from penstock.protocols.confluent.proxy.endpoint import ProxyEndpoint
 from penstock.protocols.confluent.registry.endpoint import RegistryEndpoint
 from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
@@ -125,7 +125,7 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     metrics = MetricsPage(context, requests, counts, None, by_topic=config.metrics.by_topic)
     tracing = Tracing(config.trace) if config.trace.otlp_endpoint else None
     endpoints: dict[str, Endpoint] = {
-        **dict.fromkeys(("stages", "entries", "kafka", "registry", "lookup", "console"), owner),
+        **dict.fromkeys(("stages", "entries", "kafka", "registry", "rest", "lookup", "console"), owner),
         "topics": publishing(rest, owner),
         "ws": mounted(websocket),
         "admin": own_statistics(admin_endpoint(context), owner),
@@ -157,6 +157,8 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     context.fleet = fleet
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
+    registry = RegistryEndpoint(context)
+    rest_proxy = ProxyEndpoint(context, registry.load, config.rest_proxy.url)
     cluster = context.broker.cluster
     if cluster is not None and cluster.traits.administered:
         admin = forwarding(context, cluster, admin)
@@ -177,8 +179,8 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
         "entries": stages,
         "topics": rest,
         "kafka": kafka_rest,
-        "registry": RegistryEndpoint(context),
-        "rest": V3Endpoint(context),
+        "registry": registry,
+        "rest": rest_proxy,
         "ws": mounted(websocket),
         "admin": admin,
         "lookup": admin,

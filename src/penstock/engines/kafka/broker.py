@@ -203,6 +203,7 @@ class KafkaBroker:
         self.topics.learners.append(self._serving.service.learn)
         self.group_positions = self.topics.group_positions
         self.cluster_view = KafkaView(self.kafka, self.naming)
+        self.groups = None
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),

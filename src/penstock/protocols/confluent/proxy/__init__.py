@@ -1,1 +1,1 @@
-"""The REST proxy: versions 2 and 3 of its API."""
+"""The REST proxy's API (docs/rest-proxy.md)."""

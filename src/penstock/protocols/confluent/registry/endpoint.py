@@ -49,7 +49,7 @@ class RegistryEndpoint:
 
     async def _answer(self, exchange: Exchange, kind: str | None) -> Answer:
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-        registry = await self._load()
+        registry = await self.load()
         handler, names = find_handler(self._handlers, exchange)
         if kind is None:
             raise not_acceptable()
@@ -68,7 +68,7 @@ class RegistryEndpoint:
             return msgspec.structs.replace(value, headers={"content-type": kind})
         return Answer(raw=to_json(value), headers={"content-type": kind})
 
-    async def _load(self) -> Registry:
+    async def load(self) -> Registry:
         """The registry, whose state is read with the first request. Raises NOT_SUPPORTED."""
         documents = offered(self._context.broker.registry_documents, "schema registry")
         async with self._loading:

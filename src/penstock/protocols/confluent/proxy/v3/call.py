@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from penstock.broker.broker import Broker
-from penstock.broker.cluster_view import ClusterView, Nodes
+from penstock.broker.cluster_view import ClusterView
 from penstock.broker.names import check_partition
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.protocols.caller import Caller
-from penstock.protocols.confluent.call import Call
-from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
-from penstock.protocols.confluent.proxy.call import topic_named
+from penstock.protocols.confluent.content import NOT_FOUND
+from penstock.protocols.confluent.proxy.call import ProxyCall
 from penstock.protocols.confluent.proxy.produce import TOO_LARGE_TEXT
 from penstock.protocols.confluent.proxy.services import Services
 from penstock.protocols.http.exchange import Exchange
@@ -33,8 +31,8 @@ KNOWN_ERRORS: Final[Mapping[ErrorKind, ConfluentError]] = {
 }
 
 
-class V3Call(Call):
-    """One request to version 3. `nodes` are those of the cluster that it names."""
+class V3Call(ProxyCall):
+    """One request to version 3. `cluster` is the id of the one cluster."""
 
     def __init__(
         self,
@@ -43,43 +41,30 @@ class V3Call(Call):
         exchange: Exchange,
         proxy: Services,
         view: ClusterView,
-        nodes: Nodes,
+        cluster: str,
     ) -> None:
-        super().__init__(caller, names, exchange, b"")
-        self.proxy = proxy
+        super().__init__(proxy, caller, names, exchange, b"", None)
         self.view = view
-        self.nodes = nodes
-        self.broker: Broker = caller.context.broker
-        if names.get("cluster", nodes.cluster) != nodes.cluster:
+        self.cluster = cluster
+        self.broker = proxy.broker
+        if names.get("cluster", cluster) != cluster:
             raise ConfluentError(NOT_FOUND, f"Cluster {names['cluster']} cannot be found.")
-
-    @property
-    def cluster(self) -> str:
-        return self.nodes.cluster
 
     # -- what the path names
 
-    async def topic(self) -> TopicName:
+    async def known_topic(self) -> TopicName:
         """The topic, which exists and which the caller may see. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
-        name = topic_named(self.names["topic"])
+        name = self.topic
         await self.broker.topics.learn(name)
         self.caller.may_look(name)
         if not self.broker.topics.exists(name):
             raise self.broker.topics.missing(name)
         return name
 
-    def number(self, name: str) -> int:
-        """A number of the path. Raises ConfluentError."""
-        text = self.names[name]
-        if text.isascii() and text.isdigit() and len(text) < 11:
-            return int(text)
-        raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
-
-    def partition(self, count: int) -> int:
+    def partition_of(self, count: int) -> int:
         """The partition of `count` that the path names. Raises ConfluentError, PARTITION_NOT_FOUND."""
-        number = self.number("partition")
-        check_partition(number, count)
-        return number
+        check_partition(self.partition, count)
+        return self.partition
 
     # -- groups
 

@@ -15,7 +15,7 @@ from .record_shapes import Data
 BAD_REQUEST: Final = ConfluentCode(400, 400)
 KNOWN_MAX: Final = 100  # schemas of one stream
 _REGISTRY_TYPES: Final = {"AVRO": "AVRO", "JSONSCHEMA": "JSON", "PROTOBUF": "PROTOBUF"}
-_TYPES: Final = {name: type for type, name in _REGISTRY_TYPES.items()}
+_TYPES: Final = {name: given for given, name in _REGISTRY_TYPES.items()}
 
 
 class Content:
@@ -62,7 +62,7 @@ class Contents:
         if data is None and given.type is None and not _has_schema(given):
             return Content("BINARY", None)
         schema = await self._schema(given)
-        payload = None if data is None else schema.encode(data)
+        payload = None if data is None else _encoded(schema, data)
         if schema.version is None:  # not before a value fits
             await self._schemas.register(schema, forced=self._forced)
         return Content(_TYPES[schema.definition.schema_type], payload, schema)
@@ -83,7 +83,10 @@ class Contents:
 
     async def _find(self, given: Data) -> ContentSchema:
         schemas, subject = self._schemas, given.subject or self._subject
-        by_record = given.subject is None and given.subject_name_strategy in ("RECORD_NAME", "TOPIC_RECORD_NAME")
+        by_record = given.subject is None and given.subject_name_strategy in (
+            "RECORD_NAME",
+            "TOPIC_RECORD_NAME",
+        )
         if given.schema is not None:
             found = await schemas.named(subject, _REGISTRY_TYPES[given.type or ""], given.schema)
             if by_record:
@@ -100,7 +103,7 @@ class Contents:
                 f"Bad Request: Cannot use schema_subject_strategy={given.subject_name_strategy} without schema_id or schema.",
             )
         try:
-            return await schemas.version(subject, str(given.schema_version or "latest"))
+            return await schemas.numbered(subject, str(given.schema_version or "latest"))
         except ConfluentError as error:
             if given.schema_version is None or error.code == SUBJECT_NOT_FOUND:
                 text = f"Error serializing message. Error when fetching latest schema version. subject = {subject}"
@@ -119,6 +122,14 @@ class Contents:
         if not name:
             raise ConfluentError(BAD_REQUEST, "Bad Request: the schema has no name of a record")
         return name if given.subject_name_strategy == "RECORD_NAME" else f"{shown(self._topic)}-{name}"
+
+
+def _encoded(schema: ContentSchema, data: Any) -> bytes:
+    """Raises ConfluentError."""
+    try:
+        return schema.encode(data)
+    except ConfluentError as error:
+        raise ConfluentError(BAD_REQUEST, f"Bad Request: {error.detail or error.message}") from None
 
 
 def to_text(data: str) -> bytes:

@@ -31,6 +31,7 @@ class V3Endpoint:
         self._context = proxy.context
         self._handlers = Handlers(OPERATIONS)
         self._view: ClusterView = proxy.broker.cluster_view or BrokerView(proxy.context)
+        self._cluster = ""  # its id, once it was asked
 
     async def __call__(self, exchange: Exchange) -> None:
         try:
@@ -46,8 +47,9 @@ class V3Endpoint:
         handler, names = find_handler(self._handlers, exchange)
         if accepted(exchange, MEDIA) is None:
             raise not_acceptable()
-        nodes = await self._view.nodes()
-        value = await handler(V3Call(caller, names, exchange, self._proxy, self._view, nodes))
+        if not self._cluster:
+            self._cluster = (await self._view.nodes()).cluster
+        value = await handler(V3Call(caller, names, exchange, self._proxy, self._view, self._cluster))
         if isinstance(value, Answer):
             await exchange.give(value)
         elif value is not None:  # else it has answered

@@ -7,9 +7,8 @@ from penstock.broker.cluster_view import Group, Lag, Member
 from penstock.model.confluent import ConfluentError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
+from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.http.operations import Table
-
-from penstock.protocols.confluent.proxy.call import shown, topic_named
 
 from .call import V3Call
 from .shapes import Assignment, Consumer, ConsumerGroup, ConsumerLag, LagSummary, Resources
@@ -112,7 +111,7 @@ async def assignments(call: V3Call) -> Resources:
 async def assignment(call: V3Call) -> Assignment:
     found = await _find(call)
     one = _member(call, found)
-    place = topic_named(call.names["topic"]), call.number("partition")
+    place = call.topic, call.partition
     return _assignment(call, found.id, one.id, *place) if place in one.partitions else _not_found()
 
 
@@ -149,7 +148,7 @@ async def lags(call: V3Call) -> Resources:
 
 @read(table, f"{_GROUP}/lags/{_OF_PARTITION}", "How far a group is behind in a partition.", ConsumerLag)
 async def lag(call: V3Call) -> ConsumerLag:
-    topic, partition = topic_named(call.names["topic"]), call.number("partition")
+    topic, partition = call.topic, call.partition
     found, behind = await _lags(call)
     for one in behind:
         if (one.topic, one.partition) == (topic, partition):

@@ -9,13 +9,12 @@ from penstock.model.errors import PenstockError
 from penstock.model.headers import Headers
 from penstock.model.names import TopicName
 from penstock.protocols.auth.permissions import ADMIN
+from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.codes import BY_KIND, KAFKA_ERROR, RETRIABLE
 from penstock.protocols.confluent.proxy.produce import from_base64, json_version
 from penstock.protocols.confluent.proxy.publishing import NewRecord
-from penstock.protocols.confluent.proxy.schemas import UNREGISTERED, DataError
+from penstock.protocols.confluent.proxy.schemas import UNREGISTERED
 from penstock.protocols.payloads import TopicSchemas
-
-from penstock.protocols.confluent.proxy.call import shown
 
 from .call import KNOWN_ERRORS, V3Call
 from .contents import BAD_REQUEST, Content, Contents
@@ -39,7 +38,9 @@ class Producing:
         self._name = shown(topic)
         self._publishing = call.proxy.publishing
         self._clock = call.broker.clock
-        self._framed = call.broker.record_formats is not None  # the engine writes values with their schemas' ids
+        self._framed = (
+            call.broker.record_formats is not None
+        )  # the engine writes values with their schemas' ids
         self._keys = Contents(schemas, topic, keys=True, forced=forced)
         self._values = Contents(schemas, topic, keys=False, forced=forced)
 
@@ -141,9 +142,7 @@ def _framed(key: Content) -> bytes | None:
 
 
 def _headers(given: Record) -> Headers:
-    return [
-        (one.name, None if one.value is None else from_base64(one.value)) for one in given.headers or ()
-    ]
+    return [(one.name, None if one.value is None else from_base64(one.value)) for one in given.headers or ()]
 
 
 def _timestamp(given: datetime) -> int:
@@ -162,10 +161,9 @@ def _iso(ms: int) -> str:
 
 # -- errors
 
+
 def failed(error: ConfluentError | PenstockError) -> Failed:
     """An error as the result of a record. Codes that only version 2 has go before the text."""
-    if isinstance(error, DataError):
-        return Failed(400, f"Bad Request: {error.detail}")
     if isinstance(error, ConfluentError):
         code, status = error.code.code, error.code.status
         if error.code == UNREGISTERED:
@@ -178,5 +176,3 @@ def failed(error: ConfluentError | PenstockError) -> Failed:
         return Failed(known.code.code, known.message)
     code = BY_KIND.get(error.kind, RETRIABLE if error.retriable else KAFKA_ERROR).code
     return Failed(code, error.message)
-
-

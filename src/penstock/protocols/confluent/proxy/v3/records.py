@@ -6,7 +6,6 @@ import msgspec
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.protocols.confluent.content import content_type
-from penstock.protocols.confluent.proxy.call import topic_named
 from penstock.protocols.http.answers import Answer
 from penstock.protocols.http.media import parse_media_type
 from penstock.protocols.http.operations import Table
@@ -40,7 +39,7 @@ _SHARED: Final = StoredEntry.__struct_fields__[1:]
     further=(*FURTHER, (422, "42206: the body is empty.")),
 )
 async def records(call: V3Call) -> None:
-    topic = topic_named(call.names["topic"])
+    topic = call.topic
     call.caller.may_produce(topic)
     producing = Producing(call, topic)
     bytes_max = call.caller.context.limits.max_request_bytes
@@ -76,7 +75,7 @@ def _is_latin(call: V3Call) -> bool:
     further=(*FURTHER, (422, "42208: no entries, too many, or an id twice.")),
 )
 async def batch(call: V3Call) -> Answer:
-    topic = topic_named(call.names["topic"])
+    topic = call.topic
     call.caller.may_produce(topic)
     content_type(call.exchange, MEDIA)
     call.body = await call.exchange.body(call.caller.context.limits.max_request_bytes)
@@ -85,7 +84,9 @@ async def batch(call: V3Call) -> Answer:
     if not ids:
         raise ConfluentError(BATCH, "Batch error. Empty batch.")
     if len(ids) > ENTRIES_MAX:
-        raise ConfluentError(BATCH, f"Batch error. Too many entries in batch: {len(ids)}, the most is {ENTRIES_MAX}.")
+        raise ConfluentError(
+            BATCH, f"Batch error. Too many entries in batch: {len(ids)}, the most is {ENTRIES_MAX}."
+        )
     if len(set(ids)) < len(ids):
         raise ConfluentError(BATCH, "Batch error. Entry ids are not distinct.")
     found = BatchAnswer([], [])

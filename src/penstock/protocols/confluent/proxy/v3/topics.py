@@ -9,11 +9,10 @@ from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
+from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter
 from penstock.runtime.tasks import chosen, each
-
-from penstock.protocols.confluent.proxy.call import shown
 
 from .call import V3Call
 from .shapes import (
@@ -65,17 +64,17 @@ def read(reads: Table, path: str, summary: str, answer: Any, **about: Any) -> Ca
 @read(table, "/clusters", "The clusters: there is one.", Resources)
 async def clusters(call: V3Call) -> Resources:
     call.caller.may_list(DEFAULT_NAMESPACE)
-    made = _cluster(call)
+    made = await _cluster(call)
     return Resources("KafkaClusterList", ListMetadata(made.metadata.url.rpartition("/")[0]), [made])
 
 
 @read(table, _CLUSTER, "The cluster.", Cluster)
 async def cluster(call: V3Call) -> Cluster:
     call.caller.may_list(DEFAULT_NAMESPACE)
-    return _cluster(call)
+    return await _cluster(call)
 
 
-def _cluster(call: V3Call) -> Cluster:
+async def _cluster(call: V3Call) -> Cluster:
     made = Cluster(
         kind="KafkaCluster",
         metadata=call.metadata(()),
@@ -87,25 +86,33 @@ def _cluster(call: V3Call) -> Cluster:
         topics=call.related("topics"),
         partition_reassignments=call.related("topics", "-", "partitions", "-", "reassignment"),
     )
-    if call.nodes.controller is not None:
-        made.controller = call.related("brokers", call.nodes.controller)
+    controller = (await call.view.nodes()).controller
+    if controller is not None:
+        made.controller = call.related("brokers", controller)
     return made
 
 
 @read(table, f"{_CLUSTER}/brokers", "The brokers.", Resources)
 async def brokers(call: V3Call) -> Resources:
     call.caller.may_list(DEFAULT_NAMESPACE)
-    return call.listed("KafkaBroker", ("brokers",), [_broker(call, one) for one in call.nodes.brokers])
+    return call.listed(
+        "KafkaBroker", ("brokers",), [_broker(call, one) for one in (await call.view.nodes()).brokers]
+    )
 
 
 @read(table, f"{_CLUSTER}/brokers/{{broker}}", "A broker.", Broker)
 async def broker(call: V3Call) -> Broker:
     call.caller.may_list(DEFAULT_NAMESPACE)
-    number = call.number("broker")
-    for one in call.nodes.brokers:
+    number = _number(call.names["broker"])
+    for one in (await call.view.nodes()).brokers:
         if one.id == number:
             return _broker(call, one)
     raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
+
+
+def _number(text: str) -> int:
+    """The id of a broker; -1, which none has, for a text that is not a number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1
 
 
 def _broker(call: V3Call, one: Node) -> Broker:
@@ -146,7 +153,7 @@ async def topics(call: V3Call) -> Resources:
 
 @read(table, _TOPIC, "A topic.", Topic, parameters=(_OPERATIONS,))
 async def topic(call: V3Call) -> Topic:
-    name = await call.topic()
+    name = await call.known_topic()
     return _topic(call, name, await call.view.replicas(name))
 
 
@@ -181,7 +188,7 @@ async def _names(call: V3Call) -> list[TopicName]:
 
 @read(table, f"{_TOPIC}/partitions", "The partitions of a topic.", Resources)
 async def partitions(call: V3Call) -> Resources:
-    name = await call.topic()
+    name = await call.known_topic()
     found = await call.view.replicas(name)
     made = [Partition(**_partition(call, name, number, one)) for number, one in enumerate(found)]
     return call.listed("KafkaPartition", ("topics", shown(name), "partitions"), made)
@@ -189,9 +196,9 @@ async def partitions(call: V3Call) -> Resources:
 
 @read(table, _PARTITION, "A partition.", Partition)
 async def partition(call: V3Call) -> Partition:
-    name = await call.topic()
+    name = await call.known_topic()
     found = await call.view.replicas(name)
-    number = call.partition(len(found))
+    number = call.partition_of(len(found))
     return Partition(**_partition(call, name, number, found[number]))
 
 
@@ -205,9 +212,9 @@ async def partition(call: V3Call) -> Partition:
 async def offset(call: V3Call) -> PartitionOffsets:
     if call.text("offset_type", BOTH) != BOTH:
         raise ConfluentError(ConfluentCode(400, 400), f"Invalid offset_type: only {BOTH} is taken")
-    name = await call.topic()
+    name = await call.known_topic()
     found = await call.view.replicas(name)
-    number = call.partition(len(found))
+    number = call.partition_of(len(found))
     require(call.broker.capabilities, Capability.OFFSETS)
     log = (await call.broker.topics.all_of(name, create=False))[number]
     await log.refresh()
@@ -237,18 +244,18 @@ def _partition(call: V3Call, name: TopicName, number: int, one: Replicas) -> dic
 
 @read(table, f"{_PARTITION}/replicas", "Which brokers have a partition.", Resources)
 async def replicas(call: V3Call) -> Resources:
-    name = await call.topic()
+    name = await call.known_topic()
     found = await call.view.replicas(name)
-    number = call.partition(len(found))
+    number = call.partition_of(len(found))
     made = [_replica(call, name, number, found[number], one) for one in sorted(found[number].brokers)]
     return call.listed("KafkaReplica", ("topics", shown(name), "partitions", number, "replicas"), made)
 
 
 @read(table, f"{_PARTITION}/replicas/{{broker}}", "What one broker has of a partition.", Replica)
 async def replica(call: V3Call) -> Replica:
-    name = await call.topic()
+    name = await call.known_topic()
     found = await call.view.replicas(name)
-    number, at = call.partition(len(found)), call.number("broker")
+    number, at = call.partition_of(len(found)), _number(call.names["broker"])
     if at not in found[number].brokers:
         raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
     return _replica(call, name, number, found[number], at)
@@ -286,14 +293,14 @@ async def all_configs(call: V3Call) -> Resources:
 
 @read(table, f"{_TOPIC}/configs", "The configuration of a topic.", Resources)
 async def configs(call: V3Call) -> Resources:
-    name = await call.topic()
+    name = await call.known_topic()
     made = [_config(call, name, one) for one in await _configs(call, name)]
     return call.listed("KafkaTopicConfig", ("topics", shown(name), "configs"), made)
 
 
 @read(table, f"{_TOPIC}/configs/{{name}}", "One value of a topic's configuration.", TopicConfig)
 async def config(call: V3Call) -> TopicConfig:
-    name = await call.topic()
+    name = await call.known_topic()
     for one in await _configs(call, name):
         if one.name == call.names["name"]:
             return _config(call, name, one)
