@@ -8,7 +8,13 @@ from penstock.model.names import TopicName
 from penstock.model.subjects import SUBJECT_NOT_FOUND, subject_of
 from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.produce import from_base64, to_json
-from penstock.protocols.confluent.proxy.schemas import ContentSchema, ProxySchemas, key_subject_of
+from penstock.protocols.confluent.proxy.schemas import (
+    INVALID,
+    UNSERIALIZED,
+    ContentSchema,
+    ProxySchemas,
+    key_subject_of,
+)
 
 from .record_shapes import Data
 
@@ -96,7 +102,7 @@ class Contents:
             if by_record:
                 named = await schemas.by_id(given.schema_id)
                 subject = subject if named is None else self._subject_by(named, given)
-            return await schemas.registered(subject, "", given.schema_id)
+            return await self._registered(subject, given.schema_id)
         if by_record:
             raise ConfluentError(
                 BAD_REQUEST,
@@ -107,9 +113,18 @@ class Contents:
         except ConfluentError as error:
             if given.schema_version is None or error.code == SUBJECT_NOT_FOUND:
                 text = f"Error serializing message. Error when fetching latest schema version. subject = {subject}"
-                raise ConfluentError(ConfluentCode(422, 42207), text) from None
+                raise ConfluentError(UNSERIALIZED, text) from None
             text = f"Schema does not exist for subject: {subject}, version: {given.schema_version}"
             raise ConfluentError(BAD_REQUEST, f"Bad Request: {text}") from None
+
+    async def _registered(self, subject: str, schema_id: int) -> ContentSchema:
+        try:
+            return await self._schemas.registered(subject, "", schema_id)
+        except ConfluentError as error:
+            if error.code != INVALID:
+                raise
+            text = f"Error when fetching schema version. subject = {subject}, schema_id = {schema_id}"
+            raise ConfluentError(UNSERIALIZED, f"Error serializing message. {text}") from None
 
     @property
     def _subject(self) -> str:

@@ -19,9 +19,9 @@ from penstock.protocols.payloads import TopicSchemas
 from .call import KNOWN_ERRORS, V3Call
 from .contents import BAD_REQUEST, Content, Contents
 from .json_values import ShapeError
-from .record_shapes import Failed, Record, StoredData, StoredInStream
+from .record_shapes import Failed, Record, Stored, StoredData
 
-Outcome = StoredInStream | Failed
+Outcome = Stored | Failed
 
 _NO_HEADERS: Final[Headers] = ()
 _FIVE_DIGITS: Final = 10_000
@@ -76,7 +76,7 @@ class Producing:
             if isinstance(done, PenstockError):
                 results[place] = failed(done)
                 continue
-            results[place] = StoredInStream(
+            results[place] = Stored(
                 error_code=200,
                 cluster_id=self._cluster,
                 topic_name=self._name,
@@ -111,11 +111,17 @@ class Producing:
         size = 0 if stored is None else len(stored)
         version = None if content.schema is None else content.schema.version
         if version is None:
-            return StoredData(size, content.type)
+            return StoredData(type=content.type, size=size)
         assert content.schema is not None
         if stored is not None and self._framed and stored is content.payload:
             size += len(content.schema.framed(b""))
-        return StoredData(size, content.type, version.subject, version.id, version.version)
+        return StoredData(
+            type=content.type,
+            subject=version.subject,
+            schema_id=version.id,
+            schema_version=version.version,
+            size=size,
+        )
 
 
 def _stored_value(

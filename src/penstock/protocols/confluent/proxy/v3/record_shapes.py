@@ -42,19 +42,21 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
-class StoredData(msgspec.Struct, omit_defaults=True):
+class StoredData(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What was stored of a key or a value: `size` in bytes, framing included."""
 
-    size: int
-    type: str | None = None
+    type: str
     subject: str | None = None
     schema_id: int | None = None
     schema_version: int | None = None
+    size: int
 
 
-class Stored(msgspec.Struct, omit_defaults=True):
-    """Where a record is."""
+class Stored(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Where a record is: in a stream with `error_code` 200, in a batch with the `id` of its entry."""
 
+    id: str | None = None
+    error_code: int | None = None
     cluster_id: str
     topic_name: str
     partition_id: int
@@ -62,12 +64,6 @@ class Stored(msgspec.Struct, omit_defaults=True):
     timestamp: str
     key: StoredData | None = None
     value: StoredData | None = None
-
-
-class StoredInStream(Stored, omit_defaults=True, kw_only=True):
-    """The same in a stream, beside errors."""
-
-    error_code: int
 
 
 class Failed(msgspec.Struct):
@@ -89,12 +85,6 @@ class Batch(msgspec.Struct):
     entries: list[Entry] = []
 
 
-class StoredEntry(Stored, omit_defaults=True, kw_only=True):
-    """Where a record of a batch is."""
-
-    id: str
-
-
 class FailedEntry(msgspec.Struct):
     """Why a record of a batch was not stored."""
 
@@ -106,5 +96,5 @@ class FailedEntry(msgspec.Struct):
 class BatchAnswer(msgspec.Struct):
     """What became of each record of a batch."""
 
-    successes: list[StoredEntry]
+    successes: list[Stored]
     failures: list[FailedEntry]

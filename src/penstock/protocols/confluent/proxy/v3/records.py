@@ -12,7 +12,7 @@ from penstock.protocols.http.operations import Table
 
 from .call import V3Call
 from .produce import Producing
-from .record_shapes import Batch, BatchAnswer, Failed, FailedEntry, Record, StoredEntry, StoredInStream
+from .record_shapes import Batch, BatchAnswer, Failed, FailedEntry, Record, Stored
 from .stream import RecordStream
 from .topics import ERRORS, FURTHER, MEDIA
 
@@ -23,7 +23,6 @@ BATCH: Final = ConfluentCode(422, 42208)
 
 _TOPIC: Final = "/clusters/{cluster}/topics/{topic}"
 _LATIN: Final = ("iso-8859-1", "latin1", "latin-1")
-_SHARED: Final = StoredEntry.__struct_fields__[1:]
 
 
 @table.on(
@@ -33,7 +32,7 @@ _SHARED: Final = StoredEntry.__struct_fields__[1:]
     description="Each record is answered by one object, in their order, as soon as it is stored, while the body goes on: where it is, or"
     " `error_code` and `message`. The status is 200 then.",
     request=Record,
-    answer=StoredInStream,
+    answer=Stored,
     errors=ERRORS,
     media=MEDIA,
     further=(*FURTHER, (422, "42206: the body is empty.")),
@@ -95,5 +94,6 @@ async def batch(call: V3Call) -> Answer:
         if isinstance(one, Failed):
             found.failures.append(FailedEntry(name, one.error_code, one.message))
         else:
-            found.successes.append(StoredEntry(id=name, **{field: getattr(one, field) for field in _SHARED}))
+            one.id, one.error_code = name, None
+            found.successes.append(one)
     return Answer(status=207, raw=msgspec.json.encode(found), headers={"content-type": MEDIA[0]})

@@ -21,7 +21,7 @@ from penstock.protocols.rates import SCOPE_KEY, Allowance
 from penstock.runtime.clock import Clock
 
 from .json_values import BrokenJsonError, JsonValues, ShapeError, TooLongError
-from .record_shapes import Failed, Record, StoredInStream
+from .record_shapes import Failed, Record, Stored
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ GROUP_MAX: Final = 1_000  # records of one publication
 READ_AT_ONCE: Final = 100  # records that are taken before others have their turn on the loop
 EMPTY_BODY: Final = ConfluentCode(422, 42206)
 
-Outcome = StoredInStream | Failed
+Outcome = Stored | Failed
 Produce = Callable[[Sequence[Record | ShapeError]], Awaitable[Sequence[Outcome]]]
 
 _DECODER: Final = msgspec.json.Decoder(Record)
