@@ -10,7 +10,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability, require
 from penstock.broker.log import Log
 from penstock.broker.names import check_partition
-from penstock.broker.producer import Result
+from penstock.broker.producer import Placement, Result
 from penstock.model.errors import PenstockError
 from penstock.model.headers import Headers, properties_of
 from penstock.model.message import OutMessage
@@ -32,6 +32,16 @@ class NewRecord(msgspec.Struct, gc=False):
     partition: int | None = None
     headers: Headers = ()
     timestamp: int | None = None
+
+    def is_like(self, first: "NewRecord") -> bool:
+        """Whether it is nothing but a value, of the same schema and for the same partition as another one."""
+        return (
+            self.key is None
+            and not self.headers
+            and self.timestamp is None
+            and self.schema_version == first.schema_version
+            and self.partition == first.partition
+        )
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -75,7 +85,17 @@ class Publishing:
         Raises why none could be stored.
         """
         cached = await self._producers.get(topic, "", schemas)
-        results = await cached.producer.publish([_message(record) for record in records])
+        producer, first = cached.producer, records[0]
+        payloads = [one.value for one in records if one.value is not None and one.is_like(first)]
+        if len(payloads) == len(records):
+            size = sum(map(len, payloads))
+            if producer.takes_plain(len(payloads), size, first.partition):
+                placed = await producer.publish_plain(payloads, first.schema_version, first.partition)
+                if isinstance(placed, Placement):
+                    number, offset = placed.topic.partition, placed.offset
+                    return [Stored(number, at) for at in range(offset, offset + placed.count)]
+                return await _places(cached, placed)
+        results = await producer.publish([_message(record) for record in records])
         return await _places(cached, results)
 
 

@@ -1,6 +1,6 @@
 """Keys and values of records: to bytes by their type or their schema."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
@@ -52,21 +52,20 @@ class Contents:
         """Records of another group follow."""
         self._newest.clear()
 
-    async def encode(self, given: Data) -> Content:
-        """Raises ConfluentError."""
+    def encode_plain(self, given: Data) -> Content | None:
+        """A key or value without a schema; None if it has one. Raises ConfluentError."""
+        encode = _PLAIN.get(given.type or "")
         data = given.data
-        match given.type:
-            case "JSON" if not _has_schema(given):
-                return Content("JSON", None if data is None else to_json(data))
-            case "BINARY" if not _has_schema(given):
-                return Content("BINARY", None if data is None else from_base64(data))
-            case "STRING" if not _has_schema(given):
-                if data is not None and not isinstance(data, str):
-                    raise ConfluentError(BAD_REQUEST, f"Bad Request: data={str(data)[:200]} is not a string.")
-                return Content("STRING", None if data is None else to_text(data))
-        check(given)
-        if data is None and given.type is None and not _has_schema(given):
-            return Content("BINARY", None)
+        if encode is None:
+            check(given)
+            return Content("BINARY", None) if data is None and _is_bare(given) else None
+        if not _is_bare(given):
+            check(given)
+        return Content(given.type or "", None if data is None else encode(data))
+
+    async def encode(self, given: Data) -> Content:
+        """A key or value with a schema. Raises ConfluentError."""
+        data = given.data
         schema = await self._schema(given)
         payload = None if data is None else _encoded(schema, data)
         if schema.version is None:  # not before a value fits
@@ -147,20 +146,30 @@ def _encoded(schema: ContentSchema, data: Any) -> bytes:
         raise ConfluentError(BAD_REQUEST, f"Bad Request: {error.detail or error.message}") from None
 
 
-def to_text(data: str) -> bytes:
-    """Raises ConfluentError for text that is not Unicode."""
+def to_text(data: Any) -> bytes:
+    """Raises ConfluentError for what is not a text, or not Unicode."""
+    if not isinstance(data, str):
+        raise ConfluentError(BAD_REQUEST, f"Bad Request: data={str(data)[:200]} is not a string.")
     try:
         return data.encode()
     except UnicodeEncodeError as error:
         raise ConfluentError(BAD_REQUEST, f"Bad Request: {error}") from None
 
 
-def _has_schema(given: Data) -> bool:
-    return not (
-        given.subject is None
-        and given.schema is None
+_PLAIN: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    "BINARY": from_base64,
+    "JSON": to_json,
+    "STRING": to_text,
+}
+
+
+def _is_bare(given: Data) -> bool:
+    """Whether nothing names a schema but perhaps the type."""
+    return (
+        given.schema is None
         and given.schema_id is None
         and given.schema_version is None
+        and given.subject is None
         and given.subject_name_strategy is None
     )
 

@@ -1,6 +1,6 @@
 """Producing in version 3: records of a stream or of a batch, and a result for each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -38,6 +38,7 @@ class Producing:
         self._name = shown(topic)
         self._publishing = call.proxy.publishing
         self._clock = call.broker.clock
+        self._schemas = call.broker.schemas
         self._framed = (
             call.broker.record_formats is not None
         )  # the engine writes values with their schemas' ids
@@ -56,11 +57,19 @@ class Producing:
             schemas = await self._publishing.open(self._topic)
         except PenstockError as error:
             return [failed(error)] * len(given)
+        unversioned = _Unversioned(schemas, self._changes)
         for place, one in enumerate(given):
             try:
                 if isinstance(one, ShapeError):
                     raise ConfluentError(BAD_REQUEST, f"Bad Request: Error processing JSON: {one}")
-                record, key, value = await self._record(schemas, one)
+                if one.partition_id is not None:
+                    self._publishing.check_partitions(self._topic, [one.partition_id])
+                key = value = None
+                if one.key is not None:
+                    key = self._keys.encode_plain(one.key) or await self._keys.encode(one.key)
+                if one.value is not None:
+                    value = self._values.encode_plain(one.value) or await self._values.encode(one.value)
+                record = self._record(unversioned, one, key, value)
             except (ConfluentError, PenstockError) as error:
                 results[place] = failed(error)
                 continue
@@ -88,16 +97,24 @@ class Producing:
             )
         return [Failed(500, "Internal Server Error") if one is None else one for one in results]
 
-    async def _record(
-        self, schemas: TopicSchemas, given: Record
-    ) -> tuple[NewRecord, Content | None, Content | None]:
-        """A record to store, with its key and its value. Raises ConfluentError, PenstockError."""
-        if given.partition_id is not None:
-            self._publishing.check_partitions(self._topic, [given.partition_id])
-        key = None if given.key is None else await self._keys.encode(given.key)
-        value = None if given.value is None else await self._values.encode(given.value)
-        payload, version = _stored_value(schemas, given, value)
-        record = NewRecord(
+    def _changes(self) -> int:
+        return self._schemas.changes
+
+    @staticmethod
+    def _record(
+        unversioned: "_Unversioned", given: Record, key: Content | None, value: Content | None
+    ) -> NewRecord:
+        """Raises ConfluentError, PenstockError."""
+        payload, version = None if value is None else value.payload, None
+        if payload is None or value is None or value.schema is None:
+            version = unversioned.version(given, value)
+        else:
+            registered = value.schema.version
+            assert registered is not None, "it is registered"
+            version = registered.topic_version
+            if version is None:  # a schema of another subject
+                payload = value.schema.framed(payload)
+        return NewRecord(
             None if key is None else _framed(key),
             payload,
             version,
@@ -105,7 +122,6 @@ class Producing:
             _headers(given) if given.headers else _NO_HEADERS,
             None if given.timestamp is None else _timestamp(given.timestamp),
         )
-        return record, key, value
 
     def _shown(self, content: Content, stored: bytes | None) -> StoredData:
         size = 0 if stored is None else len(stored)
@@ -124,23 +140,34 @@ class Producing:
         )
 
 
-def _stored_value(
-    schemas: TopicSchemas, given: Record, value: Content | None
-) -> tuple[bytes | None, int | None]:
-    """A value as it is given to the log, and the topic's version of its schema. Raises PenstockError."""
-    if value is None or value.payload is None:
-        schemas.check_unversioned()
-        return None, None
-    if value.schema is not None:
-        version = value.schema.version
-        assert version is not None, "it is registered"
-        if version.topic_version is None:  # a schema of another subject
-            return value.schema.framed(value.payload), None
-        return value.payload, version.topic_version
-    if value.type == "JSON" and schemas.of_json and given.value is not None:
-        return value.payload, json_version(schemas, given.value.data)
-    schemas.check_unversioned()
-    return value.payload, None
+class _Unversioned:
+    """Whether values without a schema may be published, looked up again when a schema of any topic changes."""
+
+    def __init__(self, schemas: TopicSchemas, changes: Callable[[], int]) -> None:
+        self._schemas = schemas
+        self._changes = changes
+        self._at = -1
+        self._of_json = False
+        self._refused: PenstockError | None = None
+
+    def version(self, given: Record, value: Content | None) -> int | None:
+        """The topic's version of the schema of a value that names none. Raises PenstockError."""
+        if self._at != self._changes():
+            self._look()
+        if self._of_json and value is not None and value.type == "JSON" and given.value is not None:
+            return json_version(self._schemas, given.value.data)
+        if self._refused is not None:
+            raise self._refused
+        return None
+
+    def _look(self) -> None:
+        self._at = self._changes()
+        self._of_json = self._schemas.of_json
+        self._refused = None
+        try:
+            self._schemas.check_unversioned()
+        except PenstockError as error:
+            self._refused = error
 
 
 def _framed(key: Content) -> bytes | None:
