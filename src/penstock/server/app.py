@@ -48,6 +48,7 @@ class App(msgspec.Struct, frozen=True):
     rest: RestEndpoint
     binary: BinaryEndpoint
     kafka_rest: KafkaRestEndpoint | None  # None: another process serves it
+    rest_proxy: ProxyEndpoint | None  # likewise
     sockets: Sockets
     asgi: Application
     requests: RequestMetrics
@@ -72,6 +73,8 @@ class App(msgspec.Struct, frozen=True):
             self.owner.drain()
         if self.kafka_rest is not None:
             self.kafka_rest.drain()
+        if self.rest_proxy is not None:
+            self.rest_proxy.services.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
 
     async def close(self) -> None:
@@ -83,6 +86,8 @@ class App(msgspec.Struct, frozen=True):
         await self.context.lasting.close()
         if self.kafka_rest is not None:
             await self.kafka_rest.close()
+        if self.rest_proxy is not None:
+            await self.rest_proxy.services.close()
         if self.fleet is not None:
             await self.fleet.close()
         await self.context.broker.close()
@@ -134,7 +139,9 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     asgi = Application(
         endpoints, {"ws": websocket}, pages(context, owner), _origins(config, context), requests, tracing
     )
-    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner)
+    return App(
+        context, rest, binary, None, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner
+    )
 
 
 def open_broker(config: Config, clock: Clock | None = None, fleet: ProcessFleet | None = None) -> Broker:
@@ -208,7 +215,18 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     if fleet is not None and context.broker.processes is not None:
         membership = Membership(fleet, context.broker.processes, context.broker.tasks, context.broker.clock)
     return App(
-        context, rest, binary, kafka_rest, sockets, asgi, requests, fleet, membership, history, tracing
+        context,
+        rest,
+        binary,
+        kafka_rest,
+        rest_proxy,
+        sockets,
+        asgi,
+        requests,
+        fleet,
+        membership,
+        history,
+        tracing,
     )
 
 

@@ -6,11 +6,13 @@ from typing import Any, Final
 from penstock.model.errors import ErrorKind
 from penstock.protocols.http.answers import Answer, to_json
 from penstock.protocols.http.operations import Operation, Table
+from penstock.protocols.http.params import Parameter
 
-from . import metadata
+from . import consumers, metadata
 from .call import ProxyCall
 from .formats import MEDIA, TAKEN, Format
 from .produce import ProduceAnswer, ProduceRequest, produce
+from .records import Record
 
 Handler = Callable[[ProxyCall], Awaitable[Any]]
 
@@ -75,6 +77,83 @@ async def produce_to_partition(call: ProxyCall) -> Answer:
     return Answer(status=status, raw=to_json(answer))
 
 
+_GROUP: Final = "/consumers/{group}"
+_INSTANCE: Final = f"{_GROUP}/instances/{{instance}}"
+
+
+def _consumer(method: str, path: str, handler: Handler, summary: str, **about: Any) -> None:
+    _on(method, f"{_INSTANCE}{path}", summary=summary, request_needed=False, **about)(handler)
+
+
+_on(
+    "POST",
+    _GROUP,
+    summary="Create a consumer instance.",
+    request=consumers.CreateInstance,
+    request_needed=False,
+    answer=consumers.InstanceAnswer,
+)(consumers.create)
+_consumer("DELETE", "", consumers.delete, "Delete an instance.", status=204)
+_consumer(
+    "POST",
+    "/subscription",
+    consumers.subscribe,
+    "Subscribe to topics.",
+    request=consumers.Subscription,
+    status=204,
+)
+_consumer("GET", "/subscription", consumers.subscription, "The topics.", answer=consumers.Topics)
+_consumer("DELETE", "/subscription", consumers.unsubscribe, "Subscribe to nothing.", status=204)
+_consumer(
+    "POST", "/assignments", consumers.assign, "Assign partitions.", request=consumers.Partitions, status=204
+)
+_consumer("GET", "/assignments", consumers.assignments, "The partitions.", answer=consumers.Partitions)
+_consumer(
+    "POST", "/positions", consumers.seek, "Go on at positions.", request=consumers.Positions, status=204
+)
+_consumer(
+    "POST",
+    "/positions/beginning",
+    consumers.seek_to_beginning,
+    "Go on at the first records.",
+    request=consumers.Partitions,
+    status=204,
+)
+_consumer(
+    "POST",
+    "/positions/end",
+    consumers.seek_to_end,
+    "Go on behind the last records.",
+    request=consumers.Partitions,
+    status=204,
+)
+_consumer("POST", "/offsets", consumers.commit, "Commit.", request=consumers.Offsets, answer=list[str])
+_consumer(
+    "GET",
+    "/offsets",
+    consumers.committed,
+    "What the group has committed.",
+    request=consumers.Partitions,
+    answer=consumers.CommittedOffsets,
+)
+_consumer(
+    "GET",
+    "/records",
+    consumers.fetch,
+    "Fetch records.",
+    parameters=(
+        Parameter("timeout", "How long to wait for the first record, ms.", {"type": "integer"}),
+        Parameter(
+            "max_bytes", "Of keys, values and headers; one record comes in any case.", {"type": "integer"}
+        ),
+    ),
+    answer=list[Record],
+    media=_PRODUCED,
+)
+# Not of OpenAPI: other processes ask.
+_INTERNAL: Final = _on("GET", _INSTANCE, summary="Whether this process has an instance.")(consumers.known)
+
+
 async def _nothing(call: ProxyCall) -> dict[str, Any]:
     """That a proxy is there."""
     return {}
@@ -86,7 +165,8 @@ for _method in ("GET", "POST"):
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(
     operation
     for operation in table
-    if not (operation.handler is _nothing and (operation.method == "POST" or operation.path.endswith("/")))
+    if operation.handler is not _INTERNAL
+    and not (operation.handler is _nothing and (operation.method == "POST" or operation.path.endswith("/")))
 )
 
 __all__ = ("OPERATIONS", "PREFIX", "TAKEN", "table")

@@ -266,7 +266,7 @@ def json_version(schemas: TopicSchemas, value: Any) -> int | None:
 def from_base64(data: Any) -> bytes:
     """Raises ConfluentError."""
     try:
-        if isinstance(data, str):
+        if isinstance(data, str) and len(data) % 4 == 0:
             return a2b_base64(data, strict_mode=True)
     except ValueError:
         pass
