@@ -138,8 +138,9 @@ class RecordStream:
     async def _take(self, data: bytes, allowance: Allowance | None) -> None:
         """Have the records of a part of the body published; completes when there is room for more. Raises BrokenJsonError."""
         found = self._values.feed(data)
-        for start in range(0, len(found), READ_AT_ONCE):
-            part = [Waiting(value, size) for value, size in found[start : start + READ_AT_ONCE]]
+        at_once = READ_AT_ONCE if allowance is None else 1  # none is published before its time
+        for start in range(0, len(found), at_once):
+            part = [Waiting(value, size) for value, size in found[start : start + at_once]]
             self._backlog.extend(part, sum([one.size for one in part]))
             if allowance is not None:
                 await allowance.spend(len(part), 0)
