@@ -1,5 +1,6 @@
 """Version 3 of the REST proxy's API before a real Kafka: its brokers, configurations, consumer groups and lags."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -148,3 +149,42 @@ def test_what_is_not_there(v3: httpx.Client) -> None:
     ):
         answer = v3.get(path)
         assert (answer.status_code, answer.json()["error_code"]) == (404, code), path
+
+
+def test_records_are_streamed_as_kafkas_own(
+    v3: httpx.Client, kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    record = {
+        "partition_id": 1,
+        "key": {"type": "BINARY", "data": "AP8="},
+        "value": {"type": "JSON", "data": {"a": [1, None]}},
+        "headers": [{"name": "h", "value": "aGk="}, {"name": "h", "value": None}],
+        "timestamp": "2026-02-05T19:14:42.123Z",
+    }
+    keyed = {"key": {"type": "STRING", "data": "k"}, "value": {"type": "STRING", "data": "v"}}
+    body = "".join(json.dumps(one) for one in (record, {"partition_id": 1}, {"partition_id": 3}, keyed))
+    answer = v3.post(f"topics/{topic}/records", content=body, headers={"content-type": "application/json"})
+    first, null, wrong, last = map(json.loads, answer.text.splitlines())
+    assert (first["partition_id"], first["offset"], first["timestamp"]) == (1, 0, "2026-02-05T19:14:42.123Z")
+    assert (first["key"]["size"], first["value"]["size"]) == (2, 14)
+    assert (null["partition_id"], null["offset"]) == (1, 1)
+    assert wrong == {"error_code": 40402, "message": "Partition not found."}
+    consumer = Consumer({"bootstrap.servers": kafka_cluster.bootstrap, "group.id": "none", "log_level": 0})
+    try:
+        consumer.assign([TopicPartition(topic, 1, 0)])
+        stored, tombstone = consumer.consume(2, 60)
+        assert (stored.key(), stored.value()) == (b"\0\xff", b'{"a":[1,null]}')
+        assert stored.timestamp() == (1, 1770318882123)
+        assert ("h", b"hi") in stored.headers()
+        assert tombstone.value() is None
+        consumer.assign([TopicPartition(topic, last["partition_id"], last["offset"])])
+        (found,) = consumer.consume(1, 60)
+        assert (found.key(), found.value()) == (b"k", b"v")
+    finally:
+        consumer.close()
+    spread = [{"value": {"type": "JSON", "data": n}} for n in range(5)]
+    batch = v3.post(
+        f"topics/{topic}/records:batch",
+        json={"entries": [{"id": str(n), **one} for n, one in enumerate(spread)]},
+    )
+    assert (batch.status_code, len(batch.json()["successes"])) == (207, 5)

@@ -199,7 +199,7 @@ def test_consumers_of_a_group(server: Running, v3: httpx.Client) -> None:
     )
     assert {one["consumer_id"] for one in read(v3, "consumer-groups/team/lags")["data"]} == {"one"}
     assert refused(v3, "consumer-groups/team/consumers/two")[:2] == (404, 404)
-    httpx.delete(made["base_uri"] if "base_uri" in made else f"{rest}/consumer/one", trust_env=False)
+    httpx.delete(made.get("base_uri", f"{rest}/consumer/one"), trust_env=False)
 
 
 def test_paths_methods_and_types(v3: httpx.Client) -> None:
