@@ -242,7 +242,12 @@ class Caller:
     def may_produce_somewhere(self) -> None:
         """Raise FORBIDDEN unless there is something that the role may publish to."""
         if (permissions := self._permissions()) is not None:
-            self._require(permissions.produces, "produce to", "any topic")
+            self._require(lambda role: permissions.somewhere(role, PRODUCE), "produce to", "any topic")
+
+    def may_consume_somewhere(self) -> None:
+        """Raise FORBIDDEN unless there is something that the role may read."""
+        if (permissions := self._permissions()) is not None:
+            self._require(lambda role: permissions.somewhere(role, CONSUME), "consume", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
         """Raise FORBIDDEN unless the role may read `topic`, and use the subscription if one is named."""
