@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from penstock.broker.cluster_view import ClusterView
 from penstock.broker.names import check_partition
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind
@@ -40,26 +39,16 @@ class V3Call(ProxyCall):
         names: dict[str, str],
         exchange: Exchange,
         proxy: Services,
-        view: ClusterView,
         cluster: str,
     ) -> None:
         super().__init__(proxy, caller, names, exchange, b"", None)
-        self.view = view
+        self.view = proxy.view
         self.cluster = cluster
         self.broker = proxy.broker
         if names.get("cluster", cluster) != cluster:
             raise ConfluentError(NOT_FOUND, f"Cluster {names['cluster']} cannot be found.")
 
     # -- what the path names
-
-    async def known_topic(self) -> TopicName:
-        """The topic, which exists and which the caller may see. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
-        name = self.topic
-        await self.broker.topics.learn(name)
-        self.caller.may_look(name)
-        if not self.broker.topics.exists(name):
-            raise self.broker.topics.missing(name)
-        return name
 
     def partition_of(self, count: int) -> int:
         """The partition of `count` that the path names. Raises ConfluentError, PARTITION_NOT_FOUND."""

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from penstock.broker.cluster_view import ClusterView
 from penstock.model.errors import PenstockError
 from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.content import accepted, find_handler, not_acceptable
@@ -13,7 +12,6 @@ from penstock.protocols.http.answers import Answer, to_json
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.operations import Handlers
 
-from .broker_view import BrokerView
 from .call import KNOWN_ERRORS, V3Call
 from .groups import table as groups
 from .records import table as records
@@ -30,7 +28,6 @@ class V3Endpoint:
         self._proxy = proxy
         self._context = proxy.context
         self._handlers = Handlers(OPERATIONS)
-        self._view: ClusterView = proxy.broker.cluster_view or BrokerView(proxy.context)
         self._cluster = ""  # its id, once it was asked
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -48,8 +45,8 @@ class V3Endpoint:
         if accepted(exchange, MEDIA) is None:
             raise not_acceptable()
         if not self._cluster:
-            self._cluster = (await self._view.nodes()).cluster
-        value = await handler(V3Call(caller, names, exchange, self._proxy, self._view, self._cluster))
+            self._cluster = (await self._proxy.view.nodes()).cluster
+        value = await handler(V3Call(caller, names, exchange, self._proxy, self._cluster))
         if isinstance(value, Answer):
             await exchange.give(value)
         elif value is not None:  # else it has answered

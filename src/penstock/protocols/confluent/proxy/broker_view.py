@@ -25,18 +25,12 @@ from penstock.broker.subscription import SubscriptionFigures
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
-from penstock.model.policy import InForce, SubscriptionType
+from penstock.model.policy import SubscriptionType
 from penstock.model.target import Target
-from penstock.model.topic_config import (
-    CLEANUP,
-    RETENTION_BYTES,
-    RETENTION_MS,
-    cleanup,
-    retention_bytes,
-    retention_ms,
-)
 from penstock.protocols.context import ServerContext
 from penstock.runtime.tasks import chosen, each
+
+from .configs import configs_of, default_configs
 
 BROKER_ID: Final = 0
 KIND: Final = "cluster"  # of the document that has the cluster's id
@@ -96,23 +90,10 @@ class BrokerView:
         logs = await self._logs(topic)
         if not logs:
             return ()
-        settings = self._broker.settings
-        in_force = logs[0].figures().policies
-        values = {
-            **_policies(in_force),
-            "compression.type": "producer",
-            "max.message.bytes": str(settings.max_message_bytes),
-            "message.timestamp.type": "CreateTime",
-            "min.insync.replicas": "1",
-        }
-        defaults = {
-            CLEANUP: "delete",
-            RETENTION_MS: "-1"
-            if settings.retention_minutes < 0
-            else str(settings.retention_minutes * 60_000),
-            RETENTION_BYTES: "-1" if settings.retention_mb < 0 else str(settings.retention_mb << 20),
-        }
-        return [_config(name, values[name], defaults.get(name, values[name])) for name in sorted(values)]
+        defaults = default_configs(self._broker)
+        return [
+            _config(name, value, defaults[name]) for name, value in configs_of(self._broker, logs[0]).items()
+        ]
 
     # -- groups
 
@@ -236,15 +217,6 @@ class _Groups:
             coordinator=BROKER_ID,
             members=members,
         )
-
-
-def _policies(in_force: InForce) -> dict[str, str]:
-    kept = in_force.retention
-    return {
-        CLEANUP: cleanup(in_force.compaction_threshold, kept),
-        RETENTION_MS: retention_ms(kept),
-        RETENTION_BYTES: retention_bytes(kept),
-    }
 
 
 def _config(name: str, value: str, default: str) -> ConfigValue:
