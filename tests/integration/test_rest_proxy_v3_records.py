@@ -3,6 +3,7 @@
 import base64
 import json
 import socket
+import ssl
 import subprocess
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.auth import AUDIENCE, headers_of, issuer, token
+from tests.support.tls import Pki
 
 from penstock.protocols.limits import Limits
 from penstock.testing.server import Address, Running, launch, running
@@ -59,9 +61,19 @@ def json_value(data: Any) -> dict[str, Any]:
 class Stream:
     """One request over a socket: chunks out, lines in."""
 
-    def __init__(self, server: Address, topic: str, port: int = 0, path: str = "", head: str = "") -> None:
+    def __init__(
+        self,
+        server: Address,
+        topic: str,
+        port: int = 0,
+        path: str = "",
+        head: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         path = path or records_path(server, topic)
         self.socket = socket.create_connection(("127.0.0.1", port or server.port), timeout=20)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.socket.sendall(
             f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n{head}"
             "transfer-encoding: chunked\r\n\r\n".encode()
@@ -376,6 +388,18 @@ def test_a_port_of_its_own_has_no_prefix(server: Running) -> None:
     with streaming(server, "own", port=port, path=path) as stream:
         stream.send(json_value(1))
         assert stream.read()["offset"] == 0
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    pki = Pki(tmp_path)
+    with pki.server(plain=True) as server:
+        port = int(server.https.rpartition(":")[2])
+        with streaming(server, "tls", port=port, tls=pki.trust()) as stream:
+            for number in range(3):
+                stream.send(json_value(number))
+                assert stream.read()["offset"] == number
+            stream.finish()
+            assert stream.read() is None
 
 
 def test_curl(server: Running) -> None:

@@ -5,6 +5,7 @@ without waiting. Nothing here has a bound; `connections` has them.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections import deque
@@ -264,8 +265,10 @@ class Http1Connection(asyncio.Protocol):
     def keep_alive_probes(self) -> None:
         found = self.transport.get_extra_info("socket")
         if found is not None:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_S)
+            with contextlib.suppress(OSError):  # it is gone already
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if hasattr(socket, "TCP_KEEPIDLE"):
+                    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_S)
 
     def refuse_bytes(self) -> None:
         """Answer to what is not HTTP."""
