@@ -57,6 +57,7 @@ class Publishing:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._producers = ProducerCache(broker)
+        self._timed = broker.record_formats is not None  # records have their own times, as in Kafka
 
     async def open(self, topic: TopicName) -> TopicSchemas:
         """Check that records of a topic can be published; returns the schemas that are published there. Raises TOPIC_NOT_FOUND, and
@@ -95,19 +96,21 @@ class Publishing:
                     number, offset = placed.topic.partition, placed.offset
                     return [Stored(number, at) for at in range(offset, offset + placed.count)]
                 return await _places(cached, placed)
-        results = await producer.publish([_message(record) for record in records])
+        results = await producer.publish([_message(record, timed=self._timed) for record in records])
         return await _places(cached, results)
 
 
-def _message(record: NewRecord) -> OutMessage:
+def _message(record: NewRecord, *, timed: bool) -> OutMessage:
     text, is_base64 = _text(record.key)
+    at = record.timestamp or 0
     return OutMessage(
         payload=record.value or b"",
         key=text,
         key_is_base64=is_base64,
         null_value=record.value is None,
         properties=properties_of(record.headers),
-        event_time=record.timestamp or 0,
+        event_time=0 if timed else at,
+        record_time=at if timed else 0,
         schema_version=record.schema_version,
         partition=record.partition,
     )
