@@ -210,11 +210,15 @@ class SubscriptionMember:
     async def _subscriptions(self, topic: TopicName) -> Sequence[Subscription]:
         """The group's subscriptions of a topic or partition, with what is known of them now."""
         try:
-            return await self._broker.subscriptions.of(topic, self._group)
+            found = await self._broker.subscriptions.of(topic, self._group)
+            for source in found:
+                if source.consumers:  # the engine may know it as it was before
+                    await source.refresh()
         except PenstockError as error:
             if error.kind not in (*_MISSING, ErrorKind.SUBSCRIPTION_NOT_FOUND):
                 raise
             return ()
+        return found
 
     async def _log(self, one: TopicPartition) -> Topic:
         """The log of a partition. Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND."""
