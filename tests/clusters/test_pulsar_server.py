@@ -383,3 +383,48 @@ def test_who_may_administer_the_cluster(pulsar_cluster: PulsarCluster, topic: st
             until(lambda: rest.get(f"{topic}/partitions/0/messages", headers=other).status_code == 200)
         finally:
             rest.delete("/admin/v2/namespaces/public/default/permissions/other", headers=root)
+
+
+def test_version_3_of_the_rest_proxy(rest: httpx.Client, server: Address) -> None:
+    (cluster,) = rest.get("/rest/v3/clusters").json()["data"]
+    assert cluster["cluster_id"] == rest.get("/admin/v2/clusters").json()[0]
+    base = f"/rest/v3/clusters/{cluster['cluster_id']}"
+    topic = f"v3-{uuid4().hex[:12]}"
+    assert rest.put(f"/admin/v2/persistent/public/default/{topic}/partitions", json=2).status_code == 204
+    records = [{"partition_id": n % 2, "value": {"type": "STRING", "data": f"{n}"}} for n in range(6)]
+    answer = rest.post(
+        f"{base}/topics/{topic}/records",
+        content="".join(map(json.dumps, records)),
+        headers={"content-type": "application/json"},
+    )
+    stored = [json.loads(line) for line in answer.text.splitlines()]
+    assert [(one["partition_id"], one["offset"]) for one in stored] == [(n % 2, n // 2) for n in range(6)]
+    offsets = rest.get(f"{base}/topics/{topic}/partitions/1/offset").json()
+    assert (offsets["earliest_offset"], offsets["latest_offset"]) == (0, 3)
+    assert rest.get(f"{base}/topics/{topic}").json()["partitions_count"] == 2
+    group = f"g-{topic}"
+    assert rest.get(f"{base}/consumer-groups/{group}").status_code == 404
+    client = pulsar.Client(server.pulsar)
+    try:
+        consumer = client.subscribe(
+            topic,
+            group,
+            consumer_type=pulsar.ConsumerType.Failover,
+            initial_position=pulsar.InitialPosition.Earliest,
+        )
+        for _ in range(6):
+            consumer.acknowledge(consumer.receive(20_000))
+
+        def lags() -> list[int]:
+            found = rest.get(f"{base}/consumer-groups/{group}/lags").json().get("data", [])
+            return [one["lag"] for one in found]
+
+        until(lambda: lags() == [0, 0])
+        assert rest.get(f"{base}/consumer-groups/{group}").json()["state"] == "STABLE"
+        assert group in [
+            one["consumer_group_id"] for one in rest.get(f"{base}/consumer-groups").json()["data"]
+        ]
+    finally:
+        client.close()
+    rest.post(f"{base}/topics/{topic}/records:batch", json={"entries": [{"id": "1", **records[0]}]})
+    until(lambda: lags() == [1, 0])

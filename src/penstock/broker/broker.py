@@ -15,6 +15,7 @@ from penstock.runtime.tasks import Tasks
 from .administration import Administration, GroupPositions, Subscriptions
 from .capability import Capability
 from .cluster import Cluster
+from .cluster_view import ClusterView
 from .consumer import Consumer
 from .fleet import ProcessDocuments
 from .groups import Groups
@@ -58,6 +59,10 @@ class Broker(Protocol):
     @property
     def group_positions(self) -> GroupPositions | None:
         """Positions of the cluster's consumer groups, at which subscriptions can begin; None if it has no such groups."""
+
+    @property
+    def cluster_view(self) -> ClusterView | None:
+        """Brokers and consumer groups as Kafka's administration describes them; None if there is no such cluster."""
 
     @property
     def groups(self) -> Groups | None:

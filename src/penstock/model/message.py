@@ -53,6 +53,7 @@ class OutMessage(msgspec.Struct, gc=False, kw_only=True):
     ordering_key: bytes | None = None
     properties: dict[str, str] | None = None
     event_time: int = 0
+    record_time: int = 0  # of its record before Kafka; else it is the time of publishing
     deliver_at: int = 0
     sequence_id: int | None = None
     schema_version: int | None = None

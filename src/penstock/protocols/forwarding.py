@@ -182,7 +182,8 @@ def _passed(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header
 
 
 async def _parts(exchange: Exchange, watch: Callable[[], None]) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises ClientGoneError."""
+    """The body as it comes; the process that it goes to decides how long it may take. Raises ClientGoneError."""
+    exchange.stream_body()
     more = True
     while more:
         event = await exchange.receive()
@@ -191,7 +192,9 @@ async def _parts(exchange: Exchange, watch: Callable[[], None]) -> AsyncIterator
         more = event.get("more_body", False)
         if not more:
             watch()
-        yield event.get("body", b"")
+        part = event.get("body", b"")
+        yield part
+        exchange.settle(len(part))
 
 
 async def _relay(exchange: Exchange, answer: ForwardedAnswer) -> None:

@@ -156,7 +156,7 @@ class HttpConnection(Http1Connection):
         if self._ended:
             return
         request = self.request
-        if request is None or request.answered:
+        if request is None or request.answered or request.cut:
             self._discard(size)
             return
         self._hold(size)
@@ -243,7 +243,7 @@ class HttpConnection(Http1Connection):
             if self._sending.late(self.headers, now, limits.head_s):
                 said = f"the head did not come within limits.head_ms = {round(limits.head_s * 1000)} ms"
                 self._end(raw_answer(ErrorKind.SLOW_REQUEST, said))
-        elif self._whole:
+        elif self._whole or (request.streams and not request.answered):
             self._sending.late(None, now, 0)
         elif request.answered:
             if self._sending.late(request.scope, now, LINGER_S):
@@ -268,8 +268,12 @@ class HttpConnection(Http1Connection):
         self._holding.receive(size)
 
     def _release(self) -> None:
-        self._holding.receive(-self._held)
-        self._held = 0
+        self.release(self._held)
+
+    def release(self, size: int) -> None:
+        size = min(size, self._held)
+        self._held -= size
+        self._holding.receive(-size)
 
     def _discard(self, size: int) -> None:
         """Read into nothing, so that a refusal is heard; not for ever."""

@@ -5,7 +5,9 @@ without waiting. Nothing here has a bound; `connections` has them.
 """
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections import deque
 from typing import Any, Final, cast
 
@@ -21,6 +23,7 @@ from .worker import Worker
 log = logging.getLogger(__name__)
 
 BODY_BYTES_HIGH: Final = 65_536  # untaken bytes of a body at which reading pauses
+PROBE_AFTER_S: Final = 60  # of silence on a connection whose request has no deadline
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
@@ -211,7 +214,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         request = self.request
-        if request is None or request.answered or self.upgrading:
+        if request is None or request.answered or request.cut or self.upgrading:
             return
         if request.feed(body) > BODY_BYTES_HIGH:
             self.pause_reading()
@@ -254,6 +257,18 @@ class Http1Connection(asyncio.Protocol):
             self.transport.close()
         else:
             self.request.keep_alive = False
+            self.request.end_body()
+
+    def release(self, size: int) -> None:
+        raise NotImplementedError
+
+    def keep_alive_probes(self) -> None:
+        found = self.transport.get_extra_info("socket")
+        if found is not None:
+            with contextlib.suppress(OSError):  # it is gone already
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if hasattr(socket, "TCP_KEEPIDLE"):
+                    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_S)
 
     def refuse_bytes(self) -> None:
         """Answer to bytes that are not HTTP."""

@@ -44,6 +44,12 @@ class Carrier(Protocol):
     def resume_reading(self) -> None:
         """Resume reading, if paused."""
 
+    def release(self, size: int) -> None:
+        """So many bytes of the request are held no more."""
+
+    def keep_alive_probes(self) -> None:
+        """Have the system find out that a silent peer is gone."""
+
     def on_answered(self) -> None:
         """The answer is complete."""
 
@@ -61,10 +67,12 @@ class Request(Exchange):
         "_news",
         "_when_gone",
         "answered",
+        "cut",
         "disconnected",
         "expects_continue",
         "keep_alive",
         "more_body",
+        "streams",
     )
 
     def __init__(
@@ -85,6 +93,8 @@ class Request(Exchange):
         self.disconnected = False
         self.answered = False
         self.more_body = body is None
+        self.streams = False  # the body has no deadline
+        self.cut = False  # a streamed body was ended, and what follows of it is dropped
         self._body: bytes | bytearray = body or b""
         self._news = body is not None  # since the last `receive`
         self._changed: asyncio.Event | None = None  # if a caller waits for news
@@ -156,6 +166,18 @@ class Request(Exchange):
         return True
 
     # -- the request's body
+
+    def stream_body(self) -> None:
+        self.streams = True
+        self._carrier.keep_alive_probes()
+
+    def end_body(self) -> None:
+        if self.streams and self.more_body:
+            self.cut, self.more_body = True, False
+            self.notify()
+
+    def settle(self, size: int) -> None:
+        self._carrier.release(size)
 
     def buffered(self) -> bytes | None:
         if self.more_body or self.expects_continue or self.disconnected or self.answered:

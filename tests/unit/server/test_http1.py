@@ -17,6 +17,7 @@ from penstock.protocols.load import Load
 from penstock.protocols.rates import SCOPE_KEY
 from penstock.server.config import HttpSettings
 from penstock.server.connections import HttpConnection
+from penstock.server.deadlines import LINGER_S
 from penstock.server.state import State
 
 HEAD = b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: application/json\r\ncontent-length: "
@@ -131,6 +132,74 @@ async def test_a_body_comes_in_any_pieces() -> None:
                 connection.data_received(request[at : at + size])
                 await turns()
             assert transport.written == [HEAD + b"3\r\n\r\nabc"]
+
+
+async def test_a_streamed_body_is_answered_as_it_comes_and_has_no_deadline() -> None:
+    async def serve(exchange: Exchange) -> None:
+        exchange.stream_body()
+        await exchange.head(200)
+        more = True
+        while more:
+            event = await exchange.receive()
+            more = event["more_body"]
+            await exchange.part(event["body"])
+            exchange.settle(len(event["body"]))
+        await exchange.end()
+
+    connection, transport = connected(serve, body_ms=10)
+    connection.data_received(b"POST /t HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+    holding = connection._holding
+    for number in range(20):
+        connection.data_received(b"5\r\n%05d\r\n" % number)
+        await turns()
+        assert transport.written[-1].endswith(b"5\r\n%05d\r\n" % number)
+        assert holding.received == 0
+        connection.look(number * 100.0)
+    connection.data_received(b"0\r\n\r\n")
+    await turns()
+    assert transport.written[-1] == b"0\r\n\r\n"
+    assert not connection.server_state.tasks
+    connection.look(2000.0)
+    assert not transport.is_closing()
+
+
+async def test_a_streamed_body_ends_when_the_server_stops() -> None:
+    parts: list[bytes] = []
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.stream_body()
+        more = True
+        while more:
+            event = await exchange.receive()
+            parts.append(event["body"])
+            more = event["more_body"]
+        await exchange.answer(b"3")
+
+    connection, transport = connected(serve)
+    connection.data_received(b"POST /t HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    await turns()
+    connection.shutdown()
+    connection.data_received(b"1\r\nb\r\n")
+    await turns()
+    assert parts == [b"a", b""]
+    assert transport.written[-1].endswith(b"\r\n\r\n3")
+    assert transport.is_closing()
+    assert connection._holding.received == 0
+
+
+async def test_a_body_that_goes_on_after_its_answer_ends_the_connection() -> None:
+    async def serve(exchange: Exchange) -> None:
+        exchange.stream_body()
+        await exchange.receive()
+        await exchange.answer(b"enough")
+
+    connection, transport = connected(serve)
+    connection.data_received(b"POST /t HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    await turns()
+    connection.look(1.0)
+    assert not transport.is_closing()
+    connection.look(1.0 + LINGER_S + 1)
+    assert transport.is_closing()
 
 
 async def test_requests_in_one_piece_are_answered_in_turn() -> None:

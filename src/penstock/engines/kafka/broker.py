@@ -66,6 +66,7 @@ from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
 from .staging.writers import open_staging
 from .topics import KafkaTopics
+from .view import KafkaView
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +203,7 @@ class KafkaBroker:
         )
         self.topics.learners.append(self._serving.service.learn)
         self.group_positions = self.topics.group_positions
+        self.cluster_view = KafkaView(self.kafka, self.naming)
         self.groups = KafkaGroupMembers(self.kafka, self.topics, self.watch)
         self._attached = AttachedConsumers(
             self.topics,

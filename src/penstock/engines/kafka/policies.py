@@ -17,6 +17,14 @@ from penstock.engines.shared.documents import DocumentReader
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies
+from penstock.model.topic_config import (
+    CLEANUP,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    cleanup,
+    retention_bytes,
+    retention_ms,
+)
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
@@ -25,9 +33,6 @@ from .naming import Naming
 log = logging.getLogger(__name__)
 
 SHOWN_MAX: Final = 20  # pairs of namespaces in one log line
-RETENTION_MS: Final = "retention.ms"
-RETENTION_BYTES: Final = "retention.bytes"
-CLEANUP: Final = "cleanup.policy"
 
 # What nobody keeps here, and how it is called to the user.
 _REFUSED: Final = {
@@ -58,31 +63,16 @@ def configs_of(policies: TopicPolicies) -> dict[str, str | None]:
     """What Kafka is told of a topic's policies; None: its brokers decide."""
     kept, compaction = policies.retention, policies.compaction_threshold
     return {
-        RETENTION_MS: None if kept is None else _retention_ms(kept),
-        RETENTION_BYTES: None if kept is None else _retention_bytes(kept),
-        CLEANUP: None if compaction is None else _cleanup(compaction, kept),
+        RETENTION_MS: None if kept is None else retention_ms(kept),
+        RETENTION_BYTES: None if kept is None else retention_bytes(kept),
+        CLEANUP: None if compaction is None else cleanup(compaction, kept),
     }
-
-
-def _retention_ms(kept: Retention) -> str:
-    return "-1" if kept.minutes < 0 else str(kept.minutes * 60_000)
-
-
-def _retention_bytes(kept: Retention) -> str:
-    return "-1" if kept.mb < 0 else str(kept.mb << 20)
 
 
 def retention_of(configs: Mapping[str, str]) -> Retention:
     """The retention that a topic's configuration means, in whole minutes and MiB; -1 is without bound."""
     ms, size = int(configs.get(RETENTION_MS, -1)), int(configs.get(RETENTION_BYTES, -1))
     return Retention(-(-ms // 60_000) if ms >= 0 else -1, -(-size >> 20) if size >= 0 else -1)
-
-
-def _cleanup(threshold: int, kept: Retention | None) -> str:
-    """Kafka compacts what is to be compacted, and deletes of it only what retention bounds."""
-    if threshold <= 0:
-        return "delete"
-    return "compact" if kept is None or kept == Retention() else "compact,delete"
 
 
 def decided(own: TopicPolicies, namespace: TopicPolicies) -> TopicPolicies:

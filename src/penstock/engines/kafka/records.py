@@ -242,7 +242,7 @@ def record_of(
         headers += more
         if form is not None:
             headers.append((KEY, form))
-        return NewRecord(value, key, headers or None)
+        return NewRecord(value, key, headers or None, message.record_time)
     except UnicodeEncodeError:
         raise no_bytes() from None
 

@@ -59,7 +59,8 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     # The cluster's own, or not there.
-    administration = group_positions = groups = policies = record_formats = registry_documents = watch = None
+    administration = cluster_view = group_positions = groups = policies = None
+    record_formats = registry_documents = watch = None
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
     _recheck_missing = False

@@ -189,6 +189,16 @@ class Exchange:
                 headers[key] = f"{headers[key]}, {text}" if key in headers else text
         return self._headers
 
+    def stream_body(self) -> None:
+        """The client may send its body for as long as it wants, and read the answer in the meantime. The body ends when the server
+        stops. Bytes that were taken count as held until `settle`."""
+
+    def end_body(self) -> None:
+        """Take no more of a streamed body: `receive` gives its end."""
+
+    def settle(self, size: int) -> None:
+        """So many bytes of a streamed body are held no more."""
+
     @property
     def holding(self) -> Holding | None:
         """What the server holds for the request's connection."""

@@ -14,10 +14,10 @@ from penstock.broker.consumer import Consumer
 from penstock.broker.producer import Reply
 from penstock.model.errors import WS_CLOSE_BASE, ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
+from penstock.protocols.backlog import Backlog
 from penstock.protocols.proxied import Meter
 from penstock.protocols.values import check_reply
 
-from .backlog import Backlog
 from .commands import (
     Acknowledge,
     Answering,

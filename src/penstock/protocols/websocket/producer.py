@@ -12,13 +12,13 @@ from typing import Final
 from penstock.broker.broker import Broker
 from penstock.broker.producer import Producer
 from penstock.model.errors import PenstockError
+from penstock.protocols.backlog import Backlog
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import pause
 from penstock.protocols.values import value_of
 
-from .backlog import Backlog
 from .frames import UNKNOWN
 from .parameters import PENDING_DEFAULT, ProducerParameters
 from .publisher import Publisher

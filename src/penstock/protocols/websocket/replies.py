@@ -14,8 +14,8 @@ from msgspec import UNSET
 
 from penstock.broker.producer import Reply, ReplyOrError, Request
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.backlog import Backlog
 
-from .backlog import Backlog
 from .frames import ProducerReply, encode, encode_reply
 from .socket import Socket
 

@@ -179,6 +179,12 @@ def test_headers_that_properties_do_not_say_are_headers() -> None:
     assert message_of(record).properties == {"a": "", "b": "/w==", "penstock-x": "y"}
 
 
+def test_a_record_has_the_time_that_its_message_names() -> None:
+    for time in (0, 1770318882123):  # 0: when it is sent
+        record = record_of(OutMessage(payload=b"a", record_time=time), "", numbered=False)
+        assert (record.timestamp, record.headers) == (time, None)
+
+
 def test_a_bad_kept_entry_is_a_message_of_its_value() -> None:
     assert message_of(NewRecord(b"value", None, [("penstock-entry", b"\xff")])).payload == b"value"
 

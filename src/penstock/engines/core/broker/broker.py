@@ -52,7 +52,7 @@ class Broker:
     capabilities = frozenset(Capability)
     partitioner = Partitioner.JAVA
     cluster = None  # it is its own
-    group_positions = groups = open_journal = processes = record_formats = None  # of a cluster
+    cluster_view = group_positions = groups = open_journal = processes = record_formats = None  # of a cluster
 
     def __init__(
         self,

@@ -18,11 +18,14 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     NewTopic,
     ResourceType,
+    TopicDescription,
 )
 
+from penstock.broker.cluster_view import ConfigSynonym, ConfigValue, Node, Nodes, Replicas
 from penstock.engines.shared.catalog import Described as Described
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -186,6 +189,17 @@ class KafkaAdmin:
         if not found.brokers:
             raise PenstockError(ErrorKind.UNAVAILABLE, "no broker of the cluster is ready")
 
+    async def nodes(self) -> Nodes:
+        """The brokers, from one broker's metadata (see `check_reachable`)."""
+        try:
+            asked = in_thread(self.client.list_topics, ASKED_TOPIC, self.timeout_s)
+            found = await self.clients.wait_unless_refused(asked)
+        except KafkaException as error:
+            raise engine_error(error) from None
+        brokers = [Node(one.id, one.host, one.port) for one in found.brokers.values()]
+        controller = None if found.controller_id < 0 else found.controller_id
+        return Nodes(found.cluster_id or "", sorted(brokers, key=lambda one: one.id), controller)
+
     async def topics(self) -> dict[str, int]:
         """The topics of the cluster, and how many partitions each has."""
         client = self.client
@@ -201,13 +215,31 @@ class KafkaAdmin:
 
     async def describe(self, topic: str) -> Described | None:
         """One topic; None where it is not there."""
+        found = await self._description(topic)
+        return None if found is None else Described(str(found.topic_id), len(found.partitions))
+
+    async def replicas(self, topic: str) -> list[Replicas] | None:
+        """Who has the partitions of a topic; None if it does not exist."""
+        found = await self._description(topic)
+        if found is None:
+            return None
+        return [
+            Replicas(
+                None if one.leader is None or one.leader.id < 0 else one.leader.id,
+                [node.id for node in one.replicas],
+                [node.id for node in one.isr],
+            )
+            for one in sorted(found.partitions, key=lambda one: one.id)
+        ]
+
+    async def _description(self, topic: str) -> TopicDescription | None:
         try:
-            found = await self._awaited(lambda: self._descriptions.find(topic), topic)
+            found: TopicDescription = await self._awaited(lambda: self._descriptions.find(topic), topic)
         except PenstockError as error:
             if error.kind is ErrorKind.TOPIC_NOT_FOUND:
                 return None
             raise
-        return Described(str(found.topic_id), len(found.partitions))
+        return found
 
     def _ask_for_topics(self, topics: Sequence[str]) -> Mapping[str, "Future[Any]"]:
         found: Mapping[str, Future[Any]] = self.client.describe_topics(
@@ -218,7 +250,7 @@ class KafkaAdmin:
     async def describe_all(self, topics: Sequence[str]) -> dict[str, Described | None]:
         """Topics; None for those of which the cluster says that they do not exist. Those without a certain answer are left out."""
         found: dict[str, Described | None] = {}
-        for topic, result in (await self._results(self._ask_for_topics(topics))).items():
+        for topic, result in (await self.results(self._ask_for_topics(topics))).items():
             if not isinstance(result, BaseException):
                 found[topic] = Described(str(result.topic_id), len(result.partitions))
             elif isinstance(result, KafkaException) and result.args[0].code() == UNKNOWN_TOPIC:
@@ -257,6 +289,17 @@ class KafkaAdmin:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         found = await self.answer(lambda: _one(self.client.describe_configs([resource], **self.bound)), topic)
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+    async def config_values(self, topics: Sequence[str]) -> dict[str, list[ConfigValue]]:
+        """The configurations of topics as the brokers describe them; those that cannot be had are left out."""
+        asked = self.client.describe_configs(
+            [ConfigResource(ResourceType.TOPIC, topic) for topic in topics], **self.bound
+        )
+        return {
+            resource.name: [_config_value(result[name]) for name in sorted(result)]
+            for resource, result in (await self.results(asked)).items()
+            if not isinstance(result, BaseException)
+        }
 
     async def set_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Set keys of a topic's configuration; None: as the brokers say."""
@@ -300,7 +343,7 @@ class KafkaAdmin:
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
 
         async def deleted() -> None:
-            for result in (await self._results(self.client.delete_records(wanted, **self.bound))).values():
+            for result in (await self.results(self.client.delete_records(wanted, **self.bound))).values():
                 if isinstance(result, BaseException):
                     raise result
 
@@ -334,7 +377,7 @@ class KafkaAdmin:
         """How long librdkafka waits for an answer, as its functions take it."""
         return {"request_timeout": self.timeout_s}
 
-    async def _results(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
+    async def results(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
         """The answers of one request for many, errors among them."""
         asked: asyncio.Future[Any] = asyncio.gather(
             *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
@@ -375,3 +418,21 @@ async def _patiently(
 
 def _one(futures: Mapping[Any, "Future[Any]"]) -> "Future[Any]":
     return next(iter(futures.values()))
+
+
+def _config_value(entry: ConfigEntry) -> ConfigValue:
+    return ConfigValue(
+        entry.name,
+        entry.value,
+        _source(entry),
+        entry.is_default,
+        entry.is_read_only,
+        entry.is_sensitive,
+        [ConfigSynonym(one.name, one.value, _source(one)) for one in entry.synonyms.values()],
+    )
+
+
+def _source(entry: ConfigEntry) -> str:
+    """Kafka's name of where a value was set; some versions of the client give its number."""
+    name = ConfigSource(entry.source).name
+    return "UNKNOWN" if name == ConfigSource.UNKNOWN_CONFIG.name else name

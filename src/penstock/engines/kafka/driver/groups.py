@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+import msgspec
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConsumerGroupDescription
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -13,7 +15,33 @@ from .record import At
 from .threads import in_thread
 
 SESSION_MS_MIN: Final = 6_000  # above librdkafka's interval of heartbeats
+# States that Kafka's own client calls otherwise.
+_STATES: Final = {
+    "PREPARING_REBALANCING": "PREPARING_REBALANCE",
+    "COMPLETING_REBALANCING": "COMPLETING_REBALANCE",
+}
 EVENTS_MAX: Final = 100  # that are looked through for the reason of an error
+
+
+class KnownMember(msgspec.Struct, frozen=True):
+    """A member of a group, with its partitions."""
+
+    id: str
+    client_id: str
+    instance_id: str | None
+    partitions: Sequence[At]
+
+
+class KnownGroup(msgspec.Struct, frozen=True):
+    """A group as its coordinator describes it."""
+
+    id: str
+    state: str
+    type: str
+    assignor: str
+    is_simple: bool
+    coordinator: int | None
+    members: Sequence[KnownMember]
 
 
 class KafkaGroups:
@@ -74,6 +102,31 @@ class KafkaGroups:
                 raise engine_error(one.error, group)
         return found
 
+    async def names(self) -> list[str]:
+        """The groups of the cluster; those of brokers that do not answer are missing."""
+        found = await self._admin.answer(lambda: self._admin.client.list_consumer_groups(**self._admin.bound))
+        return [one.group_id for one in found.valid]
+
+    async def describe(self, groups: Sequence[str]) -> list[KnownGroup]:
+        """Those groups that exist and can be described."""
+        asked = self._admin.client.describe_consumer_groups(list(groups), **self._admin.bound)
+        found = (await self._admin.results(asked)).values()
+        known = [_known(one) for one in found if not isinstance(one, BaseException)]
+        return [one for one in known if one is not None]
+
+    async def find(self, group: str) -> KnownGroup | None:
+        """One group; None if it does not exist."""
+        try:
+            found = await self._admin.answer(
+                lambda: self._admin.client.describe_consumer_groups([group], **self._admin.bound)[group],
+                group,
+            )
+        except PenstockError as error:
+            if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                return None
+            raise
+        return _known(found)
+
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
         await self._admin.answer(
@@ -91,6 +144,29 @@ def _refusal(consumer: Any, heard: list[KafkaError]) -> KafkaError | None:
         if event.error() is not None:
             heard.append(event.error())
     return next((one for one in heard if one.code() == KafkaError.GROUP_AUTHORIZATION_FAILED), None)
+
+
+def _known(found: ConsumerGroupDescription) -> KnownGroup | None:
+    """A group; None for the description of one that does not exist."""
+    if found.state is ConsumerGroupState.DEAD and not found.members:
+        return None
+    return KnownGroup(
+        found.group_id,
+        _STATES.get(found.state.name, found.state.name),
+        found.type.name,
+        found.partition_assignor,
+        found.is_simple_consumer_group,
+        None if found.coordinator is None else found.coordinator.id,
+        [
+            KnownMember(
+                one.member_id,
+                one.client_id,
+                one.group_instance_id or None,
+                [(at.topic, at.partition) for at in one.assignment.topic_partitions],
+            )
+            for one in found.members
+        ],
+    )
 
 
 def _busy(error: PenstockError, group: str) -> PenstockError:

@@ -35,6 +35,15 @@ class ProxyCall(Call):
         """Raises TOPIC_NOT_FOUND."""
         return topic_named(self.names["topic"])
 
+    async def known_topic(self) -> TopicName:
+        """The topic, which exists and which the caller may see. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
+        name, topics = self.topic, self.proxy.broker.topics
+        self.caller.may_look(name)
+        await topics.learn(name)
+        if not topics.exists(name):
+            raise topics.missing(name)
+        return name
+
     @property
     def partition(self) -> int:
         """Raises ConfluentError for one that is not a number."""

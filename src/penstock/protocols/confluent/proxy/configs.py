@@ -2,18 +2,33 @@
 
 from penstock.broker.broker import Broker
 from penstock.broker.topic import Topic
-
-_MINUTE_MS = 60_000
-_MIB = 1 << 20
+from penstock.model.policy import Retention
+from penstock.model.topic_config import (
+    CLEANUP,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    cleanup,
+    retention_bytes,
+    retention_ms,
+)
 
 
 def configs_of(broker: Broker, log: Topic) -> dict[str, str]:
     """The settings of a topic by their names in Kafka, each as text; `log` is one of its logs."""
     policies = log.figures().policies
-    minutes, mb = policies.retention.minutes, policies.retention.mb
+    return _configs(broker, policies.retention, policies.compaction_threshold)
+
+
+def default_configs(broker: Broker) -> dict[str, str]:
+    """The same of a topic without policies."""
+    settings = broker.settings
+    return _configs(broker, Retention(settings.retention_minutes, settings.retention_mb), 0)
+
+
+def _configs(broker: Broker, kept: Retention, compaction_threshold: int) -> dict[str, str]:
     return {
-        "cleanup.policy": "compact" if policies.compaction_threshold > 0 else "delete",
+        CLEANUP: cleanup(compaction_threshold, kept),
         "max.message.bytes": str(broker.settings.max_message_bytes),
-        "retention.bytes": str(-1 if mb < 0 else mb * _MIB),
-        "retention.ms": str(-1 if minutes < 0 else minutes * _MINUTE_MS),
+        RETENTION_BYTES: retention_bytes(kept),
+        RETENTION_MS: retention_ms(kept),
     }

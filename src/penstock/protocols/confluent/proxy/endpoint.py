@@ -1,6 +1,7 @@
 """The endpoint of the REST proxy: requests to operations, and their errors with the proxy's codes."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
 
@@ -17,8 +18,11 @@ from penstock.protocols.http.operations import Handlers
 from .call import ProxyCall, not_found
 from .codes import BY_KIND, RETRIABLE
 from .formats import MEDIA, TAKEN, accepted
-from .operations import table
+from .operations import PREFIX, table
 from .services import Services
+from .v3.endpoint import V3Endpoint
+
+V3: Final = f"{PREFIX}/v3/"
 
 
 class ProxyEndpoint:
@@ -31,8 +35,12 @@ class ProxyEndpoint:
         self.services = Services(context, load, url)
         self._context = context
         self._handlers = Handlers(table)
+        self._v3 = V3Endpoint(self.services)
 
     async def __call__(self, exchange: Exchange) -> None:
+        if exchange.scope["path"].startswith(V3):
+            await self._v3(exchange)
+            return
         kind = accepted(exchange)
         names: dict[str, str] = {}
         try:

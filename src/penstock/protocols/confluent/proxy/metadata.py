@@ -4,15 +4,11 @@ import msgspec
 
 from penstock.broker.capability import Capability, require
 from penstock.broker.names import check_partition
-from penstock.broker.topic import Topic
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 
 from .call import ProxyCall, not_found, shown
-from .configs import configs_of
-
-BROKER: int = 0  # the id of the one broker that clients see
 
 # Older than the other code of a missing topic, and given by this one call alone.
 _TOPIC_UNKNOWN = ConfluentCode(404, 40403)
@@ -21,17 +17,17 @@ _TOPIC_UNKNOWN = ConfluentCode(404, 40403)
 class Replica(msgspec.Struct):
     """A replica of a partition."""
 
-    broker: int = BROKER
-    leader: bool = True
-    in_sync: bool = True
+    broker: int
+    leader: bool
+    in_sync: bool
 
 
 class Partition(msgspec.Struct):
-    """A partition and its replicas."""
+    """A partition and its replicas; the leader is -1 if there is none now."""
 
     partition: int
-    leader: int = BROKER
-    replicas: list[Replica] = msgspec.field(default_factory=lambda: [Replica()])
+    leader: int
+    replicas: list[Replica]
 
 
 class TopicAnswer(msgspec.Struct):
@@ -65,27 +61,30 @@ async def topics(call: ProxyCall) -> list[str]:
 
 async def topic(call: ProxyCall) -> TopicAnswer:
     try:
-        name, logs = call.topic, await _logs(call)
+        name = await call.known_topic()
+        configs = (await call.proxy.view.configs([name])).get(name, ())
+        found = await _partitions(call, name)
     except PenstockError as error:
         if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
             raise
         raise ConfluentError(_TOPIC_UNKNOWN, not_found(call.names["topic"])) from None
-    return TopicAnswer(shown(name), configs_of(call.proxy.broker, logs[0]), _partitions(len(logs)))
+    return TopicAnswer(shown(name), {one.name: one.value for one in configs if one.value is not None}, found)
 
 
 async def partitions(call: ProxyCall) -> list[Partition]:
-    return _partitions(len(await _logs(call)))
+    return await _partitions(call, await call.known_topic())
 
 
 async def partition(call: ProxyCall) -> Partition:
     number = call.partition
-    check_partition(number, len(await _logs(call)))
-    return Partition(number)
+    found = await _partitions(call, await call.known_topic())
+    check_partition(number, len(found))
+    return found[number]
 
 
 async def offsets(call: ProxyCall) -> OffsetsAnswer:
     number = call.partition
-    logs = await _logs(call)
+    logs = await call.proxy.broker.topics.all_of(await call.known_topic(), create=False)
     check_partition(number, len(logs))
     require(call.proxy.broker.capabilities, Capability.OFFSETS)
     await logs[number].refresh()
@@ -94,19 +93,15 @@ async def offsets(call: ProxyCall) -> OffsetsAnswer:
 
 
 async def brokers(call: ProxyCall) -> BrokersAnswer:
-    return BrokersAnswer([BROKER])
+    return BrokersAnswer([one.id for one in (await call.proxy.view.nodes()).brokers])
 
 
-def _partitions(count: int) -> list[Partition]:
-    return [Partition(number) for number in range(count)]
-
-
-async def _logs(call: ProxyCall) -> list[Topic]:
-    """The logs of the topic in the path. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
-    name: TopicName = call.topic
-    call.caller.may_look(name)
-    topics = call.proxy.broker.topics
-    await topics.learn(name)
-    if not topics.exists(name):
-        raise topics.missing(name)
-    return list(await topics.all_of(name, create=False))
+async def _partitions(call: ProxyCall, name: TopicName) -> list[Partition]:
+    return [
+        Partition(
+            number,
+            -1 if one.leader is None else one.leader,
+            [Replica(broker, broker == one.leader, broker in one.in_sync) for broker in one.brokers],
+        )
+        for number, one in enumerate(await call.proxy.view.replicas(name))
+    ]

@@ -266,7 +266,7 @@ def _versions(
         version = schema.version.topic_version
         return [None if one is None else version for one in values]
     if format is Format.JSON and schemas.of_json:
-        return [_json_version(schemas, record.get("value")) for record in given]
+        return [json_version(schemas, record.get("value")) for record in given]
     _check_unversioned(schemas)
     return [None] * len(values)
 
@@ -290,7 +290,7 @@ def _check_unversioned(schemas: TopicSchemas) -> None:
         raise ConfluentError(UNSERIALIZED, f"Error serializing message. {error.message}") from None
 
 
-def _json_version(schemas: TopicSchemas, value: Any) -> int | None:
+def json_version(schemas: TopicSchemas, value: Any) -> int | None:
     """The version of the topic's JSON schema, if a value fits it."""
     if value is None:
         return None

@@ -10,7 +10,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability, require
 from penstock.broker.log import Log
 from penstock.broker.names import check_partition
-from penstock.broker.producer import Result
+from penstock.broker.producer import Placement, Result
 from penstock.model.errors import PenstockError
 from penstock.model.headers import Headers, properties_of
 from penstock.model.message import OutMessage
@@ -33,6 +33,16 @@ class NewRecord(msgspec.Struct, gc=False):
     headers: Headers = ()
     timestamp: int | None = None
 
+    def is_like(self, first: "NewRecord") -> bool:
+        """Whether it is nothing but a value, of the same schema and for the same partition as another one."""
+        return (
+            self.key is None
+            and not self.headers
+            and self.timestamp is None
+            and self.schema_version == first.schema_version
+            and self.partition == first.partition
+        )
+
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """Where a record was stored."""
@@ -47,6 +57,7 @@ class Publishing:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._producers = ProducerCache(broker)
+        self._timed = broker.record_formats is not None  # records have their own times, as in Kafka
 
     async def open(self, topic: TopicName) -> TopicSchemas:
         """Check that records of a topic can be published; returns the schemas that are published there. Raises TOPIC_NOT_FOUND, and
@@ -75,19 +86,31 @@ class Publishing:
         Raises why none could be stored.
         """
         cached = await self._producers.get(topic, "", schemas)
-        results = await cached.producer.publish([_message(record) for record in records])
+        producer, first = cached.producer, records[0]
+        payloads = [one.value for one in records if one.value is not None and one.is_like(first)]
+        if len(payloads) == len(records):
+            size = sum(map(len, payloads))
+            if producer.takes_plain(len(payloads), size, first.partition):
+                placed = await producer.publish_plain(payloads, first.schema_version, first.partition)
+                if isinstance(placed, Placement):
+                    number, offset = placed.topic.partition, placed.offset
+                    return [Stored(number, at) for at in range(offset, offset + placed.count)]
+                return await _places(cached, placed)
+        results = await producer.publish([_message(record, timed=self._timed) for record in records])
         return await _places(cached, results)
 
 
-def _message(record: NewRecord) -> OutMessage:
+def _message(record: NewRecord, *, timed: bool) -> OutMessage:
     text, is_base64 = _text(record.key)
+    at = record.timestamp or 0
     return OutMessage(
         payload=record.value or b"",
         key=text,
         key_is_base64=is_base64,
         null_value=record.value is None,
         properties=properties_of(record.headers),
-        event_time=record.timestamp or 0,
+        event_time=0 if timed else at,
+        record_time=at if timed else 0,
         schema_version=record.schema_version,
         partition=record.partition,
     )

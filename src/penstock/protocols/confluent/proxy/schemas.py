@@ -3,11 +3,15 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
+
 from penstock.codec.avro.tagged import untagged
 from penstock.codec.avro.types import Type
 from penstock.codec.codec import Codec
 from penstock.codec.definition import avro_type
+from penstock.codec.descriptors import native_message
 from penstock.codec.json_schema.document import JsonSchemaError
+from penstock.codec.json_schema.pulsar import full_name
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import PenstockError
@@ -38,8 +42,21 @@ class ContentSchema:
         self.definition = definition
         self.version: SubjectVersion | None = None
         self._references = references
+        self._info = info
         self._codec: Codec = codec_for(info)
         self._avro: Type | None = avro_type(info) if definition.schema_type == "AVRO" else None
+
+    @property
+    def record(self) -> str:
+        """The name of its record, by which some naming strategies choose subjects; empty if it has none."""
+        if self.definition.schema_type == "PROTOBUF":
+            return native_message(self._info).full_name
+        found = msgspec.json.decode(self.definition.schema)
+        if not isinstance(found, dict):
+            return ""
+        if self.definition.schema_type == "JSON":
+            return str(found.get("title", ""))
+        return full_name(str(found.get("name", "")), str(found.get("namespace") or ""))
 
     def encode(self, data: Any) -> bytes:
         """The bytes of a value, without framing. Raises ConfluentError for data that does not fit."""
@@ -127,6 +144,12 @@ class ProxySchemas:
                 f"Invalid schema. format = {kind}, schema_id = {schema_id} is not registered under the subject {subject}",
             )
         return _of_version(registry, version)
+
+    async def numbered(self, subject: str, version: str) -> ContentSchema:
+        """The schema of a version of a subject, a number or `latest`. Raises ConfluentError as `Registry.version`."""
+        registry = await self._load()
+        await registry.sync()
+        return _of_version(registry, registry.version(subject, version))
 
     async def by_id(self, schema_id: int) -> ContentSchema | None:
         """The schema that contents with an id before them were written by; None if there is none with this id."""

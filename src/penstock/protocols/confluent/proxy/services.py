@@ -3,12 +3,14 @@
 from collections.abc import Awaitable, Callable
 
 from penstock.broker.broker import Broker
+from penstock.broker.cluster_view import ClusterView
 from penstock.broker.groups import Groups
 from penstock.protocols.confluent.registry.registry import Registry
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.remote_instances import RemoteInstances
 
+from .broker_view import BrokerView
 from .instances import Instances
 from .publishing import Publishing
 from .schemas import ProxySchemas
@@ -22,6 +24,7 @@ class Services:
         self.url = url
         self.context = context
         self.broker: Broker = context.broker
+        self.view: ClusterView = context.broker.cluster_view or BrokerView(context)
         self.groups: Groups = context.broker.groups or SubscriptionGroups(context.broker)
         self.polls = LongPolls(context.broker.clock)
         self.remote = RemoteInstances(context)

@@ -2,7 +2,7 @@ import asyncio
 
 import msgspec
 
-from penstock.protocols.websocket.backlog import Backlog
+from penstock.protocols.backlog import Backlog
 from penstock.testing.clock import settle
 
 
