@@ -193,9 +193,8 @@ class SubscriptionMember:
             self._positions.pop(one, None)
             self._sought.discard(one)
             fetched, consumer = self._fetched.pop(one, None), self._consumers.get(one.topic)
-            last = None if fetched is None else fetched.last
-            if self._options.auto_commit and consumer is not None and last is not None:
-                acknowledging = _acknowledge(consumer, last)
+            if self._options.auto_commit and consumer and fetched and fetched.last is not None:
+                acknowledging = _acknowledge(consumer, fetched.last)
                 self._broker.tasks.spawn(acknowledging, f"commit for group {self._group}")
         self._news.set()
 
@@ -210,11 +209,15 @@ class SubscriptionMember:
     async def _subscriptions(self, topic: TopicName) -> Sequence[Subscription]:
         """The group's subscriptions of a topic or partition, with what is known of them now."""
         try:
-            return await self._broker.subscriptions.of(topic, self._group)
+            found = await self._broker.subscriptions.of(topic, self._group)
+            for source in found:
+                if source.consumers:  # the engine may know it as it was before
+                    await source.refresh()
         except PenstockError as error:
             if error.kind not in (*_MISSING, ErrorKind.SUBSCRIPTION_NOT_FOUND):
                 raise
             return ()
+        return found
 
     async def _log(self, one: TopicPartition) -> Topic:
         """The log of a partition. Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND."""
@@ -258,8 +261,7 @@ class SubscriptionMember:
         return self._reset(log)
 
     def _reset(self, log: Log) -> int:
-        bounds = log.bounds
-        return bounds.first_offset if self._start is EARLIEST else bounds.next_offset
+        return log.bounds.first_offset if self._start is EARLIEST else log.bounds.next_offset
 
     async def _position(self, one: TopicPartition, log: Topic, shared: _Shared | None) -> int:
         """Where reading goes on. Of a position beyond the end `GroupOptions.start` decides, as with Kafka."""
@@ -286,8 +288,8 @@ class SubscriptionMember:
 
     async def _wait(self, wait_ms: int) -> None:
         """Until there may be records, or topics."""
-        shared = [cast(Topic, one.source.topic) for one in self._shared().values()]
-        logs = [*shared, *self._assigned.values()]
+        logs = [cast(Topic, one.source.topic) for one in self._shared().values()]
+        logs += self._assigned.values()
         whole = self._pattern is None and self._topics == self._consumers.keys()
         wake = self._news.set
         timer = self._broker.clock.call_later(wait_ms if whole else min(wait_ms, LOOK_MS), wake)
@@ -308,7 +310,7 @@ class SubscriptionMember:
             one = partitions[(self._turn + at) % len(partitions)]
             log = self._assigned.get(one) or cast(Topic, shared[one].source.topic)
             await found.read(one, log, await self._position(one, log, shared.get(one)))
-        kept = set(self.assignment)  # others may have got partitions meanwhile
+        kept = set(self.assignment)  # other members may have got partitions meanwhile
         self._positions |= {one: at for one, at in found.positions.items() if one in kept}
         self._fetched |= {one: last for one, last in found.fetched.items() if one in kept}
         return [record for one, records in found.records.items() if one in kept for record in records]
@@ -423,8 +425,7 @@ class _Found:
 
     def _take(self, one: TopicPartition, log: Topic, entry: Entry, at: int) -> int:
         """Take the records of an entry from an offset on; returns the position behind those that were taken."""
-        taken = self.records.setdefault(one, [])
-        before, after = len(taken), entry.end
+        before, after = len(taken := self.records.setdefault(one, [])), entry.end
         for record in records_of(one, entry, at):
             if self._count and (record.size > self._bytes_left or self._count == RECORDS_MAX):
                 self._full, after = True, record.offset
