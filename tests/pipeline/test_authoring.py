@@ -137,7 +137,7 @@ def command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, verb: str, *words: str
 ) -> tuple[int, list[dict[str, Any]]]:
     """`penstock pipeline …` over the tests' own session: its exit code, and its lines of JSON."""
-    monkeypatch.setattr(pipeline_authoring, "spark_session", lambda *_: nullcontext(bench.spark))
+    monkeypatch.setattr(pipeline_authoring, "spark_session", lambda *_, **__: nullcontext(bench.spark))
     given = [
         verb,
         str(bench.folder / "p.toml"),

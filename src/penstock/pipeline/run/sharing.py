@@ -25,10 +25,13 @@ _STATEFUL: Final = re.compile(
 
 
 def shareable(frame: DataFrame) -> bool:
-    """Whether `shared` may be put on rows: not behind state, whose operators Spark tells apart in each branch, and not
-    where two columns have one name."""
+    """Whether `shared` may be put on rows: not behind state, whose operators Spark tells apart in each branch, not if two
+    columns have one name, and not if there is nothing to read, as all rows are in the plan."""
     names = [name.lower() for name in frame.columns]
     plan: Any = frame._jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    if all(leaves.apply(number).nodeName() == "LocalRelation" for number in range(leaves.size())):
+        return False
     return len(set(names)) == len(names) and _STATEFUL.search(plan.treeString()) is None
 
 
