@@ -13,6 +13,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.versions import map_in_arrow
 
 from .decoders import column_type, decoder_for
+from .framed import Writers, decode_framed
 from .payloads import decode
 from .plan import ERROR, RAW, check_clashes
 from .typed import broken
@@ -26,8 +27,11 @@ def decode_column(
     flat: bool = False,
     keeps_broken: bool = False,
     keep_bytes: bool = False,
+    writers: Writers | None = None,
 ) -> DataFrame:
     """`frame` with the values of a column decoded: in place or, with `flat`, as columns at the end.
+
+    With `writers`, which returns the schema of an id, values begin with the id of theirs, and `schema` is the reader's.
 
     `keeps_broken` adds `_raw` and `_error`, null for rows that could be decoded; else a broken value fails its task. `keep_bytes`
     keeps every row's bytes in `_raw`. Raises PipelineError for what cannot be decoded so.
@@ -52,11 +56,15 @@ def decode_column(
     check_clashes([one.name for one in fields])
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = decoder_for(schema, schema, wanted)
+        decoder = None if writers else decoder_for(schema, schema, wanted)
         for batch in batches:
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             payloads = columns[column].cast(pa.binary())
-            value, wrong = decode(decoder, payloads)
+            if decoder is not None:
+                value, wrong = decode(decoder, payloads)
+            else:
+                assert writers is not None
+                value, wrong = decode_framed(payloads, writers, schema, wanted)
             if wrong and not keeps_broken:
                 raise PipelineError(
                     f"column {column}: {wrong[min(wrong)]} (on_bad_value keeps such rows)",

@@ -87,7 +87,7 @@ class TypedRows:
             wrong |= {int(index[row]): why for row, why in errors.items()}
             found.append(column)
             rows.append(index)
-        return _merge(found, rows, len(numbers)), wrong
+        return merge(found, rows, len(numbers)), wrong
 
     def _group(
         self, version: int, payloads: pa.Array, keys: pa.Array, index: Ints | None
@@ -132,7 +132,7 @@ class TypedRows:
             raise
 
 
-def _merge(columns: Sequence[pa.Array], rows: Sequence[Ints], count: int) -> pa.Array:
+def merge(columns: Sequence[pa.Array], rows: Sequence[Ints], count: int) -> pa.Array:
     """One column of several, whose items belong at `rows`, which ascend in each."""
     order = np.empty(count, np.int64)  # where each row is in the columns, one after the other
     order[np.concatenate(rows)] = np.arange(count)

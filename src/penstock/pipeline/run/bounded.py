@@ -82,13 +82,15 @@ def _newest(batches: Sequence[pa.RecordBatch], count: int) -> list[pa.RecordBatc
     return found
 
 
-def between(spec: Spec, spark: SparkSession, start_ms: int, end_ms: int) -> dict[str, DataFrame]:
-    """By source, the messages published from a time on and before another."""
+def between(spec: Spec, spark: SparkSession, start_ms: int, end_ms: int | None) -> dict[str, DataFrame]:
+    """By source, the messages published from a time on and before another; None: until now."""
     frames = {}
     for name in spec.sources:
         with named(spec, f"[sources.{name}]"):
             reader = spark.read.format("penstock").options(**batch_options(spec, name))
-            reader = reader.option("startingTimestamp", str(start_ms)).option("endingTimestamp", str(end_ms))
+            reader = reader.option("startingTimestamp", str(start_ms))
+            if end_ms is not None:
+                reader = reader.option("endingTimestamp", str(end_ms))
             frames[name] = reader.load()
     return frames
 

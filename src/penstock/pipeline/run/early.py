@@ -22,8 +22,8 @@ from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Spec, Step
 
 from .checks import HIDDEN
-from .formats import schema_for
 from .outputs import check_column
+from .schemas import schema_for
 from .views import check_columns, check_time, first_on_path, named
 
 _COLUMNS: Final = ("key", "properties", "event_time", "ordering_key", "topic_column")

@@ -22,8 +22,11 @@ from .spec import TABLE_TRIGGER, Expectation, Lineage, Lookup, Sink, Source, Spe
 STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
-_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark", "lineage")
+_TABLES: Final = (
+    *("server", "schema_registry", "sources", "tables", "steps", "sinks", "storage", "spark", "lineage"),
+)
 _SERVER: Final = tuple(one.key for one in SERVER)
+_REGISTRY: Final = (*_SERVER, "basic_env")
 # Formats whose option `path` is a path, and not the name of a table.
 _FILES_FORMATS: Final = (
     "avro",
@@ -97,12 +100,14 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     if "output" in content:
         given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
     state = _convert(content.get("state", STATE), str, file, "", "state")
+    if "schema_registry" in content:
+        given["schema_registry"] = _access(content, "schema_registry", file, folder, _REGISTRY, "")
     sinks = _named(content, "sinks", Sink, file, folder)
     if any(sink.path for sink in sinks.values()):
         given.setdefault("trigger", TABLE_TRIGGER)
     spec = Spec(
         **given,
-        server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
+        server=_access(content, "server", file, folder, _SERVER, "http://127.0.0.1:8080"),
         sources=_named(content, "sources", Source, file, folder),
         tables=_named(content, "tables", Lookup, file, folder),
         steps=_steps(content.get("steps", []), file),
@@ -118,20 +123,26 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     return spec
 
 
-def _server(raw: Mapping[str, Any], file: str, folder: Path) -> Access:
-    _known(raw, _SERVER, file, "[server]")
-    texts = {key: _convert(raw[key], str, file, "[server]", key) for key in raw}
+def _access(
+    content: Mapping[str, Any], kind: str, file: str, folder: Path, keys: tuple[str, ...], url: str
+) -> Access:
+    """A server's address, in the table `kind`, whose `url` is this one unless it is given."""
+    place = f"[{kind}]"
+    raw = _mapping(content.get(kind, {}), file, place)
+    _known(raw, keys, file, place)
+    texts = {key: _convert(raw[key], str, file, place, key) for key in raw}
     for key in _FILES:
         if texts.get(key):
             texts[key] = str(folder / texts[key])
-    if texts.get("token_file") and texts.get("token_env"):
-        raise PipelineError(f"{file}: [server] token_file and token_env exclude one another")
+    ways = [key for key in ("token_file", "token_env", "basic_env") if texts.get(key)]
+    if len(ways) > 1:
+        raise PipelineError(f"{file}: {place} {' and '.join(ways)} exclude one another")
     if texts.get("key_file") and not texts.get("cert_file"):
-        raise PipelineError(f"{file}: [server] key_file needs cert_file")
+        raise PipelineError(f"{file}: {place} key_file needs cert_file")
     try:
-        return Access(**{"url": "http://127.0.0.1:8080", **texts})
+        return Access(**{"url": url, **texts})
     except PenstockError as error:
-        raise PipelineError(f"{file}: [server] url: {error.message}") from None
+        raise PipelineError(f"{file}: {place} url: {error.message}") from None
 
 
 def _named(content: Mapping[str, Any], kind: str, type_: type[T], file: str, folder: Path) -> dict[str, T]:
