@@ -61,7 +61,7 @@ def expect(
 
 def passed(checked: DataFrame) -> DataFrame:
     """The rows of `expect` that passed all rules."""
-    return checked.where(f.col(WHY).isNull()).drop(WHY, checks.ERROR)
+    return checks.without(checked.where(f.col(WHY).isNull()), WHY, checks.ERROR)
 
 
 def dead_letters(checked: DataFrame) -> DataFrame:
