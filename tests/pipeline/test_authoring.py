@@ -306,7 +306,11 @@ def test_a_preview_shows_the_newest_messages_and_leaves_nothing(
     newest = [m["offset"] for m in bench.messages("orders")]
     assert len(newest) == 51
     assert found[0]["value"] == "not an order"
-    rows = list(plain_rows(running.preview("parsed", rows=3)))
+    parsed: Any = running.preview("parsed", rows=3)
+    plan = parsed._jdf.queryExecution().executedPlan().toString()
+    assert "LocalTableScan" in plan
+    assert "Exchange" not in plan
+    rows = list(plain_rows(parsed))
     assert [row["product"] for row in rows] == ["tea"] * 3
     assert running.preview("per_minute", rows=100, messages=10).count() < 11
     assert running.preview(rows=100).columns == ["minute", "name", "product", "sold", "revenue"]
