@@ -18,6 +18,7 @@ from penstock.cli import pipeline_authoring
 from penstock.cli.pipeline_group import pipeline_command
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.handle import pipeline
 from penstock.pipeline.run.plain import plain_rows
 from penstock.testing.pipelines import pipeline_tests, run_pipeline
@@ -137,7 +138,7 @@ def command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, verb: str, *words: str
 ) -> tuple[int, list[dict[str, Any]]]:
     """`penstock pipeline …` over the tests' own session: its exit code, and its lines of JSON."""
-    monkeypatch.setattr(pipeline_authoring, "spark_session", lambda *_: nullcontext(bench.spark))
+    monkeypatch.setattr(pipeline_authoring, "spark_session", lambda *_, **__: nullcontext(bench.spark))
     given = [
         verb,
         str(bench.folder / "p.toml"),
@@ -231,6 +232,47 @@ def test_values_are_decoded_by_the_schema_of_the_test(
     assert letters[1]["value"] == {"base64": "/w=="}
 
 
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "tags.proto";
+message Cancelled { int64 id = 1; }
+message Order { int64 id = 1; google.protobuf.Timestamp at = 2; repeated Tag tags = 3; }
+"""
+
+
+def test_values_are_decoded_by_a_protobuf_schema(tmp_path: Path, spark: SparkSession) -> None:
+    file = tmp_path / "typed.toml"
+    tests = """
+[[tests]]
+name = "an order"
+schemas.s = "order.proto#shop.Order"
+given.s = [
+  { value = { id = 1, at = 2026-01-31T23:59:59Z, tags = [{ name = "a" }] } },
+  { value = { id = 2, colour = "red" }, key = "bad" },
+  { value = { base64 = "/w==" } },
+]
+expect.k = [{ id = 1, day = 2026-01-31, tag = "a" }]
+expect.dead_letters = [{ rule = "readable", key = "bad" }, { rule = "readable", value = { base64 = "/w==" } }]
+"""
+    file.write_text(TYPED.replace("tags[0]", "tags[0].name") + tests)
+    (tmp_path / "order.proto").write_text(PROTO)
+    (tmp_path / "tags.proto").write_text('syntax = "proto3"; package shop; message Tag { string name = 1; }')
+    (test,) = pipeline_tests(file)
+    test.check(spark)
+    text = 'syntax = "proto3"; message Id { int64 id = 1; }'
+    given: dict[str, Any] = {"s": [{"value": {"id": "7"}}]}
+    found = run_pipeline(
+        tmp_path / "typed.toml",
+        given,
+        schemas={"s": text},
+        spark=spark,
+        settings={"steps.days.sql": "SELECT id, current_date() AS day FROM s"},
+    )
+    assert [row["id"] for row in found.rows("days")] == [7]
+
+
 def test_what_a_test_lacks_is_said(tmp_path: Path, spark: SparkSession) -> None:
     file = tmp_path / "typed.toml"
     file.write_text(TYPED)
@@ -264,7 +306,11 @@ def test_a_preview_shows_the_newest_messages_and_leaves_nothing(
     newest = [m["offset"] for m in bench.messages("orders")]
     assert len(newest) == 51
     assert found[0]["value"] == "not an order"
-    rows = list(plain_rows(running.preview("parsed", rows=3)))
+    parsed: Any = running.preview("parsed", rows=3)
+    plan = parsed._jdf.queryExecution().executedPlan().toString()
+    assert "LocalTableScan" in plan
+    assert "Exchange" not in plan
+    rows = list(plain_rows(parsed))
     assert [row["product"] for row in rows] == ["tea"] * 3
     assert running.preview("per_minute", rows=100, messages=10).count() < 11
     assert running.preview(rows=100).columns == ["minute", "name", "product", "sold", "revenue"]
@@ -403,6 +449,46 @@ def test_a_backfill_that_could_spoil_a_table_is_refused(
         refused.backfill(at(1), at(3), sinks=["flights"], columns={"flights": column})
     assert sentence in error.value.message
     assert hours_of(hours, "flights") == before
+
+
+def test_windows_that_the_pipeline_holds_back_are_not_written(hours: Bench) -> None:
+    before = hours_of(hours, "hourly")
+    held = pipeline(hours.file(HOURS), hours.spark, url=hours.url, state=hours.folder / "state")
+    with pytest.raises(PipelineError, match="may still hold rows of the range back") as refused:
+        held.backfill(at(1), at(9), sinks=["hourly"], columns={"hourly": "at"})
+    assert f"windows of the range end until {at(10)}".replace("+00:00", "Z") in refused.value.message
+    assert hours_of(hours, "hourly") == before
+
+
+KEYED = (
+    HOURS.replace('name = "hours"', 'name = "keyed"').partition("[sinks.flights]")[0]
+    + """
+[sinks.latest]
+input = "parsed"
+path = "latest"
+keys = ["k", "at"]
+"""
+)
+
+
+def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(bench: Bench) -> None:
+    text = KEYED.replace('topics = ["flights"]', 'topics = ["changes"]')
+    bench.create("changes")
+    bench.publish("changes", [flight("AA", 1, 1), flight("UA", 1, 2)])
+    bench.run_once(text)
+    bench.publish("changes", [flight("AA", 7, 1)])
+    bench.run_once(text)
+    changed = bench.file(text.replace("f.*,", "f.k, f.n + 100 AS n, f.s,"))
+    again = pipeline(changed, bench.spark, url=bench.url, state=bench.folder / "state")
+    with (
+        Folder(bench.folder / "state" / "keyed").locked(),
+        pytest.raises(PipelineError, match="stop it before"),
+    ):
+        again.backfill(at(0), at(3), columns={"latest": "at"})
+    # All messages are published after the range and this margin.
+    report = again.backfill(at(0), at(3), columns={"latest": "at"}, margin="1 minute")
+    assert report.rows == {"latest": 3}  # of which one is of a message before it
+    assert hours_of(bench, "latest") == [(1, "AA", 107), (2, "UA", 101)]
 
 
 FOREIGN = """

@@ -3,9 +3,17 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -13,6 +21,8 @@ from tests.pipeline.checkpoints import lose_commit
 from tests.pipeline.declared import Bench
 
 from penstock.codec import codec_for
+from penstock.codec.descriptors import native_message
+from penstock.codec.proto.native import of_proto
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder
@@ -22,7 +32,7 @@ from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running
 
-ORDER = {
+ORDER: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -173,6 +183,63 @@ path = "table"
     assert why[b"\xff"].startswith("orders: value")
     assert {bytes(letter.key) for letter in letters} == {b"k"}
     assert len(letters) == 2
+
+
+REGISTERED = """
+name = "registered"
+dead_letters = "dead"
+[schema_registry]
+url = "REGISTRY"
+"""
+
+REGISTERED_SOURCE = """
+[sources.KIND]
+format = "parquet"
+schema = "value BINARY"
+options = { path = "KIND" }
+decode = "flat"
+reader_schema = "registry:KIND-value"
+on_bad_value = "dead_letter"
+[sinks.KIND]
+input = "KIND"
+path = "table-KIND"
+"""
+
+
+def test_values_of_a_schema_registry_are_decoded_by_their_ids(bench: Bench) -> None:
+    registry = f"{bench.url}/registry"
+    first = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+    later = first | {"fields": [*ORDER["fields"][:1], {"name": "note", "type": "string", "default": "-"}]}
+    shape = {"title": "T", "type": "object", "properties": {"id": {"type": "integer"}}}
+    descriptor = native_message(of_proto('syntax = "proto3"; message Order { int64 id = 1; }', {}))
+    order_class = GetMessageClass(descriptor)
+    with closing(SchemaRegistryClient({"url": registry})) as client:
+        writers = {
+            "avro": [
+                (AvroSerializer(client, json.dumps(first)), {"id": 1}),
+                (AvroSerializer(client, json.dumps(later)), {"id": 2, "note": "b"}),
+            ],
+            "json": [(JSONSerializer(json.dumps(shape), client), {"id": 1})],
+            "protobuf": [(ProtobufSerializer(order_class, client), order_class(id=1))],
+        }
+        values: dict[str, list[bytes | None]] = {}
+        for kind, pairs in writers.items():
+            context = SerializationContext(kind, MessageField.VALUE)
+            values[kind] = [serialize(value, context) for serialize, value in pairs]
+    for kind, some in values.items():
+        frame = bench.spark.createDataFrame([(value,) for value in (*some, b"\0\0\0\x7f\0?")], "value BINARY")
+        frame.coalesce(1).write.parquet(str(bench.folder / kind))
+    sources = "".join(REGISTERED_SOURCE.replace("KIND", kind) for kind in values)
+    bench.run_once(REGISTERED.replace("REGISTRY", registry) + sources)
+    assert sorted(bench.table("table-avro"), key=lambda row: row["id"]) == [
+        {"id": 1, "note": "-"},
+        {"id": 2, "note": "b"},
+    ]
+    assert bench.table("table-json") == bench.table("table-protobuf") == [{"id": 1}]
+    dead = [message["properties"]["x-dlq-error"] for message in bench.messages("dead")]
+    assert sorted(dead) == [
+        f"{kind}: value: schema id 32512: the registry does not have it" for kind in sorted(values)
+    ]
 
 
 def test_a_batch_that_fails_in_one_function_is_not_repeated_in_another(bench: Bench) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.ahead import Done, Work
 
@@ -65,13 +67,50 @@ DEFINITIONS = """
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.pipeline import Expectation, dead_letters, decode_column, expect, passed
+
 spark = SparkSession.active()
+even = Expectation(name="even", predicate="offset % 2 = 0", action="dead_letter")
+few = Expectation(name="few", predicate="offset < 10", action="drop")
+schema = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
+
+
+def read() -> DataFrame:
+    reader = spark.readStream.format("penstock").option("url", "{url}").option("subscribe", "t")
+    return reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 12).load()
 
 
 @dp.table
 def messages() -> DataFrame:
-    reader = spark.readStream.format("penstock").option("url", "{url}").option("subscribe", "t")
-    return reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 12).load()
+    return read()
+
+
+@dp.temporary_view
+def judged() -> DataFrame:
+    return expect(spark.readStream.table("messages"), even, few)
+
+
+@dp.table
+def kept() -> DataFrame:
+    return passed(spark.readStream.table("judged")).select("offset")
+
+
+# Spark analyses these frames, which it refuses within a flow's function.
+typed = decode_column(read().selectExpr("X'0A' AS payload"), "payload", schema, flat=True)
+rejected = dead_letters(expect(read(), even, few))
+
+
+@dp.table
+def decoded() -> DataFrame:
+    return typed
+
+
+dp.create_sink("dead", "penstock", {"url": "{url}", "topic": "out", "deadLetterTopic": "dead"})
+
+
+@dp.append_flow(target="dead")
+def letters() -> DataFrame:
+    return rejected
 
 
 @dp.materialized_view
@@ -103,7 +142,7 @@ def use_connect(work: Work) -> Done:
         return run(work, sys.executable, "-c", CONNECT, server.url, str(work.folder))
 
 
-def use_pipelines(work: Work) -> tuple[Done, Path]:
+def use_pipelines(work: Work) -> tuple[Done, Path, list[str]]:
     transformations = work.folder / "transformations"
     transformations.mkdir()
     (work.folder / "spark-pipeline.yml").write_text(SPEC.format(folder=work.folder))
@@ -111,7 +150,9 @@ def use_pipelines(work: Work) -> tuple[Done, Path]:
     with filled(work.folder) as server:
         (transformations / "flights.py").write_text(DEFINITIONS.replace("{url}", server.url))
         done = run(work, command, "run", "--remote", "local[2]", "--conf", "spark.ui.enabled=false")
-    return done, work.folder / "spark-warehouse"
+        with HttpClient(server.url) as client:
+            dead = client.read(TopicName.parse("dead"), 0)["messages"] if done.returncode == 0 else []
+    return done, work.folder / "spark-warehouse", [each["properties"]["x-dlq-offset"] for each in dead]
 
 
 @pytest.mark.ahead(work=use_connect)
@@ -128,8 +169,13 @@ def test_spark_connect(done: Done) -> None:
 
 
 @pytest.mark.ahead(work=use_pipelines)
-def test_spark_pipelines(done: tuple[Done, Path]) -> None:
-    ended, warehouse = done
+def test_spark_pipelines(done: tuple[Done, Path, list[str]]) -> None:
+    ended, warehouse, dead = done
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
     found = list(warehouse.rglob("*.parquet"))
     assert {path.parent.name for path in found} >= {"messages", "counted"}
+    kept = [pq.ParquetFile(path).read() for path in found if path.parent.name == "kept"]
+    assert sorted(pa.concat_tables(kept)["offset"].to_pylist()) == [0, 2, 4, 6, 8]
+    decoded = [pq.ParquetFile(path).read() for path in found if path.parent.name == "decoded"]
+    assert pa.concat_tables(decoded)["n"].to_pylist() == [5] * 30
+    assert sorted(map(int, dead)) == list(range(1, 30, 2))

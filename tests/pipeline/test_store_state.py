@@ -1,9 +1,11 @@
 """The state of a declared pipeline in an object store: one run at a time, which goes on from any machine."""
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,7 @@ from penstock.pipeline.lake.options import table_at
 from penstock.pipeline.lake.store import Location, StoreError
 from penstock.pipeline.lake.values import Batch
 from penstock.pipeline.run import remote
+from penstock.pipeline.run.backfill import check_backfill, plan_backfill
 from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.run.redrive import State, write_down, written
 from penstock.pipeline.run.remote import Lease, StoreFolder, dead, this_process
@@ -187,6 +190,28 @@ def test_a_checkpoint_of_other_topics_is_refused(folder: StoreFolder, tmp_path: 
     file.write_text(PLAIN.replace('["in"]', '["other"]'))
     with pytest.raises(PipelineError, match=r"but .* now reads"):
         again(folder).check_owner(load_spec(file, state=tmp_path))
+
+
+def test_a_backfill_asks_the_store_what_the_pipeline_has_read(store: ObjectStore, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    topic, now = "persistent://public/default/in", time.time_ns() // 1_000_000
+    with running() as server:
+        with HttpClient(server.url) as client:
+            client.produce(TopicName.parse(topic), [{"value": "a"}])
+            ledger = client.offsets(TopicName.parse(topic), 0).ledger
+        file.write_text(PLAIN.replace('topic = "out"', 'path = "out"\npartition_by = ["day(timestamp)"]'))
+        declared = load_spec(file, url=server.url, state=store.folder())
+        declared = msgspec.structs.replace(declared, storage=store.options)
+        spec, plan = plan_backfill(declared, now - 60_000, now + 60_000)
+        with pytest.raises(PipelineError, match="the pipeline is still to read messages of the range"):
+            check_backfill(spec, plan)
+        folder = folder_of(spec)
+        with folder.locked():
+            folder.own(spec)
+            marks = {"offsets": {topic: {"0": 1}}, "ledgers": {topic: ledger}}
+            folder.replace("checkpoint/offsets/0", f"v1\n{{}}\n{json.dumps(marks)}".encode())
+            folder.replace("checkpoint/commits/0", b"v1\n{}")
+        check_backfill(spec, plan)
 
 
 def test_a_batch_of_a_forgotten_checkpoint_comes_into_no_emptied_table(tmp_path: Path) -> None:

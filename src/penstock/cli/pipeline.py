@@ -56,7 +56,7 @@ def check(spec: Spec, plan: bool, as_json: bool) -> None:
     from penstock.pipeline.run.query import check_early
 
     check_early(spec)
-    with spark_session(spec.name, spec.master, spec.spark) as spark:
+    with spark_session(spec.name, spec.master, spec.spark, short=True) as spark:
         show_check(spec, checked(spec, spark), as_json=as_json, plan=plan)
 
 

@@ -45,15 +45,16 @@ def preview(spec: Spec, step: str, rows: int, messages: int, as_json: bool) -> N
     from penstock.pipeline.run.plain import plain_rows
     from penstock.pipeline.run.preview import preview as previewed
 
-    with spark_session(spec.name, spec.master, spec.spark) as spark:
+    with spark_session(spec.name, spec.master, spec.spark, short=True) as spark:
         frame = previewed(spec, spark, step, rows=rows, messages=messages)
         with one_sentence(spec):
             columns, found = frame.columns, list(plain_rows(frame))
-    if as_json:
-        for row in found:
-            output.line(row)
-    else:
-        output.rows(columns, found, "no rows")
+        # Before Spark ends, which takes a moment.
+        if as_json:
+            for row in found:
+                output.line(row)
+        else:
+            output.rows(columns, found, "no rows")
 
 
 @pipeline_command.command("test")
@@ -83,7 +84,7 @@ def run_tests(spec: Spec, names: tuple[str, ...], as_json: bool) -> None:
     as_json = as_json or not output.for_people()
     failed = 0
     chosen = [case for case in cases if not names or case.name in names]
-    with spark_session(spec.name, master, spec.spark) as spark:
+    with spark_session(spec.name, master, spec.spark, short=True) as spark:
         for case in chosen:
             outcome = run_case(spec, case, spark)
             failed += not outcome.passed

@@ -72,16 +72,16 @@ def spec_of(file: str) -> Spec:
 
 
 @contextmanager
-def spark_session(name: str, master: str, conf: dict[str, str]) -> Iterator[Any]:
-    """A Spark session for a command, quiet, ended with it."""
+def spark_session(name: str, master: str, conf: dict[str, str], *, short: bool = False) -> Iterator[Any]:
+    """A Spark session for a command, quiet, ended with it; `short`: for one that computes little."""
     import logging
 
-    from penstock.pipeline.session import session
+    from penstock.pipeline.session import session, short_run
 
     # PySpark logs the errors that it raises; they are said once, by us.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with _starting():
-        spark = session(name, master, scratch=None, **conf)
+        spark = session(name, master, scratch=None, **(short_run(conf) if short else conf))
         spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark

@@ -7,6 +7,7 @@ data sent to its workers, holds one.
 import os
 import re
 import ssl
+from base64 import b64encode
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """A server's URL and credentials; an empty text is none.
 
     `token` is for callers that hold one already (the command line); elsewhere `token_file` or `token_env` name it, and it
-    is read for each request. `ca_file` are the certificates to trust instead of the system's; `cert_file`
+    is read for each request. `basic_env` names a variable with USER:PASSWORD, which is sent instead. `ca_file` are the certificates to trust instead of the system's; `cert_file`
     and `key_file` are the client's own (PEM). `original_principal` names the principal that a proxy acts for.
     """
 
@@ -33,6 +34,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     token_file: str = ""
     token_env: str = ""
+    basic_env: str = ""
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
@@ -76,6 +78,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         if not token.isascii():
             raise PenstockError(ErrorKind.UNAUTHENTICATED, "the token is none: it has letters beyond ASCII")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if self.basic_env:
+            pair = os.environ.get(self.basic_env, "")
+            if ":" not in pair:
+                raise PenstockError(
+                    ErrorKind.UNAUTHENTICATED,
+                    f"the environment variable {self.basic_env} holds no USER:PASSWORD",
+                )
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         if self.original_principal:
             headers["X-Original-Principal"] = self.original_principal
         return headers

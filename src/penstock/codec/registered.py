@@ -8,12 +8,15 @@ from typing import Any, Final, Protocol
 import msgspec
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.model.subjects import Level
 
 from .avro.parse import parse as parse_avro
 from .avro.references import with_references
 from .avro.resolve import mismatch
 from .avro.types import PRIMITIVES
+from .json_schema.pulsar import of_json_schema
 
 TYPES: Final = ("JSON", "PROTOBUF", "AVRO")  # as `GET /schemas/types` lists them
 TEXT_MAX: Final = 256 * 1024  # characters of a schema and its references: they are read on the event loop
@@ -54,6 +57,26 @@ def read(kind: str, text: str, references: Mapping[str, str]) -> Schema:
 def _read(kind: str, text: str, references: tuple[tuple[str, str], ...]) -> Schema:
     schema: Schema = _OF_TYPE[kind](text, dict(references))
     return schema
+
+
+def schema_of(kind: str, text: str, references: Mapping[str, str]) -> SchemaInfo:
+    """A schema of a registry as one of Pulsar's: AVRO, JSON or PROTOBUF_NATIVE, whose root is the file's first message. Raises
+    BAD_VALUE_SCHEMA."""
+    try:
+        match kind:
+            case "AVRO":
+                return SchemaInfo(SchemaType.AVRO, with_references(text, references).encode())
+            case "JSON":
+                return of_json_schema(text)
+            case "PROTOBUF":
+                from .proto.native import of_proto  # here: so that other types do not load protobuf
+
+                return of_proto(text, references)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:  # another's text
+        raise PenstockError(
+            ErrorKind.BAD_VALUE_SCHEMA, f"a {kind} schema that is not understood: {error}"
+        ) from None
+    raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, f"{kind} is no type that is known here")
 
 
 def incompatibilities(

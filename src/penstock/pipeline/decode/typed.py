@@ -1,27 +1,23 @@
 """Raw rows become typed ones: each message decoded by the schema that it was written with, or a column by one schema."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.schema import SchemaInfo
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import one_version
 from penstock.pipeline.rows.columns import VERSION
 from penstock.pipeline.rows.place import Place
-from penstock.pipeline.versions import map_in_arrow
 
 from .arrays import at_rows
-from .decoders import column_type, decoder_for
+from .decoders import decoder_for
 from .payloads import PairDecoder, decode, padded
-from .plan import ERROR, KEY, RAW, Plan, check_clashes
+from .plan import ERROR, KEY, RAW, Plan
 from .raw import Ints
 from .shapes import arrow_type
 
@@ -91,7 +87,7 @@ class TypedRows:
             wrong |= {int(index[row]): why for row, why in errors.items()}
             found.append(column)
             rows.append(index)
-        return _merge(found, rows, len(numbers)), wrong
+        return merge(found, rows, len(numbers)), wrong
 
     def _group(
         self, version: int, payloads: pa.Array, keys: pa.Array, index: Ints | None
@@ -136,7 +132,7 @@ class TypedRows:
             raise
 
 
-def _merge(columns: Sequence[pa.Array], rows: Sequence[Ints], count: int) -> pa.Array:
+def merge(columns: Sequence[pa.Array], rows: Sequence[Ints], count: int) -> pa.Array:
     """One column of several, whose items belong at `rows`, which ascend in each."""
     order = np.empty(count, np.int64)  # where each row is in the columns, one after the other
     order[np.concatenate(rows)] = np.arange(count)
@@ -163,63 +159,3 @@ def broken(payloads: pa.Array, wrong: dict[int, str]) -> dict[str, pa.Array]:
     broken[index] = True
     reasons = pa.array([wrong[row] for row in index.tolist()], pa.string())
     return {RAW: at_rows(payloads.take(pa.array(index)), broken), ERROR: at_rows(reasons, broken)}
-
-
-def decode_column(
-    frame: DataFrame,
-    column: str,
-    schema: SchemaInfo,
-    *,
-    flat: bool = False,
-    keeps_broken: bool = False,
-    keep_bytes: bool = False,
-) -> DataFrame:
-    """`frame` with the values of a column decoded: in place or, with `flat`, as columns at the end.
-
-    `keeps_broken` adds `_raw` and `_error`, null for rows that could be decoded; else a broken value fails its task. `keep_bytes`
-    keeps every row's bytes in `_raw`. Raises PipelineError for what cannot be decoded so.
-    """
-    if column not in frame.columns:
-        raise PipelineError(f"column: there is no column {column!r}; there are {', '.join(frame.columns)}")
-    if (kind := frame.schema[column].dataType) not in (BinaryType(), StringType()):
-        raise PipelineError(f"column: {column} is {kind.simpleString()}, not binary or string")
-    if schema.type is SchemaType.KEY_VALUE:
-        raise PipelineError("a key/value schema is for topics: a column holds keys or values")
-    wanted = column_type(schema)
-    if not flat:
-        fields = [StructField(one.name, wanted) if one.name == column else one for one in frame.schema]
-    elif isinstance(wanted, StructType):
-        fields = [*(one for one in frame.schema if one.name != column), *wanted.fields]
-    else:
-        raise PipelineError(
-            f"decode: flat needs a record, these values are {wanted.simpleString()}; use struct"
-        )
-    fields += [StructField(RAW, BinaryType())] if keeps_broken or keep_bytes else []
-    fields += [StructField(ERROR, StringType())] if keeps_broken else []
-    check_clashes([one.name for one in fields])
-
-    def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = decoder_for(schema, schema, wanted)
-        for batch in batches:
-            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            payloads = columns[column].cast(pa.binary())
-            value, wrong = decode(decoder, payloads)
-            if wrong and not keeps_broken:
-                raise PipelineError(
-                    f"column {column}: {wrong[min(wrong)]} (on_bad_value keeps such rows)",
-                    ErrorKind.BAD_MESSAGE,
-                )
-            if flat:
-                del columns[column]
-                columns |= dict(zip([one.name for one in value.type], value.flatten(), strict=True))
-            else:
-                columns[column] = value
-            if keeps_broken:
-                columns |= broken(payloads, wrong)
-            if keep_bytes:
-                columns[RAW] = payloads
-            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-    return map_in_arrow(
-        frame.withColumn(column, f.col(f"`{column}`").cast("binary")), decoded, StructType(fields)
-    )

@@ -8,7 +8,9 @@ published again.
 """
 
 import pickle
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -32,12 +34,16 @@ from .backlog import last_marks
 from .bounded import between, check_kept, logs_of
 from .checks import DEAD
 from .failures import at_sink, one_sentence, sink_place
+from .lateness import watermark_ms, windows_in
 from .outputs import collect_outputs
 from .state import folder_of
-from .views import build_views, named, session_for
+from .views import View, build_views, named, session_for
 from .writing import RESULT, commit, row_writer
 
 DAY_MS: Final = 86_400_000
+_HOLDING: Final = re.compile(
+    r"^[\s:+\-~*]*(Aggregate|TransformWithState|FlatMapGroups|Join)\w*\b", re.MULTILINE
+)
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +100,6 @@ def plan_backfill(
                 raise PipelineError(
                     "archive: its rows are the topic's messages, which a backfill does not replace: choose other sinks with --sink"
                 )
-            if sink.delete_when and not margin:
-                raise PipelineError(
-                    "delete_when: rows that were deleted after the margin would come back: name a --margin that reaches to the"
-                    " last deletion, or choose other sinks with --sink"
-                )
             if not sink.path and not append_topics:
                 raise PipelineError(
                     "a topic keeps its messages, so the rows of the range would be there twice: choose other sinks with"
@@ -109,6 +110,12 @@ def plan_backfill(
                 raise PipelineError(
                     f"keys: a row of the range may replace one outside of it, as {times[name]} is not among the keys"
                 )
+    keyed = [name for name, sink in chosen.items() if sink.keys]
+    if keyed and len(keyed) < len(chosen):
+        raise PipelineError(
+            f"{spec.file}: tables with keys ({', '.join(keyed)}) are computed from all messages until now, and the others are"
+            " not: choose the ones or the others with --sink"
+        )
     try:
         first, until = time_ms(start), time_ms(end)
         around = duration_ms(margin) if margin else default_margin(spec)
@@ -133,7 +140,7 @@ def check_backfill(spec: Spec, plan: Backfill) -> None:
     """Raises PipelineError if messages of the range may be gone, or if the pipeline is still to read some of them: it would
     write their rows again."""
     check_kept(spec, max(0, plan.start - plan.margin))
-    if all(sink.keys or not sink.path for sink in spec.sinks.values()) or isinstance(spec.home, str):
+    if all(sink.keys or not sink.path for sink in spec.sinks.values()):
         return
     folder = folder_of(spec)
     owner, reached = folder.owner(), last_marks(folder).spots
@@ -155,12 +162,66 @@ def check_backfill(spec: Spec, plan: Backfill) -> None:
 
 def run_backfill(spec: Spec, spark: SparkSession, plan: Backfill) -> Report:
     """Read, compute, write. Raises PipelineError; a table then has either the rows before or those after."""
+    keyed = any(sink.keys for sink in spec.sinks.values())
+    with _stopped(spec) if keyed else nullcontext():
+        session = session_for(spec, spark)
+        until = None if keyed else plan.end + plan.margin
+        views = build_views(
+            spec, session, None, between(spec, session, max(0, plan.start - plan.margin), until)
+        )
+        _check_emitted(spec, plan, views)
+        return _written(spec, plan, views)
+
+
+@contextmanager
+def _stopped(spec: Spec) -> Iterator[None]:
+    """Keep the pipeline from running: a row that it changes meanwhile would be as before again."""
+    folder = folder_of(spec)
+    if folder.in_use():
+        raise PipelineError(
+            f"{spec.file}: a table with keys is not computed again while the pipeline runs: stop it before"
+        )
+    with folder.locked():
+        try:
+            yield
+        finally:
+            folder.vacate()
+
+
+def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> None:
+    """Raises PipelineError if the pipeline's state may hold windows of the range, whose rows it will add."""
+    marked: list[Source | Step] = [*spec.sources.values(), *spec.steps]
+    if not any(view.watermark for view in marked):
+        return
+    folder = folder_of(spec)
+    last = folder.last_committed()
+    for name, sink in spec.sinks.items():
+        frame = views[sink.input].frame
+        if last < 0 or sink.keys or not sink.path or not _emits_later(spec, frame):
+            continue
+        windows = windows_in(frame)
+        behind = sum(window.size for window in windows) // 1000 if windows else plan.margin
+        reached = watermark_ms(folder, last)
+        if reached < plan.end + behind:
+            raise PipelineError(
+                f"{spec.file}: [sinks.{name}]: the pipeline may still hold rows of the range back, and would add them again: its"
+                f" watermark is at {_iso(reached)}, and windows of the range end until {_iso(plan.end + behind)}: run it until"
+                f" the watermark has passed them, or let the range end at {_iso(max(0, reached - behind))} or before"
+            )
+
+
+def _emits_later(spec: Spec, frame: DataFrame) -> bool:
+    """Whether a stream has rows of a view when the watermark has passed them, and not at once."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    operators = set(_HOLDING.findall(plan.treeString()))
+    return bool(operators - {"Join"}) or ("Join" in operators and len(spec.sources) > 1)
+
+
+def _written(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Report:
     from penstock.pipeline.lake.sink import BatchWriter
     from penstock.pipeline.sink.writer import TopicWriter
 
-    session = session_for(spec, spark)
-    given = between(spec, session, max(0, plan.start - plan.margin), plan.end + plan.margin)
-    outputs = collect_outputs(spec, build_views(spec, session, None, given))
+    outputs = collect_outputs(spec, views)
     frame: DataFrame = outputs.frame
     dead = Observation("backfill")
     if outputs.letters:

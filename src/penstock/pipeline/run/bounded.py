@@ -3,20 +3,21 @@
 A bounded read has no subscription and no checkpoint, and its steps run as a batch.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.calls import Calls
 from penstock.pipeline.http.logs import Log
 from penstock.pipeline.source.offsets import write
 from penstock.pipeline.source.options import parse_options
-from penstock.pipeline.source.query import ask, check_there
+from penstock.pipeline.source.query import TopicReader, ask, check_there, table_schema
 from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.versions import arrow_schema
 
 from .formats import read_format
 from .views import named
@@ -30,6 +31,7 @@ _OF_STREAMS: Final = (
     "minPartitions",
     "subscription",
 )
+_NEWEST_FIRST: Final[Any] = [("timestamp", "descending"), ("offset", "descending")]
 
 
 def batch_options(spec: Spec, name: str) -> dict[str, str]:
@@ -39,31 +41,56 @@ def batch_options(spec: Spec, name: str) -> dict[str, str]:
 
 
 def newest(spec: Spec, spark: SparkSession, count: int) -> dict[str, DataFrame]:
-    """By source, at most `count` messages, the newest first; of another format the first rows that a batch read finds."""
+    """By source, at most `count` messages, the newest first; of another format the first rows that a batch read finds.
+
+    This process reads the messages itself and hands them to Spark: few rows need no task of Spark's and no Python process for
+    one, which take seconds to start.
+    """
     frames = {}
     for name, source in spec.sources.items():
         with named(spec, f"[sources.{name}]"):
             if source.format:
                 frames[name] = read_format(spec, spark, source, stream=False).limit(count)
                 continue
-            options = batch_options(spec, name)
             logs = logs_of(spec, name)
             starts = [(log, max(log.earliest, log.latest - count)) for log in logs]
-            reader = spark.read.format("penstock").options(**options).option("failOnDataLoss", "false")
-            reader = reader.option("startingOffsets", _listed(starts))
-            reader = reader.option("endingOffsets", _listed([(log, log.latest) for log in logs]))
-            frame = reader.load()
-            frames[name] = frame.orderBy(f.desc("timestamp"), f.desc("offset")).limit(count)
+            options = batch_options(spec, name) | {
+                "failOnDataLoss": "false",
+                "startingOffsets": _listed(starts),
+                "endingOffsets": _listed([(log, log.latest) for log in logs]),
+            }
+            columns = table_schema(options)
+            reader = TopicReader(options, columns)
+            found, held = [], 0
+            for task in reader.partitions():
+                for batch in reader.read(task):
+                    found.append(batch)
+                    held += batch.num_rows
+                    if held > 2 * count:  # no more than that is held
+                        found, held = _newest(found, count), count
+            table = pa.Table.from_batches(_newest(found, count), arrow_schema(columns))
+            frames[name] = spark.createDataFrame(table, columns)
     return frames
 
 
-def between(spec: Spec, spark: SparkSession, start_ms: int, end_ms: int) -> dict[str, DataFrame]:
-    """By source, the messages published from a time on and before another."""
+def _newest(batches: Sequence[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+    if not batches:
+        return []
+    found: list[pa.RecordBatch] = (
+        pa.Table.from_batches(batches).sort_by(_NEWEST_FIRST).slice(0, count).to_batches()
+    )
+    return found
+
+
+def between(spec: Spec, spark: SparkSession, start_ms: int, end_ms: int | None) -> dict[str, DataFrame]:
+    """By source, the messages published from a time on and before another; None: until now."""
     frames = {}
     for name in spec.sources:
         with named(spec, f"[sources.{name}]"):
             reader = spark.read.format("penstock").options(**batch_options(spec, name))
-            reader = reader.option("startingTimestamp", str(start_ms)).option("endingTimestamp", str(end_ms))
+            reader = reader.option("startingTimestamp", str(start_ms))
+            if end_ms is not None:
+                reader = reader.option("endingTimestamp", str(end_ms))
             frames[name] = reader.load()
     return frames
 

@@ -107,7 +107,7 @@ def with_reasons(frame: DataFrame, name: str, view: Source | Step, late: Column 
             text = f"later than the watermark of {view.watermark.column} ({view.watermark.delay})"
             reject(late, rule, f.lit(text))
     why = f.coalesce(*reasons) if reasons else f.lit(None)
-    return frame.withColumn(WHY, why.cast(WHY_TYPE))
+    return frame.select("*", why.cast(WHY_TYPE).alias(WHY))
 
 
 def counted(checked: DataFrame, name: str, view: Source | Step) -> DataFrame:
@@ -128,8 +128,14 @@ def counted(checked: DataFrame, name: str, view: Source | Step) -> DataFrame:
 
 def passed(checked: DataFrame, view: Source | Step) -> DataFrame:
     """The rows that passed, without what the check needed to know, unless the view is to have it."""
-    rows = checked.where(f.col(WHY).isNull()).drop(WHY, ERROR)
-    return rows if isinstance(view, Step) or keeps_bytes_visible(view) else rows.drop(RAW, KEY)
+    hidden = (WHY, ERROR) if isinstance(view, Step) or keeps_bytes_visible(view) else HIDDEN
+    return without(checked.where(f.col(WHY).isNull()), *hidden)
+
+
+def without(frame: DataFrame, *names: str) -> DataFrame:
+    """`frame.drop(…)`, for which Spark Connect analyses the frame at once: in Spark Declarative Pipelines it may have no tables
+    yet. Names of columns that are not there are passed over."""
+    return frame.select(frame.colRegex(f"`(?!(?:{'|'.join(names)})$).*`"))
 
 
 def dead_column(checked: DataFrame) -> Column:

@@ -5,7 +5,6 @@ Spark, or the function, writes a batch from the driver. Two formats know a batch
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pyspark
@@ -13,17 +12,16 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # py4j h
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.model.names import TopicName
-from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.typed import decode_column
+from penstock.model.schema import SchemaInfo
+from penstock.pipeline.decode.frame import decode_column
+from penstock.pipeline.decode.framed import Writers
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.http.calls import Calls
-from penstock.pipeline.http.schemas import all_versions
 from penstock.pipeline.options import revealed
 from penstock.pipeline.spec.options import keeps_bytes
-from penstock.pipeline.spec.spec import OF_TOPIC, Lookup, Sink, Source, Spec
+from penstock.pipeline.spec.spec import Lookup, Sink, Source, Spec
 
 from .failures import cause_of
+from .schemas import schema_for, writers_for
 
 # Packages of formats that Spark comes without, for the Scala that PySpark is built with.
 _PACKAGES: Final = {
@@ -56,10 +54,13 @@ def read_format(spec: Spec, spark: SparkSession, given: Source | Lookup, *, stre
         raise PipelineError(sentence) from None
     if not isinstance(given, Source) or given.decode == "none":
         return frame
-    return decoded(given, frame, schema_for(spec, given.reader_schema))
+    reader = schema_for(spec, given.reader_schema)
+    return decoded(given, frame, reader, writers_for(spec, given.reader_schema))
 
 
-def decoded(source: Source, frame: DataFrame, schema: SchemaInfo) -> DataFrame:
+def decoded(
+    source: Source, frame: DataFrame, schema: SchemaInfo, writers: Writers | None = None
+) -> DataFrame:
     """The rows of a foreign source with its `column` decoded."""
     return decode_column(
         frame,
@@ -68,6 +69,7 @@ def decoded(source: Source, frame: DataFrame, schema: SchemaInfo) -> DataFrame:
         flat=source.decode == "flat",
         keeps_broken=source.on_bad_value != "fail",
         keep_bytes=keeps_bytes(source),
+        writers=writers,
     )
 
 
@@ -87,30 +89,6 @@ def check_format(spark: SparkSession, format: str) -> None:
         raise PipelineError(
             f"format: this Spark has no format {format}: add {way} ({cause_of(error).sentence})"
         ) from None
-
-
-def schema_for(spec: Spec, text: str) -> SchemaInfo:
-    """The schema that `reader_schema` of a foreign source names: of a topic, or of a file beside the pipeline's.
-    Raises PipelineError."""
-    kind, _, rest = text.partition(":")
-    if kind == OF_TOPIC.rstrip(":"):
-        topic, _, version = rest.rpartition(":")
-        if not version.isdecimal() or not topic:
-            topic, version = rest, ""
-        with Calls(spec.server) as client:
-            versions = all_versions(client, str(TopicName.parse(topic)))
-        number = int(version) if version else max(versions, default=-1)
-        if number not in versions:
-            there = (
-                f"version {version}; there are {', '.join(map(str, versions))}" if versions else "registered"
-            )
-            raise PipelineError(f"reader_schema: {topic} has no schema {there}")
-        return versions[number]
-    try:
-        data = rest.encode() if rest.lstrip()[:1] in tuple('{["') else Path(spec.folder, rest).read_bytes()
-    except OSError as error:
-        raise PipelineError(f"reader_schema: {rest} cannot be read: {error.strerror or error}") from None
-    return SchemaInfo(SchemaType[kind.upper()], data)
 
 
 def _revealed(options: Mapping[str, str]) -> dict[str, str]:

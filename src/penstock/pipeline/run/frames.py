@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.typed import decode_column as decode_by
+from penstock.pipeline.decode.frame import decode_column as decode_by
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Divert, Source, Step
 from penstock.pipeline.spec.spec import Expectation as Expectation  # for users, too
@@ -61,7 +61,7 @@ def expect(
 
 def passed(checked: DataFrame) -> DataFrame:
     """The rows of `expect` that passed all rules."""
-    return checked.where(f.col(WHY).isNull()).drop(WHY, checks.ERROR)
+    return checks.without(checked.where(f.col(WHY).isNull()), WHY, checks.ERROR)
 
 
 def dead_letters(checked: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ A given message is bytes, as a topic would have it, and a source that decodes re
 that the test gives, as Avro's definition or as columns.
 """
 
+import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -30,14 +31,16 @@ from penstock.pipeline.rows import columns
 from penstock.pipeline.rows.place import Place
 from penstock.pipeline.source.options import parse_options
 from penstock.pipeline.source.tasks import raw_include
-from penstock.pipeline.spec.spec import OF_TOPIC, Spec
+from penstock.pipeline.spec.spec import OF_REGISTRY, OF_TOPIC, Spec
 from penstock.pipeline.spec.times import time_ms
 
 from .bounded import batch_options
-from .formats import decoded, schema_for
+from .formats import decoded
 from .plain import BASE64
+from .schemas import protobuf_schema, schema_for
 
 PUBLISHED: Final = "2000-01-01T00:00:00Z"  # unless a message says otherwise
+_PROTO: Final = re.compile(r"\bmessage\s+\w+\s*\{")
 _ALL: Final = columns.BASIC | columns.INCLUDABLE
 
 Rows = Sequence[Mapping[str, Any]]
@@ -86,9 +89,19 @@ def given_format(spec: Spec, spark: SparkSession, name: str, rows: Rows, schema:
     source = spec.sources[name]
     if source.decode == "none":
         return given_table(spark, rows, schema or source.schema)
-    if source.reader_schema.startswith(OF_TOPIC):
-        raise PipelineError("reader_schema: a test has no server: name a file, as avro:FILE or json:FILE")
-    writer = schema_for(spec, source.reader_schema)
+    if schema:
+        writer = _defined(spec, schema)
+        if not isinstance(writer, SchemaInfo):
+            raise PipelineError(
+                "the schema of a decoded column is a definition, or the name of a file with one (order.avsc, order.proto)"
+            )
+    elif source.reader_schema.startswith((OF_TOPIC, OF_REGISTRY)):
+        raise PipelineError(
+            "reader_schema: a test asks no server: give the schema in the test's schemas, as a definition or the name of a"
+            " file with one (order.avsc, order.proto)"
+        )
+    else:
+        writer = schema_for(spec, source.reader_schema)
     made = [{**row, source.column: _payload(row.get(source.column), writer)} for row in rows]
     table = pa.Table.from_pylist(made) if made else pa.table({source.column: pa.array([], pa.binary())})
     return decoded(source, spark.createDataFrame(table), writer)
@@ -111,20 +124,15 @@ def _plan(spec: Spec, typed: Typed, topic: str, schema: str) -> Plan:
     if not text:
         raise PipelineError(
             "the source decodes: give its schema in the test's schemas, as columns ('id BIGINT, name STRING'), as an"
-            " Avro definition or as the name of a file with one (order.avsc)"
+            " Avro definition, or as the name of a file (order.avsc, order.proto)"
         )
-    if text.endswith((".avsc", ".json")):
-        try:
-            text = Path(spec.folder, text).read_text("utf-8")
-        except OSError as error:
-            raise PipelineError(f"the schema {text} cannot be read: {error.strerror}") from None
     wanted = parse_ddl(typed.ddl) if typed.ddl else None
-    if text.lstrip().startswith(("{", "[")):
-        writer = SchemaInfo(SchemaType.JSON, text.encode())
+    found = _defined(spec, text)
+    if not isinstance(found, SchemaInfo):
+        writer = plain_schema(found) or avro_schema(SchemaType.JSON, found)
+        wanted = wanted or found
     else:
-        kind = parse_ddl(text)
-        writer = plain_schema(kind) or avro_schema(SchemaType.JSON, kind)
-        wanted = wanted or kind
+        writer = found
     return Plan(
         typed=typed,
         server=spec.server,
@@ -134,6 +142,22 @@ def _plan(spec: Spec, typed: Typed, topic: str, schema: str) -> Plan:
         wanted=(wanted or column_type(writer)).json(),
         schemas={topic: {0: writer}},
     )
+
+
+def _defined(spec: Spec, text: str) -> SchemaInfo | DataType:
+    """A schema as a test gives it: an Avro definition, of values in JSON; a Protobuf file; the name of a file with either; or
+    columns. Raises PipelineError."""
+    file = text.partition("#")[0]
+    try:
+        if file.endswith(".proto") or (_PROTO.search(text) and not text.lstrip().startswith(("{", "["))):
+            return protobuf_schema(spec.folder, text)
+        if text.endswith((".avsc", ".json")):
+            text = Path(spec.folder, text).read_text("utf-8")
+    except OSError as error:
+        raise PipelineError(f"the schema {file} cannot be read: {error.strerror}") from None
+    if text.lstrip().startswith(("{", "[")):
+        return SchemaInfo(SchemaType.JSON, text.encode())
+    return parse_ddl(text)
 
 
 def _payload(value: Any, writer: SchemaInfo | None) -> bytes | None:

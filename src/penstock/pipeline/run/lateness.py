@@ -133,6 +133,22 @@ def deciding_windows(frame: DataFrame) -> dict[int, set[Window | None]]:
     return found.bounds
 
 
+def windows_in(frame: DataFrame) -> set[Window]:
+    """All windows that the plan of a frame computes, of batches too."""
+    found: set[Window | None] = set()
+    waiting: list[Any] = [frame._jdf.queryExecution().analyzed()]
+    while waiting:
+        node = waiting.pop()
+        waiting += _all(node.children())
+        made: list[Any] = []
+        if node.nodeName() == "Project":
+            made = [each.child() for each in _all(node.projectList()) if _is_a(each, "Alias")]
+        elif node.nodeName() == "Expand":
+            made = list(_all(node.projections().apply(0)))
+        found |= {window_of(json.loads(each.toJSON())) for each in made if _is_a(each, "CreateNamedStruct")}
+    return {each for each in found if each is not None}
+
+
 class _Search:
     """A walk through one plan, from the sources up. A plan's nodes are objects of the JVM."""
 
@@ -258,7 +274,11 @@ def _marked_columns(node: Any) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _is_attribute(expression: Any) -> bool:
-    return bool(expression.getClass().getSimpleName() == "AttributeReference")
+    return _is_a(expression, "AttributeReference")
+
+
+def _is_a(expression: Any, name: str) -> bool:
+    return bool(expression.getClass().getSimpleName() == name)
 
 
 def _id(attribute: Any) -> int:

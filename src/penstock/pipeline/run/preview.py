@@ -18,7 +18,8 @@ ROWS: Final = 20
 MESSAGES: Final = 1000
 LETTERS: Final = "dead_letters"  # in place of a step: the rows that become dead letters
 
-_SHUFFLES: Final = "spark.sql.shuffle.partitions"
+# One task behind a shuffle, and one job for a query: adaptive execution makes a job of each stage.
+_SMALL: Final = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
 def preview(spec: Spec, spark: SparkSession, step: str = "", *, rows: int, messages: int) -> DataFrame:
@@ -34,10 +35,10 @@ def preview(spec: Spec, spark: SparkSession, step: str = "", *, rows: int, messa
 
 
 def small_session(spec: Spec, spark: SparkSession) -> SparkSession:
-    """A session for few rows: with one task behind a shuffle, unless the file says otherwise."""
+    """A session for few rows; the file's settings win."""
     mine = session_for(spec, spark)
-    if _SHUFFLES not in spec.spark:
-        mine.conf.set(_SHUFFLES, "1")
+    for key, value in _SMALL.items():
+        mine.conf.set(key, spec.spark.get(key, value))
     return mine
 
 

@@ -41,10 +41,10 @@ from . import events
 from .checks import HIDDEN
 from .failures import Cause, at_checkpoint, cause_of, told
 from .folder import Folder, Owner, SinkWriter
-from .formats import schema_for
 from .lateness import BatchWatermark
 from .outputs import Outputs, check_column, collect_outputs, sink_columns
 from .preflight import preflight
+from .schemas import schema_for
 from .sinks import BatchWriter, Upkeep, check_open_batch, deliveries, open_sinks, plan_writers
 from .state import folder_of
 from .views import View, build_views, check_columns, check_time, first_on_path, named, session_for

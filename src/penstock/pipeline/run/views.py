@@ -364,6 +364,9 @@ def shareable(frame: DataFrame) -> bool:
     where two columns have one name."""
     names = [name.lower() for name in frame.columns]
     plan: Any = frame._jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    if all(leaves.apply(number).nodeName() == "LocalRelation" for number in range(leaves.size())):
+        return False
     return len(set(names)) == len(names) and _STATEFUL.search(plan.treeString()) is None
 
 

@@ -25,8 +25,11 @@ from .spec import TABLE_TRIGGER, Expectation, Lineage, Lookup, Sink, Source, Spe
 STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
-_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark", "lineage")
+_TABLES: Final = (
+    *("server", "schema_registry", "sources", "tables", "steps", "sinks", "storage", "spark", "lineage"),
+)
 _SERVER: Final = tuple(one.key for one in SERVER)
+_REGISTRY: Final = (*_SERVER, "basic_env")
 # Formats whose option `path` is a path, and not the name of a table.
 _FILES_FORMATS: Final = (
     "avro",
@@ -114,6 +117,8 @@ def _spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     types = {field.name: field.type for field in msgspec.structs.fields(Spec)} | {"state": str}
     given = {key: _convert(content[key], types[key], key) for key in _SCALARS if key in content}
     given["state"] = _state(folder, given.get("state", STATE))
+    if "schema_registry" in content:
+        given["schema_registry"] = _access(content, "schema_registry", folder, _REGISTRY, "")
     sinks = _named(content, "sinks", Sink, folder)
     if any(sink.path for sink in sinks.values()):
         given.setdefault("trigger", TABLE_TRIGGER)
@@ -122,7 +127,7 @@ def _spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
         raise PipelineError("[steps]: steps are written [[steps]], in the order in which they run")
     return Spec(
         **given,
-        server=_server(_mapping(content.get("server", {}), "[server]"), folder),
+        server=_access(content, "server", folder, _SERVER, "http://127.0.0.1:8080"),
         sources=_named(content, "sources", Source, folder),
         tables=_named(content, "tables", Lookup, folder),
         steps=tuple(_struct(one, Step, _place_of(one, n)) for n, one in enumerate(steps, 1)),
@@ -135,18 +140,22 @@ def _spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     )
 
 
-def _server(raw: Mapping[str, Any], folder: Path) -> Access:
-    _known(raw, _SERVER, "[server]")
-    texts = {key: _convert(raw[key], str, f"[server] {key}") for key in raw}
+def _access(content: Mapping[str, Any], kind: str, folder: Path, keys: tuple[str, ...], url: str) -> Access:
+    """A server's address, in the table `kind`, whose `url` is this one unless it is given."""
+    place = f"[{kind}]"
+    raw = _mapping(content.get(kind, {}), place)
+    _known(raw, keys, place)
+    texts = {key: _convert(raw[key], str, f"{place} {key}") for key in raw}
     texts |= {key: str(folder / texts[key]) for key in _FILES if texts.get(key)}
-    if texts.get("token_file") and texts.get("token_env"):
-        raise PipelineError("[server] token_file and token_env exclude one another")
+    ways = [key for key in ("token_file", "token_env", "basic_env") if texts.get(key)]
+    if len(ways) > 1:
+        raise PipelineError(f"{place} {' and '.join(ways)} exclude one another")
     if texts.get("key_file") and not texts.get("cert_file"):
-        raise PipelineError("[server] key_file needs cert_file")
+        raise PipelineError(f"{place} key_file needs cert_file")
     try:
-        return Access(**{"url": "http://127.0.0.1:8080", **texts})
+        return Access(**{"url": url, **texts})
     except PenstockError as error:
-        raise PipelineError(f"[server] url: {error.message}") from None
+        raise PipelineError(f"{place} url: {error.message}") from None
 
 
 def _named(content: Mapping[str, Any], kind: str, type_: type[T], folder: Path) -> dict[str, T]:

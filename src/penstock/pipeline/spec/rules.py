@@ -13,7 +13,7 @@ from penstock.pipeline.options import is_url
 from penstock.pipeline.zones import SESSION_ZONE, TIME_ZONE, UTC, is_time_zone
 
 from .options import STATIC, of_session
-from .spec import AVAILABLE_NOW, Lookup, Sink, Source, Spec, Step
+from .spec import AVAILABLE_NOW, OF_REGISTRY, OF_TOPIC, Lookup, Sink, Source, Spec, Step
 from .times import duration_ms, time_ms
 
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -23,6 +23,7 @@ _TOPIC_KEYS: Final = ("key", "value", "properties", "event_time", "ordering_key"
 _TABLE_KEYS: Final = ("partition_by", "keys", "delete_when", "archive")
 _FORMAT_KEYS: Final = ("options", "schema", "column", "mode")
 _OURS: Final = ("penstock", "penstock_lake")
+_READERS: Final = (OF_TOPIC, OF_REGISTRY, "avro:", "json:", "protobuf:")  # of another format
 # Keys of a source of topics that another format does not have.
 _STREAM_KEYS: Final = (
     *("topics", "pattern", "start", "on_new_schema", "subscription"),
@@ -145,8 +146,13 @@ class _Rules:
             yield from _unused(source, _STREAM_KEYS, "topics; say it in options, as the format has it")
             if set(source.include) - {"_raw"}:
                 yield "include: of another format only _raw, the bytes that were decoded"
-            if source.decode != "none" and not source.reader_schema.startswith(("topic:", "avro:", "json:")):
-                yield "reader_schema: decode of another format needs topic:NAME, or avro: or json: and a file"
+            if source.decode != "none" and not source.reader_schema.startswith(_READERS):
+                yield (
+                    "reader_schema: decode of another format needs topic:NAME, registry:SUBJECT, or avro:, json: or"
+                    " protobuf: and a file"
+                )
+            if source.reader_schema.startswith(OF_REGISTRY) and self.spec.schema_registry is None:
+                yield "reader_schema: registry: needs [schema_registry], with its url"
         else:
             yield from self.topics(source)
         if source.decode == "none" and "_raw" in source.include:

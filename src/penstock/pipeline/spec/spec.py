@@ -157,6 +157,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     spark: dict[str, str] = {}
     storage: dict[str, str] = {}  # of the object store that tables are in
+    schema_registry: Access | None = None
     lineage: Lineage = Lineage()
     folder: Path
     file: str  # as the user named it
@@ -188,6 +189,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 AVAILABLE_NOW = "available_now"
 OF_TOPIC: Final = "topic:"  # in `reader_schema` of a foreign source
+OF_REGISTRY: Final = "registry:"
 
 # Options that name a place in some format: what a checkpoint, or a repeated batch, belongs to. The others may be secrets.
 _PLACES: Final = ("path", "table", "dbtable", "topic", "subscribe", "subscribepattern", "assign")

@@ -84,6 +84,11 @@ def test_the_time_of_each_sink_is_known_or_named() -> None:
             "[sinks.days]: which rows are of the range is not known",
         ),
         (
+            {"columns": {"plain": "at"}, "append_topics": True},
+            ("[sinks.plain]", 'keys = ["k", "at"]\n[sinks.plain]'),
+            "tables with keys (days) are computed from all messages until now, and the others are not",
+        ),
+        (
             {"sinks": ["topic"], "append_topics": True},
             ('event_time = "timestamp"', ""),
             "[sinks.topic]: which rows are of the range is not known: event_time is missing",

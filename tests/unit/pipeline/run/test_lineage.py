@@ -14,9 +14,10 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run import lineage
+from penstock.pipeline.run.datasets import find_datasets, format_datasets, table_dataset
 from penstock.pipeline.run.events import Reporter
 from penstock.pipeline.run.folder import Folder
-from penstock.pipeline.run.lineage import lineage_url, table_dataset
+from penstock.pipeline.run.lineage import lineage_url
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running
@@ -140,8 +141,86 @@ def test_a_receiver_that_is_no_address_is_refused(tmp_path: Path) -> None:
         ("/data/history", "file", "/data/history"),
         ("file:///data/my%20table", "file", "/data/my table"),
         ("s3://bucket/a/b/", "s3://bucket", "a/b"),
+        ("s3a://bucket/a", "s3://bucket", "a"),
+        ("hdfs://name:8020/a/b", "hdfs://name:8020", "a/b"),
         ("abfss://c@account.dfs.core.windows.net/t", "abfss://c@account.dfs.core.windows.net", "t"),
     ],
 )
 def test_tables_have_the_names_of_their_stores(path: str, namespace: str, name: str) -> None:
     assert table_dataset(path) == {"namespace": namespace, "name": name}
+
+
+KAFKA = {"kafka.bootstrap.servers": "one:9092,two:9092"}
+CATALOGS = {
+    "spark.sql.catalog.hive.uri": "thrift://meta:9083",
+    "spark.sql.catalog.rest.uri": "https://user:secret@catalog:8181/api",
+    "spark.sql.catalog.files.warehouse": "s3a://bucket/warehouse/",
+}
+
+
+@pytest.mark.parametrize(
+    ("format_", "options", "found"),
+    [
+        ("kafka", KAFKA | {"subscribe": "a, b"}, ["kafka://one:9092 a", "kafka://one:9092 b"]),
+        ("kafka", KAFKA | {"assign": '{"b": [0], "a": [1]}'}, ["kafka://one:9092 a", "kafka://one:9092 b"]),
+        ("kafka", KAFKA | {"topic": "out"}, ["kafka://one:9092 out"]),
+        ("kafka", KAFKA | {"subscribepattern": "a.*"}, []),
+        ("delta", {"path": "/data/history"}, ["file /data/history"]),
+        ("parquet", {"path": "s3a://bucket/a"}, ["s3://bucket a"]),
+        ("iceberg", {"path": "gs://bucket/db/t"}, ["gs://bucket db/t"]),
+        ("iceberg", {"path": "hive.db.t"}, ["hive://meta:9083 db.t"]),
+        ("iceberg", {"path": "rest.db.t"}, ["https://catalog:8181 db.t"]),
+        ("iceberg", {"path": "files.db.t"}, ["s3://bucket warehouse/db/t"]),
+        ("iceberg", {"path": "db.t"}, []),
+        (
+            "jdbc",
+            {"url": "jdbc:postgresql://db/shop?user=a&password=b", "dbtable": "orders"},
+            ["postgres://db:5432 shop.public.orders"],
+        ),
+        (
+            "jdbc",
+            {"url": "jdbc:postgresql://db:6432/shop", "dbtable": 'sales."Orders"'},
+            ["postgres://db:6432 shop.sales.Orders"],
+        ),
+        ("jdbc", {"url": "jdbc:mysql://db/shop", "dbtable": "orders"}, ["mysql://db:3306 shop.orders"]),
+        (
+            "jdbc",
+            {"url": "jdbc:sqlserver://db:1433;encrypt=true;databaseName=shop;", "dbtable": "[dbo].[orders]"},
+            ["mssql://db:1433 shop.dbo.orders"],
+        ),
+        (
+            "jdbc",
+            {"url": "jdbc:oracle:thin:@//db:1521/shop", "dbtable": "sales.orders"},
+            ["oracle://db:1521 shop.sales.orders"],
+        ),
+        ("jdbc", {"url": "jdbc:oracle:thin:@db:1521:shop", "dbtable": "a.b"}, ["oracle://db:1521 shop.a.b"]),
+        ("jdbc", {"url": "jdbc:postgresql://db/shop", "dbtable": "(SELECT 1) AS one"}, []),
+        ("jdbc", {"url": "jdbc:h2:mem:shop", "dbtable": "orders"}, []),
+        ("rate", {}, []),
+    ],
+)
+def test_other_formats_have_the_names_of_their_sources(
+    format_: str, options: dict[str, str], found: list[str]
+) -> None:
+    made = format_datasets(format_, options, CATALOGS)
+    assert [f"{each['namespace']} {each['name']}" for each in made] == found
+
+
+def test_datasets_of_a_pipeline_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB", "jdbc:mysql://db/shop")
+    content = {
+        "name": "p",
+        "server": {"url": "http://127.0.0.1:1"},
+        "sources": {"orders": {"format": "kafka", "options": KAFKA | {"subscribe": "orders"}}},
+        "tables": {"names": {"format": "jdbc", "options": {"url": "env:DB", "dbTable": "names"}}},
+        "sinks": {
+            "files": {"input": "orders", "format": "parquet", "options": {"path": "out"}},
+            "service": {"input": "orders", "python": "service:send"},
+        },
+    }
+    inputs, outputs = find_datasets(parse_spec(content, "p.toml", tmp_path))
+    assert inputs == [
+        {"namespace": "kafka://one:9092", "name": "orders"},
+        {"namespace": "mysql://db:3306", "name": "shop.names"},
+    ]
+    assert outputs == [{"namespace": "file", "name": f"{tmp_path}/out"}]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client.access import Access
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import server_options
 from penstock.pipeline.spec.options import lookup_options, source_options, table_options, topic_options
@@ -457,3 +458,22 @@ def test_a_mistake_about_formats_is_named(change: tuple[str, str], sentence: str
     text = FORMATS.replace(*change)
     assert text != FORMATS
     assert refusal(text).startswith(f"p.toml: {sentence}")
+
+
+def test_a_schema_registry_is_reached_like_a_server(tmp_path: Path) -> None:
+    source = {"format": "kafka", "decode": "flat", "reader_schema": "registry:orders-value"}
+    content = {"name": "p", "sources": {"s": source}, "sinks": {"k": {"input": "s", "path": "t"}}}
+    with pytest.raises(PipelineError, match=r"reader_schema: registry: needs \[schema_registry\]"):
+        parse_spec(content, "p.toml", tmp_path)
+    content["schema_registry"] = {"url": "https://registry/", "basic_env": "AUTH", "ca_file": "ca.pem"}
+    spec = parse_spec(content, "p.toml", tmp_path)
+    assert spec.schema_registry == Access(
+        url="https://registry", basic_env="AUTH", ca_file=str(tmp_path / "ca.pem")
+    )
+    assert not spec.uses_server
+    content["schema_registry"] = {"url": "http://registry", "basic_env": "AUTH", "token_env": "T"}
+    with pytest.raises(PipelineError, match=r"\[schema_registry\] token_env and basic_env exclude"):
+        parse_spec(content, "p.toml", tmp_path)
+    content["schema_registry"] = {}
+    with pytest.raises(PipelineError, match=r"\[schema_registry\] url: .* is no address"):
+        parse_spec(content, "p.toml", tmp_path)

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.codec.avro.references import with_references
-from penstock.codec.json_schema.pulsar import full_name, json_schema, of_json_schema
-from penstock.codec.proto.native import ProtoFile, of_proto, to_proto
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.codec.json_schema.pulsar import full_name, json_schema
+from penstock.codec.proto.native import ProtoFile, to_proto
+from penstock.codec.registered import schema_of
 from penstock.model.schema import SchemaInfo, SchemaType
 
 from .client import Definition
@@ -46,19 +45,7 @@ def to_registry(schema: SchemaInfo) -> Outgoing | None:
 
 def of_registry(definition: Definition, imports: Mapping[str, str]) -> SchemaInfo:
     """The schema; `imports` are the texts it refers to. Raises BAD_VALUE_SCHEMA for what is not understood here."""
-    try:
-        match definition.type:
-            case "AVRO":
-                return SchemaInfo(SchemaType.AVRO, with_references(definition.text, imports).encode())
-            case "JSON":
-                return of_json_schema(definition.text)
-            case "PROTOBUF":
-                return of_proto(definition.text, imports)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:  # another's text
-        raise PenstockError(
-            ErrorKind.BAD_VALUE_SCHEMA, f"a {definition.type} schema that is not understood: {error}"
-        ) from None
-    raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, f"{definition.type} is no type that is known here")
+    return schema_of(definition.type, definition.text, imports)
 
 
 def same_file(one: SchemaInfo, other: SchemaInfo) -> bool:
