@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, RecordRun, Stretch
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import run_varints
@@ -38,6 +38,7 @@ from .headers import (
     KEY_TEXT,
     Said,
     no_bytes,
+    properties_and_version,
     read_headers,
     read_properties,
     write_headers,
@@ -89,6 +90,27 @@ def entries_of(
         Entry(ledger, offset, offset, 1, time, deliver_at, content)
         for offset, (time, content, deliver_at) in enumerate(zip(times, data, delays, strict=True), first)
     ]
+
+
+def runs_of(
+    records: Sequence[Record], first: int, ledger: int, framing: Framing | None = None
+) -> list[Stretch]:
+    """The same records by columns; entries if one of them has properties, or its headers may say more. Raises as `entries_of`."""
+    headers = [record.headers() for record in records]
+    versions: list[int | None] = [None] * len(records)
+    if any(headers):
+        for at, some in enumerate(headers):
+            said = properties_and_version(some) if some else ({}, None)
+            if said is None or said[0]:
+                return list[Stretch](entries_of(records, first, ledger, framing))
+            versions[at] = said[1]
+    values = [record.value() for record in records]
+    keys = [record.key() for record in records]
+    if framing is not None:
+        found = framing.open(keys, values, headers) or repeat(None)
+        versions = list(map(version_of, versions, found))
+    times = [min(max(0, record.timestamp()[1]), _TIME_MAX) for record in records]
+    return [RecordRun(ledger, first, first, times, versions, keys, values)]
 
 
 def _plain_data(
