@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.model.entry import Entry, NewEntry, RecordRun, Stretch
 from penstock.model.errors import PenstockError
@@ -92,25 +92,45 @@ def entries_of(
     ]
 
 
-def runs_of(
-    records: Sequence[Record], first: int, ledger: int, framing: Framing | None = None
-) -> list[Stretch]:
-    """The same records by columns; entries if one of them has properties, or its headers may say more. Raises as `entries_of`."""
+class Columns(NamedTuple):
+    """Records that say nothing but this; `properties` are None if none of them has any."""
+
+    times: Sequence[int]
+    versions: Sequence[int | None]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    properties: Sequence[dict[str, str]] | None
+
+
+def columns_of(records: Sequence[Record], framing: Framing | None = None) -> Columns | None:
+    """The records by columns; None if the headers of one may say more. Raises as `entries_of`."""
     headers = [record.headers() for record in records]
-    versions: list[int | None] = [None] * len(records)
+    versions: Sequence[int | None] = [None] * len(records)
+    properties: list[dict[str, str]] = []
     if any(headers):
-        for at, some in enumerate(headers):
-            said = properties_and_version(some) if some else ({}, None)
-            if said is None or said[0]:
-                return list[Stretch](entries_of(records, first, ledger, framing))
-            versions[at] = said[1]
+        said = [properties_and_version(some or ()) for some in headers]
+        if None in said:
+            return None
+        properties = [one[0] for one in said if one]
+        versions = [one[1] for one in said if one]
     values = [record.value() for record in records]
     keys = [record.key() for record in records]
     if framing is not None:
-        found = framing.open(keys, values, headers) or repeat(None)
-        versions = list(map(version_of, versions, found))
-    times = [min(max(0, record.timestamp()[1]), _TIME_MAX) for record in records]
-    return [RecordRun(ledger, first, first, times, versions, keys, values)]
+        versions = list(map(version_of, versions, framing.open(keys, values, headers) or repeat(None)))
+    times = [record.timestamp()[1] for record in records]
+    if min(times) < 0:
+        times = [max(0, time) for time in times]
+    return Columns(times, versions, keys, values, properties if any(properties) else None)
+
+
+def runs_of(
+    records: Sequence[Record], first: int, ledger: int, framing: Framing | None = None
+) -> list[Stretch]:
+    """The same as `entries_of` by columns; entries if one of the records has properties, or may say more. Raises as that does."""
+    found = columns_of(records, framing)
+    if found is None or found.properties is not None:
+        return list[Stretch](entries_of(records, first, ledger, framing))
+    return [RecordRun(ledger, first, first, *found[:4])]
 
 
 def _plain_data(

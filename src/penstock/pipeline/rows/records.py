@@ -1,20 +1,19 @@
 """Records of Kafka become the rows that their entries would become. Pure: records in, batches out.
 
-Records gather in a block. Those whose headers are properties, and the version of a schema at most, become columns at once;
-each of the others is made the entry that the server makes of it, and read as one.
+Records gather in a block. If the headers of all of them are properties, and the version of a schema at most, the block becomes
+columns at once; else each record is made the entry that the server makes of it, and read as one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.engines.kafka.driver.record import Header, Record
-from penstock.engines.kafka.framing import Framing, version_of
-from penstock.engines.kafka.headers import properties_and_version
-from penstock.engines.kafka.records import entries_of
+from penstock.engines.kafka.driver.record import Record
+from penstock.engines.kafka.framing import Framing
+from penstock.engines.kafka.records import columns_of, entries_of
 
 from . import columns, rows
 from .entries import Frame
@@ -26,92 +25,35 @@ BLOCK_BYTES: Final = rows.BLOCK_BYTES
 
 _OFFSET_MAX: Final = 2**63 - 1
 
-_Said = tuple[dict[str, str], int | None]  # headers that are properties, and the version of a schema at most
-_NOTHING: Final[_Said] = ({}, None)
 
+def record_rows(
+    place: Place, include: Sequence[str], records: Sequence[Record], framing: Framing | None = None
+) -> pa.RecordBatch:
+    """The rows of records of one log, in their order; `framing` is that of a topic before a schema registry.
 
-class RecordRows:
-    """Decodes the records of one log; `framing` is that of a topic before a schema registry."""
-
-    def __init__(self, place: Place, include: Sequence[str], framing: Framing | None = None) -> None:
-        self._place = place
-        self._include = include
-        self._schema = columns.arrow_schema(include)
-        self._framing = framing
-
-    def decode(self, records: Sequence[Record]) -> pa.RecordBatch:
-        """The rows of records, in their order. Raises UnknownSchemas where the framing has to learn first."""
-        headers = [record.headers() for record in records]
-        if not any(headers):
-            return self._plain(records, headers, None)
-        said = [properties_and_version(some) if some else _NOTHING for some in headers]
-        plain = [at for at, one in enumerate(said) if one is not None]
-        if len(plain) == len(records):
-            return self._plain(records, headers, said)
-        described = [at for at, one in enumerate(said) if one is None]
-        parts = [self._described([records[at] for at in described])]
-        if plain:
-            parts.append(
-                self._plain(
-                    [records[at] for at in plain], [headers[at] for at in plain], [said[at] for at in plain]
-                )
-            )
-        order = np.empty(len(records), np.int64)
-        order[[*described, *plain]] = np.arange(len(records))
-        return pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks().to_batches()[0]
-
-    def _described(self, records: Sequence[Record]) -> pa.RecordBatch:
-        """Of records with any headers."""
-        place = self._place
-        offsets = [record.offset() for record in records]
+    Raises UnknownSchemas where the framing has to learn first.
+    """
+    found = columns_of(records, framing)
+    offsets = [record.offset() for record in records]
+    if found is None:
         cuts = [at for at in range(1, len(offsets)) if offsets[at] != offsets[at - 1] + 1]
         frames = [
             Frame(entry.offset, 1, entry.entry_id, entry.data)
             for low, high in pairwise([0, *cuts, len(offsets)])
-            for entry in entries_of(records[low:high], offsets[low], place.ledger, self._framing)
+            for entry in entries_of(records[low:high], offsets[low], place.ledger, framing)
         ]
-        found = list(rows.decode(place, frames, 0, _OFFSET_MAX, self._include))
-        return pa.Table.from_batches(found, self._schema).combine_chunks().to_batches()[0]
-
-    def _plain(
-        self,
-        records: Sequence[Record],
-        headers: Sequence[Sequence[Header] | None],
-        said: Sequence[_Said | None] | None,
-    ) -> pa.RecordBatch:
-        """Of records whose headers say no more than `said`; None: there are none."""
-        count = len(records)
-        keys = [record.key() for record in records]
-        values = [record.value() for record in records]
-        framing = self._framing
-        versions: Sequence[int | None] | None = (
-            None if framing is None else framing.open(keys, values, headers)
-        )
-        properties = None
-        if said is not None:
-            versions = self._versions(said, versions)
-            if "properties" in self._include:
-                properties = maps([one[0] if one else {} for one in said])
-        times = np.fromiter((record.timestamp()[1] for record in records), np.int64, count)
-        return plain_rows(
-            self._place,
-            self._include,
-            np.fromiter((record.offset() for record in records), np.int64, count),
-            np.maximum(times, 0),
-            pa.array(keys, pa.binary()),
-            pa.array(values, pa.binary()),
-            None if versions is None else pa.array(versions, pa.int64()),
-            properties,
-        )
-
-    def _versions(
-        self, said: Sequence[_Said | None], found: Sequence[int | None] | None
-    ) -> Sequence[int | None]:
-        """By the headers, and else by the framing."""
-        by_headers = [None if one is None else one[1] for one in said]
-        if self._framing is None:
-            return by_headers
-        return [version_of(one, other) for one, other in zip(by_headers, found or repeat(None), strict=False)]
+        batches = list(rows.decode(place, frames, 0, _OFFSET_MAX, include))
+        return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return plain_rows(
+        place,
+        include,
+        np.array(offsets, np.int64),
+        np.array(found.times, np.int64),
+        pa.array(found.keys, pa.binary()),
+        pa.array(found.values, pa.binary()),
+        pa.array(found.versions, pa.int64()) if columns.VERSION in include else None,
+        maps(found.properties) if found.properties and "properties" in include else None,
+    )
 
 
 def blocks(chunks: Iterable[Sequence[Record]]) -> Iterator[list[Record]]:

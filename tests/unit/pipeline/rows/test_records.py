@@ -15,7 +15,7 @@ from penstock.engines.kafka.records import entries_of, runs_of
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.rows.entries import Frame, read_frames
 from penstock.pipeline.rows.place import Place
-from penstock.pipeline.rows.records import BLOCK_ROWS, RecordRows, blocks
+from penstock.pipeline.rows.records import BLOCK_ROWS, blocks, record_rows
 from penstock.pipeline.rows.rows import decode
 from penstock.wire.runs import Frames
 
@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_entries(
         some.append(Read(offset, time, NewRecord(value, key, headed or None)))
     by = KNOWN if registry else None
     expected = list(decode(PLACE, entries(some, by), 0, 2**62, INCLUDE))
-    found = RecordRows(PLACE, INCLUDE, by).decode(some)
+    found = record_rows(PLACE, INCLUDE, some, by)
     assert pa.Table.from_batches([found]).equals(pa.Table.from_batches(expected))
     assert pa.Table.from_batches(streamed(some, by)).equals(pa.Table.from_batches(expected))
 
