@@ -112,8 +112,6 @@ def _add_batches(entries: Entries, owner: Ints, values: Ints, fields: Fields) ->
         raise _bad(entries, int(batches[0]), error) from None
     values[2 * rows], values[2 * rows + 1] = begins, ends
     fields.take(said, rows, np.arange(len(rows)), len(owner))
-    if said.sequence_id is not None:
-        fields.numbers("sequence_id", len(owner))[rows] = said.sequence_id
 
 
 def _bad(entries: Entries, n: int, error: ValueError) -> BadEntry:
