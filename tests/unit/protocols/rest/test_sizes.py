@@ -28,6 +28,10 @@ class Skipping:
         found = await self.read(30 - size_bytes // BYTES, 1)
         return found[0] if found else None
 
+    async def entry(self, entry_id: int) -> Entry:
+        (found,) = [one for one in await self.read(entry_id, 1) if one.entry_id == entry_id]
+        return found
+
     async def read(self, entry_id: int, entries_max: int) -> list[Entry]:
         ids = [n for n in (*range(10), *range(20, 30)) if n >= entry_id]
         return [Entry(7, n, n, 1, 0, 0, b"") for n in ids[:entries_max]]
