@@ -169,7 +169,7 @@ soak: $(STAMPS)/project ## Hammer a server for long, with faults (half an hour; 
 	@PENSTOCK_SOAK=1 $(BIN)/python -m pytest -s --timeout=3600 $(SOAKS) $(ARGS)
 
 .PHONY: bench
-NAME ?= startup rest rest_consume websocket workers requests latency memory schemas idle store_floor codec kafka_rest binary binary_pulsar pulsar_gateway kafka_gateway registry rest_proxy fleet client spark_scan spark_stream spark_decode spark_sink spark_lake spark_latency
+NAME ?= startup rest rest_consume websocket workers requests latency memory schemas idle store_floor codec kafka_rest binary binary_pulsar pulsar_gateway kafka_gateway registry rest_proxy fleet client spark_scan spark_alone spark_stream spark_decode spark_sink spark_lake spark_latency
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 

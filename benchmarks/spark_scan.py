@@ -10,12 +10,12 @@ import argparse
 import json
 import multiprocessing as mp
 import statistics
-import struct
 import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,15 +23,18 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyspark.sql import DataFrame
 
+from penstock.model.entry import Entry
 from penstock.model.message import OutMessage
-from penstock.pipeline.rows.entries import Frame
+from penstock.pipeline.rows.entries import read_frames
 from penstock.pipeline.rows.place import Place
 from penstock.pipeline.rows.rows import decode
 from penstock.pipeline.session import session
 from penstock.pipeline.source.offsets import Range
 from penstock.wire import entry as wire
+from penstock.wire.runs import RUNS, Frames
 
 PARTITIONS = 2
+RUN_MESSAGES = 8000  # about what a server reads at once
 VALUE = '{"carrier":"UA","flight":%d,"origin":"EWR","dest":"IAH","delay":%d,"note":"%s"}'
 TIME = 1_700_000_000_000
 
@@ -52,15 +55,22 @@ def entry(first: int, count: int) -> bytes:
     return encoded.data
 
 
+def stored(first: int, count: int, number: int) -> Entry:
+    """That batch, or a message alone, in the log."""
+    return Entry(1, number, first, count, TIME + first, 0, entry(first, count))
+
+
 def serve(rows: int, batch: int, ready: Any, topics: int = 1) -> None:
     """Serve topic `bench`: `rows` messages in each of PARTITIONS partitions, which are alike; `bench-2` and so on
     are like it too."""
-    starts = range(0, rows, batch)
+    size = max(batch, RUN_MESSAGES)  # of what is sent together
+    starts = range(0, rows, size)
+    made = Frames(1, runs=True)
     frames = []
-    for number, first in enumerate(starts):
-        count = min(batch, rows - first)
-        data = entry(first, count)
-        frames.append(struct.pack(">QIQI", first, count, number, len(data)) + data)
+    for begin in starts:
+        firsts = range(begin, min(begin + size, rows), batch)
+        entries = [stored(first, min(batch, rows - first), first // batch) for first in firsts]
+        frames.append(made.block(entries, rows))
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -73,9 +83,9 @@ def serve(rows: int, batch: int, ready: Any, topics: int = 1) -> None:
             query = parse_qs(parts.query)
             low, high = int(query["offset"][0]), int(query["end_offset"][0])
             wanted = frames[bisect_right(starts, low) - 1 : bisect_right(starts, high - 1)]
-            self.head("application/vnd.penstock.entries", sum(map(len, wanted)))
-            for at in range(0, len(wanted), 16):
-                self.wfile.write(b"".join(wanted[at : at + 16]))
+            self.head(RUNS, sum(map(len, wanted)))
+            for part in wanted:
+                self.wfile.write(part)
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -117,12 +127,14 @@ def measure(repeats: int, work: Callable[[], None]) -> float:
 def decode_alone(batch: int) -> float:
     """Rows a second of the decoder by itself, without Spark or HTTP."""
     rows = 200_000 // batch * batch
-    frames = [Frame(first, batch, n, entry(first, batch)) for n, first in enumerate(range(0, rows, batch))]
+    entries = [stored(first, batch, n) for n, first in enumerate(range(0, rows, batch))]
+    sent = Frames(1, runs=True).block(entries, rows)
     wanted = Range("persistent://public/default/bench", 0, True, 1, 0, rows)
     place = Place(wanted.topic, 0, 1)
     rates = []
     for _ in range(5):
         begun = time.perf_counter()
+        frames = read_frames(BytesIO(sent).read)
         assert sum(each.num_rows for each in decode(place, frames, 0, rows)) == rows
         rates.append(rows / (time.perf_counter() - begun))
     return statistics.median(rates)
@@ -131,7 +143,7 @@ def decode_alone(batch: int) -> float:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--rows", type=int, default=5_000_000)
-    arguments.add_argument("--batch", type=int, default=1000, help="messages in an entry")
+    arguments.add_argument("--batch", type=int, default=1000, help="messages in an entry; 1: published alone")
     arguments.add_argument("--repeats", type=int, default=3)
     arguments.add_argument("--master", default="local[2]")
     arguments.add_argument("--url", default="")

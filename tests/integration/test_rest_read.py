@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -11,8 +12,12 @@ from tests.support.rest import TOPIC, RestServer, Visit
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.pipeline.rows.entries import read_frames
+from penstock.pipeline.rows.place import Place
+from penstock.pipeline.rows.rows import decode
 from penstock.testing.clock import settle
 from penstock.wire import entry as wire
+from penstock.wire.runs import ENTRY, RUN
 
 PARTITION = f"{TOPIC}/partitions/0"
 MESSAGES = f"{PARTITION}/messages"
@@ -271,6 +276,22 @@ async def test_a_slow_client_is_waited_for() -> None:
         visit.taking.set()
         await visit.done
         assert visit.body.count(b"\n") == 5000
+
+
+async def test_messages_published_alone_share_a_frame() -> None:
+    async with RestServer.open() as server:
+        for number in range(5):
+            await server.produce(str(number))
+        await server.produce("a", "b")
+        accept = "application/vnd.penstock.entry-runs, application/vnd.penstock.entries"
+        response = await server.client.get(f"{MESSAGES}?offset=1", headers={"accept": accept})
+        assert response.headers["content-type"] == "application/vnd.penstock.entry-runs"
+        run, batch = frames = list(read_frames(BytesIO(response.content).read))
+        assert (run.kind, run.offset, run.count, run.entry_id) == (RUN, 1, 4, 1)
+        assert (batch.kind, batch.offset, batch.count, batch.entry_id) == (ENTRY, 5, 2, 5)
+        (rows,) = decode(Place(TOPIC, 0, 0), frames, 1, 6)
+        assert rows["value"].to_pylist() == [b"1", b"2", b"3", b"4", b"a"]
+        assert rows["offset"].to_pylist() == [1, 2, 3, 4, 5]
 
 
 async def test_raw_entries() -> None:

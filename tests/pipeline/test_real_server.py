@@ -74,6 +74,48 @@ def test_flights_are_read_as_they_were_published(server: Address, spark: SparkSe
     assert all(carriers[bytes(r.key)] == r.partition for r in got), "a key is in one partition"
 
 
+def alone(server: Address, topic: str, messages: list[dict[str, object]]) -> None:
+    """Publish each as an entry of its own."""
+    socket = websocket.create_connection(
+        f"{server.ws}/ws/v2/producer/persistent/public/default/{topic}?producerName=gateway", timeout=60
+    )
+    for message in messages:
+        socket.send(json.dumps(message))
+    assert {json.loads(socket.recv())["result"] for _ in messages} == {"ok"}
+    socket.close()
+
+
+def test_messages_published_alone_are_rows_as_those_of_batches(server: Address, spark: SparkSession) -> None:
+    """Of every kind, so that frames are runs here and single entries there."""
+    topic = TopicName.parse("mixed-entries")
+    messages: list[dict[str, object]] = []
+    for n in range(600):
+        message: dict[str, object] = {"payload": b64encode(b"%d" % n).decode()}
+        if n % 3 == 0:
+            message["key"] = f"k{n}"
+        if n % 50 == 1:
+            message["properties"] = {"n": str(n), "ü": ""}
+        if n % 70 == 2:
+            message["eventTime"] = f"2016-08-30T16:45:{n % 60:02}+02:00"
+        messages.append(message)
+    with HttpClient(server.url) as client:
+        alone(server, "mixed-entries", messages[:300])
+        client.produce(topic, [{"value": "batch"}] * 10)
+        alone(server, "mixed-entries", messages[300:])
+    read = spark.read.format("penstock").options(url=server.url, subscribe="mixed-entries")
+    frame = read.option("include", "properties,event_time,message_id,producer_name,schema_version").load()
+    got = frame.orderBy("offset").collect()
+    assert [row.offset for row in got] == list(range(610))
+    assert {bytes(row.value) for row in got[300:310]} == {b"batch"}
+    assert len({row.message_id for row in got}) == 610
+    for n, row in enumerate(got[:300] + got[310:]):
+        assert bytes(row.value) == b"%d" % n
+        assert (row.key and bytes(row.key)) == (f"k{n}".encode() if n % 3 == 0 else None)
+        assert row.properties == ({"n": str(n), "ü": ""} if n % 50 == 1 else {})
+        assert (row.event_time is not None) == (n % 70 == 2)
+        assert (row.producer_name, row.schema_version) == ("gateway", None)
+
+
 def test_messages_of_the_websocket_endpoint(server: Address, spark: SparkSession) -> None:
     url = f"{server.ws}/ws/v2/producer/persistent/public/default/sockets"
     socket = websocket.create_connection(url, timeout=60)

@@ -1,10 +1,11 @@
 """The log of one topic or partition: its positions, and its entries by position."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from penstock.model.entry import Entry
+from penstock.model.entry import Entry, Stretch
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
@@ -80,6 +81,9 @@ class Log(Protocol):
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = ...) -> list[Entry]:
         """Entries from `entry_id` (or the first there is) on; empty at the end of the log."""
+
+    async def read_runs(self, entry_id: int, entries_max: int, bytes_max: int = ...) -> Sequence[Stretch]:
+        """The same as it is had at the least cost: entries, and runs of them."""
 
     def gap_end(self, entry_id: int) -> int:
         """The id that follows a gap beginning at `entry_id`, as far as reading has shown it; `entry_id` if there is none."""

@@ -8,9 +8,11 @@ where the payload may be a batch, compressed, encrypted or a chunk. The checksum
 """
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Final, overload
 
 import msgspec
+
+HEAD_BYTES: Final = 22  # what a plain entry has before its payload
 
 
 class NewEntry(msgspec.Struct, gc=False):
@@ -68,9 +70,71 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """The offset after the entry's last message."""
         return self.offset + self.count
 
+    @property
+    def next_entry(self) -> int:
+        return self.entry_id + 1
+
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """The position of appended entries: the id and the offset of the first."""
 
     entry_id: int
     offset: int
+
+
+class EntryRun(msgspec.Struct, frozen=True, gc=False):
+    """Stored entries of one message each, by columns; their ids and offsets follow those of the first."""
+
+    ledger: int
+    entry_id: int
+    offset: int
+    sizes: bytes  # of the data of each, u32, little endian
+    data: bytes  # of all, one after the other
+
+    @property
+    def count(self) -> int:
+        return len(self.sizes) // 4
+
+    @property
+    def end(self) -> int:
+        """The offset after the last."""
+        return self.offset + self.count
+
+    @property
+    def next_entry(self) -> int:
+        return self.entry_id + self.count
+
+
+class RecordRun(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a log that stores no entries: messages that say nothing but this, each an entry, by columns. Their ids and
+    offsets follow those of the first."""
+
+    ledger: int
+    entry_id: int
+    offset: int
+    times: Sequence[int]  # of publishing, ms since the epoch
+    versions: Sequence[int | None]  # of their schema
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+    @property
+    def count(self) -> int:
+        return len(self.times)
+
+    @property
+    def size_bytes(self) -> int:
+        """What their entries would take, about."""
+        contents = (*self.keys, *self.values)
+        return sum([len(content) for content in contents if content is not None]) + HEAD_BYTES * self.count
+
+    @property
+    def end(self) -> int:
+        """The offset after the last."""
+        return self.offset + self.count
+
+    @property
+    def next_entry(self) -> int:
+        return self.entry_id + self.count
+
+
+Stretch = Entry | EntryRun | RecordRun  # of a log, as it is read

@@ -1,13 +1,15 @@
 """A store that the tests of a suite can stop and start again."""
 
+import struct
 from collections.abc import AsyncIterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from penstock.engines.core.ports import Store
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, RecordRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 
@@ -49,6 +51,25 @@ class Bench:
                 return found
             found += more
             start = more[-1].entry_id + 1
+
+    async def read_runs(
+        self, ledger: int, start: int, entries_max: int = 1000
+    ) -> list[tuple[int, int, int, bytes]]:
+        """Id, offset, messages and data of all entries from `start` on, as they are read in runs."""
+        found: list[tuple[int, int, int, bytes]] = []
+        while some := await self.store.read_runs(ledger, start, entries_max, ALL):
+            for one in some:
+                assert not isinstance(one, RecordRun)
+                assert one.ledger == ledger
+                if isinstance(one, Entry):
+                    found.append((one.entry_id, one.offset, one.count, one.data))
+                    continue
+                sizes = struct.unpack(f"<{one.count}I", one.sizes)
+                for n, end in enumerate(accumulate(sizes)):
+                    found.append((one.entry_id + n, one.offset + n, 1, one.data[end - sizes[n] : end]))
+                assert sum(sizes) == len(one.data)
+            start = some[-1].next_entry
+        return found
 
     async def stage(
         self,

@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 from penstock.engines.core.ports import LogState
-from penstock.model.entry import AppendResult, Entry, NewEntry
+from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .bench import ALL, TOPIC, Bench, PortSuite, entry
@@ -48,6 +48,23 @@ class LogSuite(PortSuite):
         await bench.reopen()
         assert await bench.log() == ledger
         assert await bench.read(ledger) == expected
+
+    async def test_runs_hold_the_entries(self, bench: Bench) -> None:
+        ledger = await bench.log()
+        await bench.store.append(ledger, NewRun([b"%d" % n for n in range(9)], 1000))
+        await bench.store.append(
+            ledger, [entry(b"batch", 3), entry(b"late", deliver_at=5), entry(b"x" * 5000)]
+        )
+        await bench.store.append(ledger, [entry(b"%d" % n, 1, 1000 + n // 5) for n in range(30)])
+        for start in range(0, 42, 6):
+            expected = [(e.entry_id, e.offset, e.count, e.data) for e in await bench.read(ledger, start)]
+            assert expected[0][0] == start
+            assert await bench.read_runs(ledger, start) == expected
+            assert await bench.read_runs(ledger, start, entries_max=4) == expected
+        assert await bench.read_runs(ledger, 42) == []
+        assert len(await bench.store.read_runs(ledger, 9, 3, 1)) == 1, "one, whatever the bounds"
+        await bench.store.trim(ledger, 4)
+        assert [each[0] for each in await bench.read_runs(ledger, 0)] == list(range(4, 42))
 
     async def test_ledgers_count_from_0_and_belong_to_their_topics(self, bench: Bench) -> None:
         assert [await bench.log(f"t{n}") for n in range(3)] == [0, 1, 2]

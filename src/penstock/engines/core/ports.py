@@ -14,7 +14,7 @@ from penstock.broker.topic import MetaStore as MetaStore
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.engines.subscription.store import CursorChange as CursorChange
 from penstock.engines.subscription.store import CursorWriter
-from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
+from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun, Stretch
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage, Payloads
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
@@ -66,6 +66,12 @@ class Log(Protocol):
     def read(self, ledger: int, entry_id: int, entries_max: int, bytes_max: int) -> Awaitable[list[Entry]]:
         """Entries from `entry_id` (or the first) on, in order: at least one if there is one, then
         as many as both bounds allow, `bytes_max` counting their data. A store may give fewer, but one."""
+        ...
+
+    def read_runs(
+        self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> Awaitable[Sequence[Stretch]]:
+        """The same, with runs as they are stored."""
         ...
 
     def trim(self, ledger: int, before_entry: int) -> "Future[int]":

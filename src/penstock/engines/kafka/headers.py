@@ -114,6 +114,18 @@ def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
     return found
 
 
+def properties_and_version(headers: Sequence[Header]) -> tuple[dict[str, str], int | None] | None:
+    """The properties that headers are, and the version of a schema; None where they may say something else."""
+    version = None
+    own = [(name, value) for name, value in headers if name.startswith(OURS)]
+    if own:
+        name, value = own[-1]
+        if len(own) > 1 or name != SCHEMA_VERSION or value is None or not value.isdigit() or len(value) > 15:
+            return None
+        version, headers = int(value), [one for one in headers if one[0] != name]
+    return read_properties(headers) or {}, version
+
+
 def read_headers(headers: Sequence[Header]) -> Said:
     """What headers say; never fails."""
     said, others = split_headers(headers)

@@ -8,11 +8,11 @@ in memory; other positions are read by readers that all logs share. Where it beg
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias, TypeVar, cast
 
 from penstock.broker.log import LogBounds
 from penstock.engines.shared.tail import Followers, Tail, follow_until
-from penstock.model.entry import Entry
+from penstock.model.entry import Entry, RecordRun, Stretch
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
@@ -21,9 +21,9 @@ from penstock.runtime.clock import Clock
 from .driver.fetcher import Fetcher
 from .driver.reader import OutOfRange
 from .driver.record import At, Record, contiguous
-from .framing import UnknownSchemas
+from .framing import Framing, UnknownSchemas
 from .naming import Place, ledger_of
-from .records import entries_of
+from .records import entries_of, runs_of
 from .schema_registry.schemas import RegistrySchemas
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,11 @@ TAIL_WAIT_MS: Final = 1000  # for an entry that the log is known to have, and th
 TRIES: Final = 3  # of a read that retention overtakes
 TIME_MAX: Final = 2**63 - 1  # Kafka's
 SAMPLE: Final = 100  # entries that sizes are estimated by
+
+T = TypeVar("T", bound=Stretch)
+_Made: TypeAlias = Callable[
+    [Sequence[Record], int, int, Framing | None], list[T]
+]  # what a read makes of records
 
 
 class KafkaLog:
@@ -184,12 +189,12 @@ class KafkaLog:
                 self._gaps.clear()
             self._gaps[start] = end
 
-    def _measure(self, entries: Sequence[Entry]) -> int:
+    def _measure(self, found: Sequence[Stretch]) -> int:
         """The bytes of entries; the mean of what was seen lately estimates the rest."""
-        size = sum([len(entry.data) for entry in entries])
+        size = sum([one.size_bytes if isinstance(one, RecordRun) else len(one.data) for one in found])
         if self._count > 10_000:
             self._count, self._bytes = self._count // 2, self._bytes // 2
-        self._count += len(entries)
+        self._count += sum([one.count for one in found])
         self._bytes += size
         return size
 
@@ -381,6 +386,14 @@ class KafkaLog:
         return self._tail.slice(entry_id, entries_max, READ_BYTES)
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
+        return await self._read(entries_of, entry_id, entries_max, bytes_max)
+
+    async def read_runs(
+        self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES
+    ) -> Sequence[Stretch]:
+        return await self._read(runs_of, entry_id, entries_max, bytes_max)
+
+    async def _read(self, made: _Made[T], entry_id: int, entries_max: int, bytes_max: int) -> list[T]:
         self.used_ms = self.clock.monotonic_ms()
         entry_id = max(entry_id, self.first_offset)
         if entry_id >= self.next_offset:
@@ -390,9 +403,9 @@ class KafkaLog:
                 self.followers, lambda: self.deleted or not self._is_coming(entry_id), TAIL_WAIT_MS
             )
         held = self._tail.slice(self.gap_end(entry_id), entries_max, bytes_max)
-        return held or await self._fetch(entry_id, entries_max, bytes_max)
+        return cast(list[T], held) or await self._fetch(made, entry_id, entries_max, bytes_max)
 
-    async def _fetch(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
+    async def _fetch(self, made: _Made[T], entry_id: int, entries_max: int, bytes_max: int) -> list[T]:
         for _ in range(TRIES):
             try:
                 found = await self._fetcher.read(self._at, entry_id, entries_max, bytes_max, self.next_offset)
@@ -407,19 +420,19 @@ class KafkaLog:
                 return []
             first = found.records[0].offset()
             self._gap(entry_id, first)
-            entries = await self._opened(found.records, first)
-            self._measure(entries)
-            return entries
+            opened = await self._opened(made, found.records, first)
+            self._measure(opened)
+            return opened
         raise PenstockError(ErrorKind.UNAVAILABLE, f"entries of {self.name} are deleted as they are read")
 
-    async def _opened(self, records: Sequence[Record], first: int) -> list[Entry]:
-        """The entries of records; schemas that they name are learned first."""
+    async def _opened(self, made: _Made[T], records: Sequence[Record], first: int) -> list[T]:
+        """What is made of records; schemas that they name are learned first."""
         framings = self.framings
         if framings is None:
-            return entries_of(records, first, self.ledger)
+            return made(records, first, self.ledger, None)
         while True:
             try:
-                return entries_of(records, first, self.ledger, framings.framing(self.name))
+                return made(records, first, self.ledger, framings.framing(self.name))
             except UnknownSchemas as unknown:
                 await framings.learn_ids(self.name, unknown)
 

@@ -8,9 +8,9 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, RecordRun, Stretch
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import run_varints
@@ -38,6 +38,7 @@ from .headers import (
     KEY_TEXT,
     Said,
     no_bytes,
+    properties_and_version,
     read_headers,
     read_properties,
     write_headers,
@@ -89,6 +90,47 @@ def entries_of(
         Entry(ledger, offset, offset, 1, time, deliver_at, content)
         for offset, (time, content, deliver_at) in enumerate(zip(times, data, delays, strict=True), first)
     ]
+
+
+class Columns(NamedTuple):
+    """Records that say nothing but this; `properties` are None if none of them has any."""
+
+    times: Sequence[int]
+    versions: Sequence[int | None]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    properties: Sequence[dict[str, str]] | None
+
+
+def columns_of(records: Sequence[Record], framing: Framing | None = None) -> Columns | None:
+    """The records by columns; None if the headers of one may say more. Raises as `entries_of`."""
+    headers = [record.headers() for record in records]
+    versions: Sequence[int | None] = [None] * len(records)
+    properties: list[dict[str, str]] = []
+    if any(headers):
+        said = [properties_and_version(some or ()) for some in headers]
+        if None in said:
+            return None
+        properties = [one[0] for one in said if one]
+        versions = [one[1] for one in said if one]
+    values = [record.value() for record in records]
+    keys = [record.key() for record in records]
+    if framing is not None:
+        versions = list(map(version_of, versions, framing.open(keys, values, headers) or repeat(None)))
+    times = [record.timestamp()[1] for record in records]
+    if min(times) < 0:
+        times = [max(0, time) for time in times]
+    return Columns(times, versions, keys, values, properties if any(properties) else None)
+
+
+def runs_of(
+    records: Sequence[Record], first: int, ledger: int, framing: Framing | None = None
+) -> list[Stretch]:
+    """The same as `entries_of` by columns; entries if one of the records has properties, or may say more. Raises as that does."""
+    found = columns_of(records, framing)
+    if found is None or found.properties is not None:
+        return list[Stretch](entries_of(records, first, ledger, framing))
+    return [RecordRun(ledger, first, first, *found[:4])]
 
 
 def _plain_data(

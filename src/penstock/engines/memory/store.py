@@ -147,6 +147,8 @@ class MemoryStore:
             found.append(entry)
         return found
 
+    read_runs = read
+
     @at_once
     def trim(self, ledger: int, before_entry: int) -> int:
         return self._log(ledger).trim(before_entry)

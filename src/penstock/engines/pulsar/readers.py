@@ -50,6 +50,7 @@ class Reader:
         self._numbered = numbered
         self._entries: deque[Entry] = deque()
         self._bytes = 0
+        self._messages = 0  # in these entries
         self._mean = 0.0  # bytes of a message
         self._permits = False
         self._arrived = asyncio.Event()
@@ -121,6 +122,7 @@ class Reader:
             return None
         entry = self._entries.popleft()
         self._bytes -= len(entry.data)
+        self._messages -= entry.count
         self.last = entry
         self._permit()
         return entry
@@ -148,10 +150,9 @@ class Reader:
         """Let so much come that about AHEAD_BYTES are on their way or here."""
         if not self._permits:
             return
-        waiting = sum(entry.count for entry in self._entries) if len(self._entries) < PERMITS_MAX else 0
         room = AHEAD_BYTES - self._bytes
         most = FIRST_PERMITS if not self._mean else max(1, min(PERMITS_MAX, int(room / self._mean)))
-        if self._bytes >= AHEAD_BYTES or waiting >= PERMITS_MAX:
+        if self._bytes >= AHEAD_BYTES or self._messages >= PERMITS_MAX:
             return
         # Below zero if batches overdrew them: the broker sends nothing before that is paid back.
         missing = most - self._consumer.permits
@@ -164,6 +165,7 @@ class Reader:
         for one in entries:
             entry = entry_of(one, numbered=self._numbered)
             self._entries.append(entry)
+            self._messages += entry.count
             size = len(entry.data)
             self._bytes += size
             mean = size / entry.count

@@ -298,7 +298,7 @@ class PulsarTopic(ClusterTopic):
             await self._learn_first(again=True)  # it was trimmed, or nothing has that offset
         return found
 
-    read = read_at
+    read = read_runs = read_at
 
     async def entry(self, entry_id: int) -> Entry:
         found = await self.read_at(entry_id, 1)

@@ -5,14 +5,15 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
-from penstock.model.entry import Entry
+from penstock.model.entry import Entry, EntryRun
 
 from .connection import open_reader, translate
 from .gil_yield import GilYield
-from .runs import COLUMNS, entries_of, place_of
+from .runs import COLUMNS, entries_of, place_of, run_of
 from .schema import ENTRIES_IN_ROW
 
 P = ParamSpec("P")
@@ -125,6 +126,25 @@ def read(
                 continue
         rows.close()  # ends the read: an open one would prevent that the write-ahead log starts again
         break
+    return found
+
+
+def read_runs(
+    connection: sqlite3.Connection, start: int, until: int, entries_max: int, bytes_max: int
+) -> list[Entry | EntryRun]:
+    """The same, with runs as they are stored: one, and more within both bounds."""
+    found: list[Entry | EntryRun] = []
+    size = count = 0
+    rows = connection.execute(_READ, (start, start, until, max(1, entries_max) + 1))
+    for one in map(run_of, rows, repeat(start)):
+        if one is None:
+            continue
+        size += len(one.data)
+        count += one.next_entry - one.entry_id
+        if found and (size > bytes_max or count > entries_max):
+            break
+        found.append(one)
+    rows.close()
     return found
 
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from penstock.model.entry import Entry, NewEntry, NewRun
+from penstock.model.entry import Entry, EntryRun, NewEntry, NewRun
 
 from .schema import DATA, ENTRIES_IN_ROW, ENTRY_BITS, ENTRY_MASK, first_id
 from .work import Extent
@@ -113,6 +113,20 @@ def entries_of(row: Sequence[Any]) -> list[Entry]:
         offset += 1
         at += size
     return made
+
+
+def run_of(row: Sequence[Any], start: int) -> Entry | EntryRun | None:
+    """What a row of `COLUMNS` holds from the entry with the id `start` on; None if that is nothing."""
+    number, offset, count, publish_time, deliver_at, data, sizes = row
+    before = max(0, start - number)
+    if before >= (1 if sizes is None else count):
+        return None
+    ledger, entry_id = number >> ENTRY_BITS, number & ENTRY_MASK
+    if sizes is None:
+        return Entry(ledger, entry_id, offset, count, publish_time, deliver_at, data)
+    if before:
+        data, sizes = data[sum(read_sizes(sizes)[:before]) :], sizes[4 * before :]
+    return EntryRun(ledger, entry_id + before, offset + before, sizes, data)
 
 
 class Place(NamedTuple):

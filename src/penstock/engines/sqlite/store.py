@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.core.ports import CursorChange, LogState
-from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
+from penstock.model.entry import AppendResult, Entry, EntryRun, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.tasks import Uncancellable
@@ -150,12 +150,27 @@ class SqliteStore:
     def read(
         self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
     ) -> asyncio.Future[list[Entry]]:
+        return self._read(readers.read, ledger, entry_id, entries_max, bytes_max)
+
+    def read_runs(
+        self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> asyncio.Future[list[Entry | EntryRun]]:
+        return self._read(readers.read_runs, ledger, entry_id, entries_max, bytes_max)
+
+    def _read(
+        self,
+        query: Callable[[sqlite3.Connection, int, int, int, int], list[T]],
+        ledger: int,
+        entry_id: int,
+        entries_max: int,
+        bytes_max: int,
+    ) -> asyncio.Future[list[T]]:
         extent = self._extent(ledger)
         start = max(entry_id, extent.first_entry)
         if start >= extent.next_entry:
             return _done([])
         base = first_id(ledger)
-        return self._query(readers.read, base + start, base + extent.next_entry, entries_max, bytes_max)
+        return self._query(query, base + start, base + extent.next_entry, entries_max, bytes_max)
 
     trim = _changes(logs.trim)
     forget_producers = _changes(logs.forget_producers)

@@ -15,8 +15,7 @@ from penstock.client.http import TIMEOUT_S, refusal, unreachable
 from penstock.client.paths import partition_path
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-
-ENTRIES: Final = "application/vnd.penstock.entries"
+from penstock.wire.runs import ENTRIES, RUNS
 
 _ERROR_BYTES_MAX: Final = 64 << 10
 
@@ -53,7 +52,7 @@ def entries(access: Access, topic: TopicName, partition: int, start: int, end: i
             connection.request(
                 "GET",
                 urlsplit(access.url).path + path,
-                headers={"Accept": ENTRIES, **access.headers()},
+                headers={"Accept": f"{RUNS}, {ENTRIES}", **access.headers()},  # an older server has no runs
             )
             response = connection.getresponse()
             refused = response.read(_ERROR_BYTES_MAX) if response.status >= 400 else None
@@ -62,10 +61,10 @@ def entries(access: Access, topic: TopicName, partition: int, start: int, end: i
         if refused is not None:
             raise refusal(response.status, refused)
         kind = response.headers.get("Content-Type", "")
-        if kind.split(";")[0].strip() != ENTRIES:
+        if kind.split(";")[0].strip() not in (RUNS, ENTRIES):
             raise PenstockError(
                 ErrorKind.NOT_ACCEPTABLE,
-                f"{without_password(access.url)} answers {kind!r} instead of {ENTRIES}",
+                f"{without_password(access.url)} answers {kind!r} instead of {RUNS}",
             )
         ledger, earliest, latest = (
             int(response.headers.get(f"X-Penstock-{name}", "-1")) for name in ("Ledger", "Earliest", "Latest")

@@ -1,50 +1,40 @@
-"""Raw entries as they stream from a server, `application/vnd.penstock.entries`, and one entry opened.
+"""Raw entries as they stream from a server, and the entries of a block opened, by columns.
 
-A frame is: offset u64 | count u32 | entry id u64 | length u32 | entry, all big endian. The offset is that of
-the entry's first message. Where a log has many ledgers, a frame of no messages says by its entry id in which ledger the
-entries after it are.
-
-The columnar reader in `rows` knows batches only. A message that was sent alone is therefore rewritten here as
-a batch of one: the fields that it has in `MessageMetadata` are those of `SingleMessageMetadata` under other
-numbers.
+Frames are those of `penstock.wire.runs`. An older server sends frames of one entry each only.
 """
 
-from collections.abc import Callable, Iterator
-from struct import Struct
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import read_varint, varint
 from penstock.wire.batch import MESSAGES_MAX
 from penstock.wire.compression import decompress
-from penstock.wire.contents import unseal
-from penstock.wire.metadata import schema_version_number
+from penstock.wire.contents import BODY_AT, MAGIC, METADATA_AT, crc32c
+from penstock.wire.runs import ENTRY, HEAD, RUN, split_head
+
+from . import fields as metadata
+from .fields import ABSENT, Bytes, Fields, Ints, read_fields
 
 READ_BYTES: Final = 512 << 10  # one read; larger ones leave the caches
-ENTRY_BYTES_MAX: Final = 256 << 20  # what claims more is no frame
+CONTENT_BYTES_MAX: Final = 256 << 20  # what claims more is no frame
 
-_HEAD: Final = Struct(">QIQI")
-
-_SIZE: Final = Struct(">I")
 _LEDGER_MAX: Final = 2**63 - 1
-_UINT64_MAX: Final = 2**64 - 1
-
-# Fields of MessageMetadata that a message sent alone carries for itself, and their tags in a batch: properties,
-# partition_key, ordering_key; event_time, partition_key_b64_encoded, null_value, null_partition_key.
-_LONE_TEXTS: Final = {4: b"\x0a", 6: b"\x12", 18: b"\x3a"}
-_LONE_NUMBERS: Final = {12: b"\x28", 17: b"\x30", 25: b"\x48", 30: b"\x50"}
+_SIZE: Final = np.dtype("<u4")
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """An entry with its place in the log; `ledger` is -1 where the log has one for all."""
+    """Messages with their place in the log; `ledger` is -1 where the log has one for all."""
 
     offset: int
     count: int
     entry_id: int
     data: bytes
     ledger: int = -1
+    kind: int = ENTRY  # what `data` is
 
 
 def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
@@ -55,25 +45,25 @@ def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
     buffer = b""
     at = 0
     ledger = -1
-    size = _HEAD.size
+    size = HEAD.size
     while True:
         while at + size <= len(buffer):
-            offset, count, entry_id, length = _HEAD.unpack_from(buffer, at)
+            offset, kind, count, entry_id, length = split_head(buffer, at)
             if not count and not length and entry_id <= _LEDGER_MAX:
                 ledger = entry_id
                 at += size
                 continue
-            if length > ENTRY_BYTES_MAX or not count:
+            if length > CONTENT_BYTES_MAX or not count:
                 raise ValueError("the server's answer is not a stream of entries")
             end = at + size + length
             if end > len(buffer):
                 break
-            yield Frame(offset, count, entry_id, buffer[at + size : end], ledger)
+            yield Frame(offset, count, entry_id, buffer[at + size : end], ledger, kind)
             at = end
         parts = [buffer[at:]]
         wanted = size
         if len(parts[0]) >= size:
-            wanted += _HEAD.unpack_from(parts[0])[3]
+            wanted += HEAD.unpack_from(parts[0])[3]
         have = len(parts[0])
         while True:  # at least up to the end of the frame, so that a large one is not copied at each read
             block = read(READ_BYTES)
@@ -88,118 +78,162 @@ def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
         buffer, at = b"".join(parts), 0
 
 
-class Opened(msgspec.Struct, gc=False):
-    """An entry's metadata, as far as rows show it, and its batch."""
+class BadEntry(Exception):
+    """The entry whose messages begin at `offset` cannot be read."""
 
-    producer: str
-    sequence_id: int
-    publish_time: int
-    schema_version: int | None
-    deliver_at: int
-    count: int  # messages in `batch`
-    lone_value: int  # where the one value begins in a batch of one made here, else -1
-    batch: bytes
+    def __init__(self, offset: int, kind: ErrorKind, what: str) -> None:
+        super().__init__(what)
+        self.offset = offset
+        self.kind = kind
 
 
-def open_entry(data: bytes) -> Opened:
-    """Open an entry's bytes. Raises CHECKSUM or BAD_ENCODING.
+class Entries(msgspec.Struct):
+    """The entries of a block, one after the other in `data`; one item each."""
 
-    An encrypted entry or a chunk is one message whose payload is left as it is.
-    """
-    try:
-        return _open(data)
-    except (ValueError, IndexError) as error:
-        raise PenstockError(ErrorKind.BAD_ENCODING, f"an entry cannot be read: {error}") from None
+    data: bytes
+    offsets: Ints
+    ids: NDArray[np.uint64]
+    counts: Ints  # messages, as far as they can be told from one another
+    alone: NDArray[
+        np.bool_
+    ]  # sent alone, or only its receiver can open it: then its payload is one message's
+    fields: Fields
+    begins: Ints  # where payloads begin and end, in `data`; they are not compressed
+    ends: Ints
 
 
-def _open(data: bytes) -> Opened:
-    data = unseal(data)
-    end = 4 + int.from_bytes(data[:4], "big")
-    if end > len(data):
-        raise ValueError("its metadata is cut short")
-    numbers, texts = _metadata(data, 4, end)
-    payload = data[end:]
-    producer, schema_version, encrypted = b"", None, False
-    for number, text in texts:
-        if number == 1:
-            producer = text
-        elif number == 16:
-            schema_version = schema_version_number(text)
-        elif number == 13:
-            encrypted = True
+def open_entries(frames: Sequence[Frame]) -> Entries:
+    """Open the entries of frames. Raises BadEntry."""
+    each = np.array([frame.count if frame.kind == RUN else 1 for frame in frames], np.int64)
+    sizes, parts = _sizes(frames)
+    data = b"".join(parts)
+    index = np.arange(len(sizes)) - np.repeat(np.cumsum(each) - each, each)  # each entry's place in its frame
+    offsets = np.repeat(np.array([frame.offset for frame in frames], np.int64), each) + index
+    ids = np.repeat(np.array([frame.entry_id for frame in frames], np.uint64), each) + index.astype(np.uint64)
+    ends = np.cumsum(sizes)
+    begins, until = _metadata(data, ends - sizes, ends, offsets)
+    fields = _fields(data, begins, until, offsets)
+    alone = np.ones(len(sizes), np.bool_)
+    if fields.batch is not None:  # the number's presence, not its value, makes a batch
+        alone = fields.batch == ABSENT
     # Encrypted, or one chunk of a larger message: only the receiver can open it.
-    sealed = encrypted or numbers.get(27, 1) > 1
-    if not sealed and (codec := numbers.get(8, 0)):
-        payload = decompress(codec, payload, numbers.get(9, 0))
-
-    count = numbers.get(11, 0)
-    lone_value = -1
-    if sealed or 11 not in numbers:  # the number's presence, not its value, makes a batch
-        own = _lone_metadata(numbers, texts, len(payload))
-        lone_value = 4 + len(own)
-        payload = b"".join((_SIZE.pack(len(own)), own, payload))
-        count = 1
-    elif not 0 < count <= MESSAGES_MAX:
-        raise ValueError(f"a batch of {count} messages")
-    return Opened(
-        producer.decode(errors="replace"),
-        numbers.get(2, 0),
-        numbers.get(3, 0),
-        schema_version,
-        numbers.get(19, 0),
-        count,
-        lone_value,
-        payload,
-    )
+    sealed = np.zeros(len(sizes), np.bool_)
+    if fields.encryption is not None:
+        sealed |= fields.encryption[0] >= 0
+    if fields.chunks is not None:
+        sealed |= fields.chunks > 1
+    alone |= sealed
+    if fields.compression is not None and (packed := ~sealed & (fields.compression != 0)).any():
+        data, moved, ends = _unpacked(data, until, ends, offsets, fields, np.flatnonzero(packed))
+        begins, until = begins + moved, until + moved
+        fields = read_fields(metadata.ENTRY, np.frombuffer(data, np.uint8), begins, until)
+    counts = np.ones(len(sizes), np.int64)
+    if fields.batch is not None and not alone.all():
+        counts = np.where(alone, 1, fields.batch)
+        said = np.array([1 if frame.kind == RUN else frame.count for frame in frames], np.int64)
+        framed = np.repeat(said, each)
+        for n in np.flatnonzero(~alone & ((counts < 1) | (counts > MESSAGES_MAX) | (counts != framed))):
+            what = f"it holds {counts[n]} messages, its frame says {framed[n]}"
+            raise _bad(offsets[n], what)
+    return Entries(data, offsets, ids, counts, alone, fields, until, ends)
 
 
-def _metadata(data: bytes, at: int, end: int) -> tuple[dict[int, int], list[tuple[int, bytes]]]:
-    """The fields of the metadata: the numbers, and the texts in their order."""
-    numbers: dict[int, int] = {}
-    texts: list[tuple[int, bytes]] = []
-    while at < end:
-        tag = data[at]
-        at += 1
-        if tag > 0x7F:
-            tag, at = read_varint(data, at - 1)
-        kind = tag & 7
-        if kind == 1 or kind == 5:
-            at += 8 if kind == 1 else 4
+def _sizes(frames: Sequence[Frame]) -> tuple[Ints, list[bytes | memoryview]]:
+    """How long each entry is, and the entries of each frame. Raises BadEntry."""
+    sizes: list[int] = []
+    parts: list[bytes | memoryview] = []
+    for frame in frames:
+        if frame.kind != RUN:
+            sizes.append(len(frame.data))
+            parts.append(frame.data)
             continue
-        value = data[at]
-        at += 1
-        if value > 0x7F:  # as `read_varint`, without a call for each: an entry may hold but one message
-            value &= 0x7F
-            shift = 0
-            byte = 0x80
-            while byte > 0x7F:
-                shift += 7
-                if shift > 63:
-                    raise ValueError("varint too long")
-                byte = data[at]
-                at += 1
-                value |= (byte & 0x7F) << shift
-            value &= _UINT64_MAX
-        if kind == 0:
-            numbers[tag >> 3] = value
-        elif kind == 2:
-            texts.append((tag >> 3, data[at : at + value]))
-            at += value
-        else:
-            raise ValueError(f"wire type {kind} in its metadata")
-    if at != end:
-        raise ValueError("its metadata is cut short")
-    return numbers, texts
+        head = frame.count * _SIZE.itemsize
+        some = np.frombuffer(frame.data, _SIZE, min(frame.count, len(frame.data) // _SIZE.itemsize))
+        if head + some.sum(dtype=np.int64) != len(frame.data):
+            raise _bad(frame.offset, "the sizes of a run do not fit")
+        sizes += some.tolist()
+        parts.append(memoryview(frame.data)[head:])
+    return np.array(sizes, np.int64), parts
 
 
-def _lone_metadata(numbers: dict[int, int], texts: list[tuple[int, bytes]], size: int) -> bytes:
-    """What a message sent alone says of itself, as SingleMessageMetadata."""
-    own: list[bytes] = []
-    for number, text in texts:
-        if number in _LONE_TEXTS:
-            own += (_LONE_TEXTS[number], varint(len(text)), text)
-    own += (b"\x18", varint(size))
-    for number, tag in _LONE_NUMBERS.items():
-        if number in numbers:
-            own += (tag, varint(numbers[number]))
-    return b"".join(own)
+def _metadata(data: bytes, begins: Ints, ends: Ints, offsets: Ints) -> tuple[Ints, Ints]:
+    """Where the metadata of each entry begins and ends; checksums are checked. Raises BadEntry."""
+    raw = np.frombuffer(data, np.uint8)
+    sizes = ends - begins
+    _refuse(sizes < METADATA_AT, offsets, "its metadata is cut short")
+    summed = _number(raw, begins, len(MAGIC)) == int.from_bytes(MAGIC, "big")
+    _refuse(summed & (sizes < BODY_AT + METADATA_AT), offsets, "its metadata is cut short")
+    bodies = begins + np.where(summed, BODY_AT, 0)
+    checked = np.flatnonzero(summed)
+    if len(checked):
+        found = np.fromiter(
+            (
+                crc32c(data[low:high])
+                for low, high in zip(bodies[checked].tolist(), ends[checked].tolist(), strict=True)
+            ),
+            np.int64,
+            len(checked),
+        )
+        wrong = found != _number(raw, begins[checked] + len(MAGIC), BODY_AT - len(MAGIC))
+        if wrong.any():
+            raise BadEntry(
+                int(offsets[checked[wrong][0]]), ErrorKind.CHECKSUM, "the entry's checksum is wrong"
+            )
+    until = bodies + METADATA_AT + _number(raw, bodies, METADATA_AT)
+    _refuse(until > ends, offsets, "its metadata is cut short")
+    return bodies + METADATA_AT, until
+
+
+def _fields(data: bytes, begins: Ints, until: Ints, offsets: Ints) -> Fields:
+    raw = np.frombuffer(data, np.uint8)
+    try:
+        return read_fields(metadata.ENTRY, raw, begins, until)
+    except ValueError:
+        for n in range(len(begins)):  # which one it is
+            try:
+                read_fields(metadata.ENTRY, raw, begins[n : n + 1], until[n : n + 1])
+            except ValueError as error:
+                raise _bad(offsets[n], str(error)) from None
+        raise
+
+
+def _unpacked(
+    data: bytes, begins: Ints, ends: Ints, offsets: Ints, fields: Fields, packed: Ints
+) -> tuple[bytes, Ints, Ints]:
+    """The entries with the payloads of `packed` decompressed, by how much each has moved, and where they end. Raises BadEntry."""
+    codecs = fields.numbers("compression", len(begins))
+    sizes = fields.numbers("uncompressed", len(begins))
+    parts: list[bytes] = []
+    more = np.zeros(len(begins), np.int64)
+    at = 0
+    for n in packed.tolist():
+        low, high = int(begins[n]), int(ends[n])
+        try:
+            payload = decompress(int(codecs[n]), data[low:high], int(sizes[n]))
+        except PenstockError as error:
+            raise BadEntry(int(offsets[n]), error.kind, error.message) from None
+        except ValueError as error:
+            raise _bad(offsets[n], str(error)) from None
+        parts += (data[at:low], payload)
+        more[n] = len(payload) - (high - low)
+        at = high
+    parts.append(data[at:])
+    moved = np.cumsum(more)
+    return b"".join(parts), moved - more, ends + moved
+
+
+def _number(raw: Bytes, at: Ints, size: int) -> Ints:
+    """The numbers of `size` bytes, big endian, at some places."""
+    found = np.zeros(len(at), np.int64)
+    for n in range(size):
+        found = found << 8 | raw[at + n]
+    return found
+
+
+def _refuse(wrong: NDArray[np.bool_], offsets: Ints, what: str) -> None:
+    if wrong.any():
+        raise _bad(offsets[wrong][0], what)
+
+
+def _bad(offset: int, what: str) -> BadEntry:
+    return BadEntry(int(offset), ErrorKind.BAD_ENCODING, f"an entry cannot be read: {what}")

@@ -1,11 +1,11 @@
-"""Entries become Arrow record batches. Pure: bytes in, batches out.
+"""Frames become Arrow record batches. Pure: bytes in, batches out.
 
-Entries gather in a block; a block is decoded at once, by columns. Values and keys are never touched one by
-one: their positions in the joined payloads are an Arrow array already, of which every second item is wanted.
+Frames gather in a block; a block is decoded at once, by columns. Values and keys are never touched one by one: their positions
+in the joined entries are an Arrow array already, of which every second item is wanted.
 """
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.wire.metadata import schema_version_number
+from penstock.wire.runs import RECORDS
 
 from . import columns
-from .entries import Frame, Opened, open_entry
-from .fields import Fields, Ints, find_values, read_fields
+from .entries import BadEntry, Entries, Frame, open_entries
+from .fields import MESSAGE, Fields, Ints, Ranges, find_values, read_fields
 from .ids import message_ids
 from .place import Place
+from .plain import read_records
 from .properties import properties
 
 BLOCK_ROWS: Final = 16_384  # makes the calls of numpy and Arrow cheap; twice as many gain nothing
@@ -31,98 +34,88 @@ def decode(
     place: Place, frames: Iterable[Frame], start: int, end: int, include: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages with offsets `start .. end-1` of `frames`, which are in order."""
-    block = _Block(place, include)
-    ledger = -1
-    for frame in frames:
-        if frame.ledger != ledger:  # a block's messages are in one
-            yield from block.flush(start, end)
-            ledger = frame.ledger
-        block.add(frame)
-        if block.rows >= BLOCK_ROWS or block.bytes >= BLOCK_BYTES:
-            yield from block.flush(start, end)
-    yield from block.flush(start, end)
-
-
-class _Block:
-    """Entries that are decoded together."""
-
-    def __init__(self, place: Place, include: Sequence[str]) -> None:
-        self._place = place
-        self._schema = columns.arrow_schema(include)
-        self._clear()
-
-    def _clear(self) -> None:
-        self.rows = 0
-        self.bytes = 0
-        self._frames: list[Frame] = []
-        self._entries: list[Opened] = []
-        self._values: list[int] = []
-
-    def add(self, frame: Frame) -> None:
-        """Open an entry and find its values."""
+    for block in _blocks(frames):
         try:
-            entry = open_entry(frame.data)
-            if entry.lone_value >= 0:
-                self._values += (entry.lone_value, len(entry.batch))
-            elif entry.count != frame.count:
-                raise ValueError(f"it holds {entry.count} messages, its frame says {frame.count}")
-            else:
-                self._values += find_values(entry.batch, entry.count)
-        except PenstockError as error:
-            raise PenstockError(error.kind, f"{error.message} ({self._where(frame.offset)})") from None
-        except ValueError as error:
-            raise self._broken(frame.offset, error) from None
-        self._frames.append(frame)
-        self._entries.append(entry)
-        self.rows += entry.count
-        self.bytes += len(entry.batch)
-
-    def flush(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield what has gathered, if anything of it is asked for, and begin the next."""
-        if not self.rows:
-            return
-        batch = self._decode()
+            made = read_records if block[0].kind == RECORDS else _decode
+            batch = made(place, include, block)
+        except BadEntry as bad:
+            where = f"{place.topic}, partition {place.partition}, at offset {bad.offset}"
+            raise PenstockError(bad.kind, f"{bad} ({where})") from None
         offsets = batch.column(4).to_numpy()
         low, high = np.searchsorted(offsets, (start, end))
-        self._clear()
         if low < high:
             yield batch.slice(low, high - low)
 
-    def _decode(self) -> pa.RecordBatch:
-        entries = self._entries
-        counts = np.fromiter((e.count for e in entries), np.int64, len(entries))
-        sizes = np.fromiter((len(e.batch) for e in entries), np.int64, len(entries))
-        first_rows = np.cumsum(counts) - counts
-        owner = np.repeat(np.arange(len(entries)), counts)  # each row's entry
-        index = np.arange(self.rows) - first_rows[owner]  # each row's place in it
 
-        joined = b"".join([e.batch for e in entries])
-        data = np.frombuffer(joined, np.uint8)
-        values = np.array(self._values, np.int64)
-        values += np.repeat(np.repeat(np.cumsum(sizes) - sizes, counts), 2)
-        begins, ends = values[0::2], values[1::2]
-        heads = np.empty_like(begins)  # where each message's metadata begins
-        heads[0] = 0
-        heads[1:] = ends[:-1]
-        heads += 4
+def _blocks(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
+    """Frames that are decoded together: in one ledger, and records by themselves."""
+    block: list[Frame] = []
+    count = size = 0
+    for frame in frames:
+        if block and (frame.ledger, frame.kind == RECORDS) != (block[0].ledger, block[0].kind == RECORDS):
+            yield block
+            block, count, size = [], 0, 0
+        block.append(frame)
+        count += frame.count
+        size += len(frame.data)
+        if count >= BLOCK_ROWS or size >= BLOCK_BYTES:
+            yield block
+            block, count, size = [], 0, 0
+    if block:
+        yield block
+
+
+def _decode(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> pa.RecordBatch:
+    """The rows of entries. Raises BadEntry."""
+    entries = open_entries(frames)
+    counts = entries.counts
+    first_rows = np.cumsum(counts) - counts
+    owner = np.repeat(np.arange(len(counts)), counts)  # each row's entry
+    index = np.arange(len(owner)) - first_rows[owner]  # each row's place in it
+    values = np.empty(2 * len(owner), np.int64)
+    fields = Fields()
+    if entries.alone.any():
+        alone = np.flatnonzero(entries.alone)
+        rows = first_rows[alone]
+        values[2 * rows], values[2 * rows + 1] = entries.begins[alone], entries.ends[alone]
+        fields.take(entries.fields, rows, alone, len(owner))
+    if not entries.alone.all():
+        _add_batches(entries, owner, values, fields)
+    maker = _Maker(place, frames[0].ledger, entries, owner, index, fields, pa.py_buffer(entries.data), values)
+    schema = columns.arrow_schema(include)
+    return pa.RecordBatch.from_arrays([getattr(maker, name)() for name in schema.names], schema=schema)
+
+
+def _add_batches(entries: Entries, owner: Ints, values: Ints, fields: Fields) -> None:
+    """Find the values of messages in batches, and what they say of themselves. Raises BadEntry."""
+    found: list[int] = []
+    batches = np.flatnonzero(~entries.alone)
+    for n in batches.tolist():
+        payload = entries.data[entries.begins[n] : entries.ends[n]]
         try:
-            fields = read_fields(data, heads, begins)
-            if fields.size is None or not (fields.size == ends - begins).all():
-                raise ValueError("a message's size does not fit")
+            found += find_values(payload, int(entries.counts[n]))
         except ValueError as error:
-            raise self._broken(self._frames[0].offset, error) from None
+            raise _bad(entries, n, error) from None
+    rows = np.flatnonzero(~entries.alone[owner])
+    places = np.array(found, np.int64) + np.repeat(entries.begins[owner[rows]], 2)
+    begins, ends = places[0::2], places[1::2]
+    heads = np.empty_like(begins)  # where each message's metadata begins
+    heads[1:] = ends[:-1]
+    firsts = np.flatnonzero(np.diff(owner[rows], prepend=-1))
+    heads[firsts] = entries.begins[batches]
+    heads += 4
+    try:
+        said = read_fields(MESSAGE, np.frombuffer(entries.data, np.uint8), heads, begins)
+        if said.size is None or not (said.size == ends - begins).all():
+            raise ValueError("a message's size does not fit")
+    except ValueError as error:
+        raise _bad(entries, int(batches[0]), error) from None
+    values[2 * rows], values[2 * rows + 1] = begins, ends
+    fields.take(said, rows, np.arange(len(rows)), len(owner))
 
-        maker = _Maker(self._place, self._frames, entries, owner, index, fields, pa.py_buffer(joined), values)
-        return pa.RecordBatch.from_arrays(
-            [getattr(maker, name)() for name in self._schema.names], schema=self._schema
-        )
 
-    def _where(self, offset: int) -> str:
-        return f"{self._place.topic}, partition {self._place.partition}, at offset {offset}"
-
-    def _broken(self, offset: int, error: ValueError) -> PenstockError:
-        what = f"an entry cannot be read: {error} ({self._where(offset)})"
-        return PenstockError(ErrorKind.BAD_ENCODING, what)
+def _bad(entries: Entries, n: int, error: ValueError) -> BadEntry:
+    return BadEntry(int(entries.offsets[n]), ErrorKind.BAD_ENCODING, f"an entry cannot be read: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +123,8 @@ class _Maker:
     """Makes columns; each method is named after its column."""
 
     place: Place
-    frames: list[Frame]
-    entries: list[Opened]
+    ledger: int
+    entries: Entries
     owner: Ints  # each row's entry
     index: Ints  # each row's place in it
     fields: Fields
@@ -146,7 +139,7 @@ class _Maker:
         fields = self.fields
         if fields.key is None:
             return pa.nulls(self.rows, pa.binary())
-        keys = self._ranges(*fields.key)
+        keys = self._texts(fields.key)
         if fields.null_key is not None:
             keys = _without(keys, fields.null_key)
         if fields.key_base64 is not None and fields.key_base64.any():
@@ -167,10 +160,10 @@ class _Maker:
         return pa.repeat(pa.scalar(self.place.partition, pa.int32()), self.rows)
 
     def offset(self) -> pa.Array:
-        return pa.array(self._of_frames([f.offset for f in self.frames]) + self.index)
+        return pa.array(self.entries.offsets[self.owner] + self.index)
 
     def timestamp(self) -> pa.Array:
-        return _times(self._of_frames([e.publish_time for e in self.entries]))
+        return _times(self._numbers(self.entries.fields.publish_time))
 
     def timestampType(self) -> pa.Array:  # noqa: N802 (the column's name)
         return pa.repeat(pa.scalar(0, pa.int32()), self.rows)  # 0: the time of publishing
@@ -183,47 +176,58 @@ class _Maker:
         return pa.nulls(self.rows, columns.TIMESTAMP) if times is None else _times(times, 0)
 
     def message_id(self) -> pa.Array:
-        place = self.place
-        alone = self._of_frames([e.lone_value >= 0 for e in self.entries]) != 0
-        ledger = self.frames[0].ledger
+        place, entries, owner = self.place, self.entries, self.owner
         return message_ids(
-            place.ledger if ledger < 0 else ledger,
+            place.ledger if self.ledger < 0 else self.ledger,
             place.partition if place.partitioned else -1,
-            np.array([f.entry_id for f in self.frames], np.uint64)[self.owner].view(np.int64),
-            np.where(alone, -1, self.index),
-            self._of_frames([e.count for e in self.entries]),
+            entries.ids[owner].view(np.int64),
+            np.where(entries.alone[owner], -1, self.index),
+            entries.counts[owner],
         )
 
     def producer_name(self) -> pa.Array:
-        return pa.array([e.producer for e in self.entries], pa.string()).take(pa.array(self.owner))
+        return self._of_entries(
+            self.entries.fields.producer, lambda name: name.decode(errors="replace"), "", pa.string()
+        )
 
     def sequence_id(self) -> pa.Array:
-        base = [e.sequence_id - (e.sequence_id >> 63 << 64) for e in self.entries]
-        ids = self._of_frames(base) + self.index
+        ids = self._numbers(self.entries.fields.sequence_id) + self.index
         own = self.fields.sequence_id
         return pa.array(ids if own is None else np.where(own >= 0, own, ids))
 
     def schema_version(self) -> pa.Array:
-        return pa.array([e.schema_version for e in self.entries], pa.int64()).take(pa.array(self.owner))
+        return self._of_entries(self.entries.fields.schema_version, schema_version_number, None, pa.int64())
 
     def ordering_key(self) -> pa.Array:
         ranges = self.fields.ordering_key
-        return pa.nulls(self.rows, pa.binary()) if ranges is None else self._ranges(*ranges)
+        return pa.nulls(self.rows, pa.binary()) if ranges is None else self._texts(ranges)
 
     def deliver_at(self) -> pa.Array:
-        return _times(self._of_frames([e.deliver_at for e in self.entries]), 0)
+        return _times(self._numbers(self.entries.fields.deliver_at), 0)
 
-    def _of_frames(self, items: list[int]) -> Ints:
+    def _numbers(self, of_entries: Ints | None) -> Ints:
         """One number an entry becomes one a row."""
-        return np.array(items, np.int64)[self.owner]
+        return np.zeros(self.rows, np.int64) if of_entries is None else of_entries[self.owner]
 
-    def _ranges(self, begin: Ints, end: Ints) -> pa.Array:
+    def _of_entries(
+        self, ranges: Ranges | None, read: Callable[[bytes], Any], none: Any, kind: pa.DataType
+    ) -> pa.Array:
+        """What texts of entries say, for each row: the same few come again and again."""
+        if ranges is None:
+            return pa.repeat(pa.scalar(none, kind), self.rows)
+        texts = self._texts(ranges).dictionary_encode()
+        said = [read(text) for text in texts.dictionary.to_pylist()]
+        at = texts.indices.fill_null(len(said)).take(pa.array(self.owner))
+        return pa.array([*said, none], kind).take(at)
+
+    def _texts(self, ranges: Ranges) -> pa.Array:
         """Binary items `data[begin:end]`, null where begin is -1."""
+        begin, end = ranges
         there = begin >= 0
-        ranges = np.empty(2 * int(there.sum()), np.int64)
-        ranges[0::2], ranges[1::2] = begin[there], end[there]
-        found = _every_second(ranges, self.data, len(ranges) // 2)
-        if len(found) == self.rows:
+        places = np.empty(2 * int(there.sum()), np.int64)
+        places[0::2], places[1::2] = begin[there], end[there]
+        found = _every_second(places, self.data, len(places) // 2)
+        if len(found) == len(begin):
             return found
         return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
 

@@ -7,7 +7,7 @@ id. Ids of schemas in front of values are looked up at the server.
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Final
@@ -30,7 +30,7 @@ from penstock.pipeline.http.logs import look
 from penstock.pipeline.http.retry import retrying
 from penstock.pipeline.options import revealed
 from penstock.pipeline.rows.place import Place
-from penstock.pipeline.rows.records import RecordRows, blocks
+from penstock.pipeline.rows.records import blocks, record_rows
 from penstock.runtime.clock import LoopClock
 
 from .cluster import PREFIX, KafkaTopic, id_meanings
@@ -65,7 +65,7 @@ def read_direct(
     given = {name: revealed(f"{PREFIX}{name}", text) for name, text in properties.items()}
     name = TopicName.parse(wanted.topic)
     framing = Framing(name, LoopClock()) if topic.registry else None
-    rows = RecordRows(place, include, framing)
+    decode = partial(record_rows, place, include, framing=framing)
     with _reader(given) as reader:
         if not _is_planned(reader, server, topic, wanted, fail_on_data_loss=fail_on_data_loss):
             return
@@ -73,10 +73,10 @@ def read_direct(
         with closing(chunks):
             for block in blocks(chunks):
                 if framing is None:
-                    yield rows.decode(block)
+                    yield decode(block)
                     continue
                 for at in range(0, len(block), FRAMED_ROWS):
-                    yield _framed_rows(rows, framing, server, block[at : at + FRAMED_ROWS])
+                    yield _framed_rows(decode, framing, server, block[at : at + FRAMED_ROWS])
 
 
 @contextmanager
@@ -168,11 +168,14 @@ def _records(
 
 
 def _framed_rows(
-    rows: RecordRows, framing: Framing, server: Access, records: Sequence[Record]
+    decode: Callable[[Sequence[Record]], pa.RecordBatch],
+    framing: Framing,
+    server: Access,
+    records: Sequence[Record],
 ) -> pa.RecordBatch:
     while True:
         try:
-            return rows.decode(records)
+            return decode(records)
         except UnknownSchemas as unknown:
             _learn(framing, server, unknown)
 

@@ -351,8 +351,8 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
         left = await topic.size_since(end)
     offset = topic.bounds.next_offset
     if end < topic.bounds.next_entry:
-        entry = await topic.entry(end)
-        offset = entry.offset if entry.offset > wanted.offset else entry.end  # one entry at least
+        for entry in await topic.read(end, 1):  # or the next one: an id may be none's
+            offset = entry.offset if entry.offset > wanted.offset else entry.end  # one entry at least
     return SizeResult(total=total, bytes=total - left, end=offset)
 
 

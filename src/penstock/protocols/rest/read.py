@@ -16,6 +16,7 @@ from penstock.protocols.http.media import weights
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.values import Values
+from penstock.wire.runs import ENTRIES, RUNS
 
 from .encoding import id_in
 from .messages import DEFAULT_MESSAGES, ReadMessage, SchemaShape, form_of, schemas_of
@@ -23,7 +24,7 @@ from .operations import BOUNDS, FLAG, NUMBER, READING, SHIPPED, TIMEOUT, TOPIC, 
 from .partition import START, Answered, Messages, check_offsets, id_at, log_of, start_of
 from .parts import Bounds
 from .services import Services
-from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_messages
+from .streams import EVENTS, LINES, Stream, stream_entries, stream_messages
 
 READ: Final = (
     *START,
@@ -69,10 +70,11 @@ operations: Final = Table("read", TOPIC, SHIPPED)
     "/partitions/{partition}/messages",
     summary="Read messages of a partition.",
     description=f"As JSON; as a stream of lines (`{LINES}`), of server-sent events (`{EVENTS}`), or of raw "
-    f"entries (`{ENTRIES}`: offset u64, count u32, entry id u64, length u32, entry; big endian).",
+    f"entries (`{ENTRIES}`: offset u64, count u32, entry id u64, length u32, entry; big endian; as `{RUNS}`, messages that were"
+    " published alone share frames).",
     parameters=READ,
     answer=ReadAnswer,
-    answers=(LINES, EVENTS, ENTRIES),
+    answers=(LINES, EVENTS, ENTRIES, RUNS),
     errors=READING,
 )
 async def messages(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
@@ -82,15 +84,15 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
     params = Params(exchange.scope["query_string"], READ)
     kind = negotiate(exchange.header(b"accept"))
     check_offsets(rest.broker, params)
-    if kind == ENTRIES:  # whose frames have offsets
+    if kind in (ENTRIES, RUNS):  # whose frames have offsets
         require(rest.broker.capabilities, Capability.OFFSETS)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     resumed = exchange.header(b"last-event-id") if kind == EVENTS else None
     start = await start_of(topic, params, resumed)
     end = params.number("end_offset")
     wait_ms = params.number("timeout", most=limits.max_wait_ms)
-    if kind == ENTRIES:
-        await stream_entries(exchange, topic, start, end, allowed)
+    if kind in (ENTRIES, RUNS):
+        await stream_entries(exchange, topic, start, end, allowed, kind)
         return
     values = Values(rest.broker.schemas, target.topic, form=form_of(params))
     messages_max = params.number("max_messages")
@@ -199,10 +201,11 @@ def negotiate(accept: str | None) -> str:
         return "json"
     wanted = [name for name, weight in weights(accept).items() if weight]
     for name in wanted:
-        if name in (LINES, EVENTS, ENTRIES):
+        if name in (LINES, EVENTS, ENTRIES, RUNS):
             return name
     if not _JSON.intersection(wanted):
         raise PenstockError(
-            ErrorKind.NOT_ACCEPTABLE, f"messages are had as application/json, {LINES}, {EVENTS} or {ENTRIES}"
+            ErrorKind.NOT_ACCEPTABLE,
+            f"messages are had as application/json, {LINES}, {EVENTS}, {ENTRIES} or {RUNS}",
         )
     return "json"

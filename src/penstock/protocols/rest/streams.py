@@ -1,20 +1,18 @@
 """Answers without an end in sight: lines, server-sent events and raw entries, each as fast as the client takes it."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from struct import Struct
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from penstock.broker.topic import Topic
-from penstock.model.entry import Entry
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
+from penstock.wire.runs import RUNS, Frames
 
 from .encoding import Shown, id_in
 from .partition import Answered, Messages
 
 LINES: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
-ENTRIES: Final = "application/vnd.penstock.entries"
 
 # nginx and others that know its header pass on at once what they would gather; what compresses gathers, too.
 UNBUFFERED: Final = (b"x-accel-buffering", b"no")
@@ -31,8 +29,6 @@ _BLOCK_ENTRIES: Final = 100_000
 _PART_ENTRIES: Final = 200  # of decoded messages: short work on the loop
 _PART_BYTES: Final = 1 << 18
 _NEWS_MS: Final = 3_600_000  # a wait for news is renewed after this; what ends it sooner is its caller's
-
-_HEAD: Final = Struct(">QIQI")  # offset, messages, entry id, length
 
 
 class Stream:
@@ -130,65 +126,43 @@ def _events(found: Shown) -> str:
 
 
 async def stream_entries(
-    exchange: Exchange, topic: Topic, start: int, end: int | None, check: Callable[[], None]
+    exchange: Exchange, topic: Topic, start: int, end: int | None, check: Callable[[], None], kind: str
 ) -> None:
-    """Raw entries that hold the offsets `start .. end - 1`, up to the log's end as it is now.
+    """What holds the offsets `start .. end - 1`, up to the log's end as it is now, in the frames of `wire.runs`; as RUNS, or as ENTRIES.
 
-    `check` raises where the client may have no more of it. Frame: offset u64 | count u32 | entry id u64 |
-    length u32 | entry, all big endian. In a log of many ledgers, a frame without messages and without an entry goes
-    before the first entry of each ledger: its entry id is the ledger.
+    `check` raises where the client may have no more of it.
     """
     bounds = topic.bounds
     end = bounds.next_offset if end is None else min(end, bounds.next_offset)
     await exchange.head(
         200,
-        (b"content-type", ENTRIES.encode()),
+        (b"content-type", kind.encode()),
         (b"x-penstock-ledger", b"%d" % topic.ledger),
         (b"x-penstock-dense", b"true" if topic.dense else b"false"),
         (b"x-penstock-earliest", b"%d" % bounds.first_offset),
         (b"x-penstock-latest", b"%d" % bounds.next_offset),
     )
-    frames = Frames(topic.ledger)
-    by_offset = topic.ledger < 0  # ids of entries do not rise in a log of many ledgers
-    entry_id = topic.bounds.next_entry
-    if start < end:
-        entry_id = start if by_offset else await topic.entry_at(start)
+    frames = Frames(topic.ledger, runs=kind == RUNS)
+    read = topic.read_runs if kind == RUNS else topic.read
+    by_offset = (
+        topic.ledger < 0
+    )  # ids of entries do not rise in a log of many ledgers, which is read by offsets
+    at = start if by_offset or start >= end else await topic.entry_at(start)
     answered = Answered(exchange)
     try:
-        while entry_id >= 0:
+        while start < end:
             await answered.wait(_BLOCK_BYTES)
-            read = topic.read_at if by_offset else topic.read
-            entries = await read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
+            found = await read(at, _BLOCK_ENTRIES, _BLOCK_BYTES)
             check()
-            block, entry_id = frames.block(entries, start, end)
-            if by_offset and entry_id >= 0:
-                entry_id = entries[-1].end
+            if not found:
+                break
+            last = found[-1]
+            start, at = last.end, last.end if by_offset else last.next_entry
+            block = frames.block(found, end)
             answered.count(len(block))
-            del entries
+            del found, last
             if block:
                 await exchange.part(block)
     finally:
         answered.count(0)
     await exchange.end()
-
-
-class Frames:
-    """The frames of a log's entries; `ledger` is the one they are in, -1 where each names its own."""
-
-    def __init__(self, ledger: int) -> None:
-        self._many = ledger < 0
-        self._ledger = ledger
-
-    def block(self, entries: Sequence[Entry], start: int, end: int) -> tuple[bytes, int]:
-        """The frames of entries before `end`, and the entry to go on with; -1: none."""
-        frames: list[bytes] = []
-        for entry in entries:
-            if entry.offset >= end or start >= end:
-                return b"".join(frames), -1
-            if self._many and entry.ledger != self._ledger:
-                self._ledger = entry.ledger
-                frames.append(_HEAD.pack(entry.offset, 0, entry.ledger, 0))
-            data = entry.data
-            frames += (_HEAD.pack(entry.offset, entry.count, entry.entry_id, len(data)), data)
-        done = not entries or entries[-1].end >= end
-        return b"".join(frames), -1 if done else entries[-1].entry_id + 1

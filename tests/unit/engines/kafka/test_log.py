@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from tests.unit.engines.kafka.test_records import Read
 
-from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.driver.reader import Found
+from penstock.engines.kafka.driver.record import At, NewRecord
 from penstock.engines.kafka.log import KafkaLog
 from penstock.engines.kafka.naming import Place
+from penstock.model.entry import Entry, RecordRun
 from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
 
@@ -34,3 +37,22 @@ async def test_a_time_after_this_servers_clock_is_asked_for_too(
     log.next_offset = 4
     assert await log.offset_at_time(time_ms) == offset
     assert fetcher.asked == [asked]
+
+
+async def test_records_are_read_in_runs_if_they_say_nothing_else() -> None:
+    class Reads:
+        """Records without headers, and then one with a property."""
+
+        async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
+            some = [("p", b"1")] if offset == 2 else [("penstock-schema-version", b"3")] if offset else None
+            return Found([Read(offset, 7, NewRecord(b"v", b"k", some))], -1)
+
+    reads: Any = Reads()
+    log = KafkaLog(TopicName.parse("a"), Place("a", 0, "id"), reads, ManualClock(1_000))
+    log.next_offset = 3
+    assert await log.read_runs(0, 10) == [RecordRun(log.ledger, 0, 0, [7], [None], [b"k"], [b"v"])]
+    assert await log.read_runs(1, 10) == [RecordRun(log.ledger, 1, 1, [7], [3], [b"k"], [b"v"])]
+    (entry,) = await log.read_runs(2, 10)
+    assert isinstance(entry, Entry)
+    assert await log.read(2, 10) == [entry]
+    assert await log.read_runs(3, 10) == []

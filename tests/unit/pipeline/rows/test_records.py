@@ -1,6 +1,7 @@
 """Records that a task reads itself become the rows that the server's entries of them become."""
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 
 import pyarrow as pa
 from hypothesis import example, given
@@ -8,14 +9,15 @@ from hypothesis import strategies as st
 from tests.unit.engines.kafka.test_framing import framing
 from tests.unit.engines.kafka.test_records import Read
 
-from penstock.engines.kafka.driver.record import Header, NewRecord
+from penstock.engines.kafka.driver.record import Header, NewRecord, contiguous
 from penstock.engines.kafka.framing import Framing
-from penstock.engines.kafka.records import entries_of
+from penstock.engines.kafka.records import entries_of, runs_of
 from penstock.pipeline.rows.columns import INCLUDABLE
-from penstock.pipeline.rows.entries import Frame
+from penstock.pipeline.rows.entries import Frame, read_frames
 from penstock.pipeline.rows.place import Place
-from penstock.pipeline.rows.records import BLOCK_ROWS, RecordRows, blocks
+from penstock.pipeline.rows.records import BLOCK_ROWS, blocks, record_rows
 from penstock.pipeline.rows.rows import decode
+from penstock.wire.runs import Frames
 
 PLACE = Place("persistent://public/default/t", 3, 2**40 + 3)
 INCLUDE = tuple(INCLUDABLE)
@@ -39,6 +41,18 @@ def entries(some: Sequence[Read], by: Framing | None) -> Iterator[Frame]:
     for one in some:
         for entry in entries_of([one], one.offset(), PLACE.ledger, by):
             yield Frame(entry.offset, entry.count, entry.entry_id, entry.data)
+
+
+def streamed(some: Sequence[Read], by: Framing | None) -> list[pa.RecordBatch]:
+    """By a server, whose reads end at gaps."""
+    frames = Frames(PLACE.ledger, runs=True)
+    stream, rest = b"", some
+    while rest:
+        first = rest[0].offset()
+        count = contiguous(rest, first)
+        stream += frames.block(runs_of(rest[:count], first, PLACE.ledger, by), 2**62)
+        rest = rest[count:]
+    return list(decode(PLACE, read_frames(BytesIO(stream).read), 0, 2**62, INCLUDE))
 
 
 def known() -> Framing:
@@ -68,8 +82,9 @@ def test_rows_are_those_of_the_entries(
         some.append(Read(offset, time, NewRecord(value, key, headed or None)))
     by = KNOWN if registry else None
     expected = list(decode(PLACE, entries(some, by), 0, 2**62, INCLUDE))
-    found = RecordRows(PLACE, INCLUDE, by).decode(some)
+    found = record_rows(PLACE, INCLUDE, some, by)
     assert pa.Table.from_batches([found]).equals(pa.Table.from_batches(expected))
+    assert pa.Table.from_batches(streamed(some, by)).equals(pa.Table.from_batches(expected))
 
 
 def test_records_gather_in_blocks() -> None:

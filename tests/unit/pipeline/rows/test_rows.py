@@ -1,6 +1,7 @@
 """Entries as rows, against the decoder of `wire`, which reads message by message through protobuf."""
 
 from base64 import b64decode
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.pipeline.rows import columns, rows
-from penstock.pipeline.rows.entries import Frame
+from penstock.pipeline.rows.entries import Frame, read_frames
 from penstock.pipeline.rows.place import Place
 from penstock.pipeline.rows.rows import decode
 from penstock.wire import entry as wire
 from penstock.wire import pulsar_pb2 as pb
+from penstock.wire.runs import RECORDS, RUN, Frames
 
 PLACE = Place("persistent://public/default/t", 3, 9)
 INCLUDE = tuple(columns.INCLUDABLE)
@@ -123,6 +125,90 @@ def test_properties_where_only_some_messages_have_a_key() -> None:
     several = [OutMessage(payload=b"", properties={"a": "b"}, key=key) for key in (None, "k", None, "")]
     entry = wire.encode(several, producer="p", sequence_id=0, publish_time=TIME, schema_version=None)
     check(frames_of([(entry.data, entry.count)]))
+
+
+def _of(several: list[OutMessage], sequence_id: int) -> tuple[bytes, int]:
+    version = sequence_id % 3 or None
+    made = wire.encode(
+        several,
+        producer="pq"[: sequence_id % 2],
+        sequence_id=sequence_id,
+        publish_time=TIME,
+        schema_version=version,
+    )
+    return made.data, made.count
+
+
+def _sealed(count: int, payload: bytes) -> tuple[bytes, int]:
+    head = pb.MessageMetadata(
+        producer_name="p", sequence_id=1, publish_time=TIME, num_messages_in_batch=count
+    )
+    head.encryption_keys.add(key="k", value=b"v")
+    return pack(head, payload), count
+
+
+ids = st.integers(0, 2**64 - 1)
+payloads = st.binary(max_size=40)
+# As clients of every kind make them, mostly alone.
+mixed = st.one_of(
+    st.builds(lambda message, number: _of([message], number), messages, st.integers(0, 2**40)),
+    st.builds(_of, st.lists(messages, min_size=1, max_size=4), st.integers(0, 2**40)),
+    st.builds(_sealed, st.integers(1, 4), payloads),
+    st.builds(
+        lambda payload, codec, number, **more: (lone(payload, codec, sequence_id=number, **more), 1),
+        payloads,
+        st.integers(0, 4),
+        ids,
+        partition_key=st.sampled_from(["", "k", "AAE=", "//8="]),
+        partition_key_b64_encoded=st.booleans(),
+        deliver_at_time=times,
+        null_value=st.booleans(),
+        null_partition_key=st.booleans(),
+        ordering_key=payloads,
+        event_time=times,
+        schema_version=st.sampled_from([b"", b"\1", b"\0" * 7 + b"\5", b"\xff" * 8]),
+        replicated_from=texts,  # which rows do not show
+        num_chunks_from_msg=st.sampled_from([1, 2]),
+    ),
+    st.builds(
+        lambda payload, codec, count: (
+            batch([{"payload": payload, "partition_key": "k"}] * count, codec),
+            count,
+        ),
+        payloads,
+        st.integers(0, 4),
+        st.integers(1, 3),
+    ),
+    st.builds(lambda payload: (lone(payload)[6:], 1), payloads),  # of an old client, without a checksum
+)
+
+
+@given(st.lists(mixed, min_size=1, max_size=12), st.data())
+def test_runs_have_the_rows_of_their_entries(entries: list[tuple[bytes, int]], data: st.DataObject) -> None:
+    frames = frames_of(entries)
+    check(frames)
+    found = [Entry(9, f.entry_id, f.offset, f.count, TIME, 0, f.data) for f in frames]
+    cut = data.draw(st.integers(0, len(found)))  # where one read of the server ends
+    sent = Frames(9, runs=True)
+    stream = sent.block(found[:cut], 1 << 40) + sent.block(found[cut:], 1 << 40)
+    start, end = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 40))
+    assert table(list(read_frames(BytesIO(stream).read)), start, end) == table(frames, start, end)
+
+
+def test_a_run_of_which_one_entry_is_broken() -> None:
+    data = bytearray(lone(b"x" * 10))
+    data[-1] ^= 1
+    entries = [Entry(9, n, n, 1, TIME, 0, bytes(data) if n == 7 else lone(b"y")) for n in range(20)]
+    stream = Frames(9, runs=True).block(entries, 20)
+    with pytest.raises(PenstockError, match="at offset 7") as caught:
+        table(list(read_frames(BytesIO(stream).read)))
+    assert caught.value.kind is ErrorKind.CHECKSUM
+
+
+@given(st.sampled_from([RUN, RECORDS]), st.integers(1, 3), st.binary(max_size=100))
+def test_any_run_is_read_or_refused(kind: int, count: int, data: bytes) -> None:
+    error, rows = outcome([Frame(0, count, 0, data, kind=kind)])
+    assert rows == count or error in (ErrorKind.BAD_ENCODING, ErrorKind.CHECKSUM)
 
 
 @pytest.mark.parametrize("codec", range(5))

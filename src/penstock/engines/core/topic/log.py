@@ -8,7 +8,7 @@ from penstock.broker.log import LogBounds
 from penstock.engines.core.ports import LogState, Store
 from penstock.engines.shared.tail import Tail, TailCache, follow_until
 from penstock.engines.subscription.store import READ_BYTES
-from penstock.model.entry import Entry
+from penstock.model.entry import Entry, Stretch
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
@@ -128,6 +128,15 @@ class TopicLog:
         if held:
             return held
         return await self.store.read(self.ledger, entry_id, entries_max, bytes_max)
+
+    async def read_runs(
+        self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES
+    ) -> Sequence[Stretch]:
+        entry_id = max(entry_id, self.first_entry)
+        if entry_id >= self.next_entry:
+            return []
+        held = self._tail.slice(entry_id, entries_max, bytes_max)
+        return held or await self.store.read_runs(self.ledger, entry_id, entries_max, bytes_max)
 
     async def size_since(self, entry_id: int) -> int:
         return await self.store.size_since(self.ledger, entry_id)
