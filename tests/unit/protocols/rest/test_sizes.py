@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.log import LogBounds
 from penstock.model.entry import Entry
 from penstock.protocols.rest.logs import _size
-from penstock.protocols.rest.logs_shapes import Size
+from penstock.protocols.rest.logs import Size
 
 BYTES = 100  # of each entry
 
