@@ -21,11 +21,12 @@ from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
 from .records import RecordFormats
+from .registry import OtherRegistry, RegistryRecords
 from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Published, Staging
 from .storage_health import StorageHealth
-from .topic import MetaStore, Topic
+from .topic import Topic
 from .topics import Topics
 from .watches import WatchTopics
 
@@ -42,8 +43,12 @@ class Broker(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def registry_documents(self) -> MetaStore | None:
-        """Where the schema registry keeps its records; None if a cluster holds the log."""
+    def registry_records(self) -> RegistryRecords | None:
+        """Where the schema registry keeps its records; None if another registry is configured."""
+
+    @property
+    def other_registry(self) -> OtherRegistry | None:
+        """The schema registry that is configured; None: this server has its own."""
 
     @property
     def failures(self) -> Failures:

@@ -81,7 +81,7 @@ class KafkaBroker:
     capabilities = frozenset(
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
-    registry_documents = None
+    registry_records = other_registry = None
 
     def __init__(
         self,

@@ -59,7 +59,9 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     # The cluster's own, or not there.
-    administration = group_positions = policies = record_formats = registry_documents = watch = None
+    administration = group_positions = policies = record_formats = registry_records = other_registry = (
+        watch
+    ) = None
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
     _recheck_missing = False

@@ -1,7 +1,6 @@
 """The endpoint of the schema registry: the state read from the broker's documents, and requests to operations."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,10 +19,9 @@ from penstock.protocols.http.operations import Handlers
 from .call import RegistryCall
 from .operations import MEDIA, table
 from .registry import Registry
-from .subjects import Record, Subjects
+from .subjects import Subjects
 from .topics import TopicSubjects
 
-KIND: Final = "registry"  # of documents
 PREFIX: Final = "/registry"
 _TAKEN: Final = (*MEDIA, "application/octet-stream")
 _BODY_MAX: Final = 4 << 20
@@ -57,9 +55,10 @@ class RegistryEndpoint:
         if exchange.method in ("POST", "PUT"):
             content_type(exchange, _TAKEN)
             body = await exchange.body(min(_BODY_MAX, self._context.limits.max_request_bytes))
-        await registry.sync()
+        call = RegistryCall(registry, caller, names, exchange, body)
+        await registry.sync(call.subject if "subject" in names else None)
         try:
-            value = await handler(RegistryCall(registry, caller, names, exchange, body))
+            value = await handler(call)
             if exchange.method in ("PUT", "DELETE"):
                 self._context.audit.changed(caller.role, exchange.scope, 200, proxy=caller.proxy)
         except RecursionError:
@@ -69,18 +68,13 @@ class RegistryEndpoint:
         return Answer(raw=to_json(value), headers={"content-type": kind})
 
     async def _load(self) -> Registry:
-        """The registry, whose state is read with the first request. Raises NOT_SUPPORTED."""
-        documents = offered(self._context.broker.registry_documents, "schema registry")
+        """The registry, whose state is read with the first request. Raises NOT_SUPPORTED, UNAVAILABLE."""
+        broker, fleet = self._context.broker, self._context.fleet
+        records = offered(broker.registry_records, "schema registry")
         async with self._loading:
             if self._registry is None:
                 subjects = Subjects()
-                for key, value in sorted((await documents.load_meta(KIND)).items()):
-                    subjects.learn(key, value)
-
-                async def write(records: Sequence[Record]) -> None:
-                    await documents.save_meta([(KIND, key, value) for key, value in records])
-                    for key, value in records:
-                        subjects.learn(key, value)
-
-                self._registry = Registry(subjects, write, TopicSubjects(self._context.broker, subjects))
+                await records.open(subjects.learn)
+                topics = TopicSubjects(broker, subjects)
+                self._registry = Registry(subjects, records, topics, "" if fleet is None else fleet.id)
         return self._registry

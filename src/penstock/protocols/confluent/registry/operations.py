@@ -308,19 +308,19 @@ def _compatible(call: RegistryCall, number: str | None) -> Compatible:
 
 @_on("GET", "/config", summary="The global level.", answer=dict[str, Any])
 async def config(call: RegistryCall) -> dict[str, Any]:
-    return call.registry.config(_whole(call))
+    return call.registry.settings.config(_whole(call))
 
 
 @_on("PUT", "/config", summary="Set the global level.", request=Config, answer=dict[str, Any])
 async def set_config(call: RegistryCall) -> dict[str, Any]:
     call.caller.may_administer(DEFAULT_NAMESPACE)
-    return await call.registry.set_config(_whole(call), call.json(dict[str, Any]))
+    return await call.registry.settings.set_config(_whole(call), call.json(dict[str, Any]))
 
 
 @_on("DELETE", "/config", summary="Reset the global level.", answer=dict[str, Any])
 async def delete_config(call: RegistryCall) -> dict[str, Any]:
     call.caller.may_administer(DEFAULT_NAMESPACE)
-    return await call.registry.delete_config(_whole(call))
+    return await call.registry.settings.delete_config(_whole(call))
 
 
 _DEFAULT: Final = _flag("defaultToGlobal", "Answer the global one if the subject has none.")
@@ -335,24 +335,24 @@ _DEFAULT: Final = _flag("defaultToGlobal", "Answer the global one if the subject
 )
 async def subject_config(call: RegistryCall) -> dict[str, Any]:
     call.may_read()
-    return call.registry.config(call.subject, default=call.flag("defaultToGlobal"))
+    return call.registry.settings.config(call.subject, default=call.flag("defaultToGlobal"))
 
 
 @_on("PUT", "/config/{subject}", summary="Set the level of a subject.", request=Config, answer=dict[str, Any])
 async def set_subject_config(call: RegistryCall) -> dict[str, Any]:
     call.may_administer()
-    return await call.registry.set_config(call.subject, call.json(dict[str, Any]))
+    return await call.registry.settings.set_config(call.subject, call.json(dict[str, Any]))
 
 
 @_on("DELETE", "/config/{subject}", summary="Reset the level of a subject.", answer=dict[str, Any])
 async def delete_subject_config(call: RegistryCall) -> dict[str, Any]:
     call.may_administer()
-    return await call.registry.delete_config(call.subject)
+    return await call.registry.settings.delete_config(call.subject)
 
 
 @_on("GET", "/mode", summary="The global mode.", answer=ModeBody)
 async def mode(call: RegistryCall) -> ModeBody:
-    return ModeBody(call.registry.mode(_whole(call)))
+    return ModeBody(call.registry.settings.mode(_whole(call)))
 
 
 _FORCE: Final = _flag("force", "To IMPORT although there are schemas.")
@@ -362,19 +362,19 @@ _FORCE: Final = _flag("force", "To IMPORT although there are schemas.")
 async def set_mode(call: RegistryCall) -> ModeBody:
     call.caller.may_administer(DEFAULT_NAMESPACE)
     wanted = call.json(ModeBody).mode
-    return ModeBody(await call.registry.set_mode(_whole(call), wanted, force=call.flag("force")))
+    return ModeBody(await call.registry.settings.set_mode(_whole(call), wanted, force=call.flag("force")))
 
 
 @_on("DELETE", "/mode", summary="Reset the global mode.", answer=ModeBody)
 async def delete_mode(call: RegistryCall) -> ModeBody:
     call.caller.may_administer(DEFAULT_NAMESPACE)
-    return ModeBody(await call.registry.delete_mode(_whole(call)))
+    return ModeBody(await call.registry.settings.delete_mode(_whole(call)))
 
 
 @_on("GET", "/mode/{subject}", summary="The mode of a subject.", parameters=(_DEFAULT,), answer=ModeBody)
 async def subject_mode(call: RegistryCall) -> ModeBody:
     call.may_read()
-    return ModeBody(call.registry.mode(call.subject, default=call.flag("defaultToGlobal")))
+    return ModeBody(call.registry.settings.mode(call.subject, default=call.flag("defaultToGlobal")))
 
 
 @_on(
@@ -390,13 +390,13 @@ async def set_subject_mode(call: RegistryCall) -> ModeBody:
     wanted: str = call.json(ModeBody).mode
     if wanted.upper() == "IMPORT":  # ids are of all subjects
         call.caller.may_administer(DEFAULT_NAMESPACE)
-    return ModeBody(await call.registry.set_mode(call.subject, wanted, force=call.flag("force")))
+    return ModeBody(await call.registry.settings.set_mode(call.subject, wanted, force=call.flag("force")))
 
 
 @_on("DELETE", "/mode/{subject}", summary="Reset the mode of a subject.", answer=ModeBody)
 async def delete_subject_mode(call: RegistryCall) -> ModeBody:
     call.may_administer()
-    return ModeBody(await call.registry.delete_mode(call.subject))
+    return ModeBody(await call.registry.settings.delete_mode(call.subject))
 
 
 @_on("GET", "/contexts", summary="The contexts.", answer=list[str])
