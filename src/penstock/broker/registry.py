@@ -5,6 +5,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.model.names import TopicName
+
 OWN_KEYS: Final = '{"keytype":"PENSTOCK_'  # how the keys of records begin that no other registry may see
 
 
@@ -60,6 +62,9 @@ class RegistryAnswer(msgspec.Struct, frozen=True):
 
 class OtherRegistry(Protocol):
     """A configured registry, to which requests are passed on under the server's own credentials."""
+
+    def topic_of(self, subject: str) -> TopicName | None:
+        """The topic whose values, or keys, have the schemas of a subject; None if it is not known to be of one."""
 
     async def pass_on(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None

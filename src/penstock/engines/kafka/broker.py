@@ -60,6 +60,7 @@ from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
 from .replies import ReplyPartitions, SentReplies
+from .schema_registry.records import KafkaRegistryRecords
 from .schema_registry.schemas import KafkaRecordFormats, RegistrySchemas
 from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
@@ -81,7 +82,6 @@ class KafkaBroker:
     capabilities = frozenset(
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
-    registry_records = other_registry = None
 
     def __init__(
         self,
@@ -105,7 +105,9 @@ class KafkaBroker:
         self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
         self._watches = Watches(self.tasks)
         self.watch = self._watches.add
-        self.naming = Naming(settings.namespaces, internal_topics(settings))
+        own_registry = not settings.schema_registry
+        hidden = (settings.schemas_topic,) if own_registry else ()
+        self.naming = Naming(settings.namespaces, internal_topics(settings), hidden)
         self.documents = Documents(
             self.kafka,
             settings.documents_topic,
@@ -118,6 +120,11 @@ class KafkaBroker:
             },
         )
         self.processes = KafkaProcessDocuments(self.documents)
+        self.registry_records = (
+            KafkaRegistryRecords(self.kafka, self.documents, self.tasks, self.failures)
+            if own_registry
+            else None
+        )
         reader = self.documents.reader
         self.namespaces = KafkaNamespaces(
             self.documents,
@@ -143,6 +150,7 @@ class KafkaBroker:
         self.schemas = registry or Schemas(
             self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
         )
+        self.other_registry = registry
         self.record_formats = KafkaRecordFormats(self.naming, registry)
         self._fetcher = Fetcher(self.kafka.clients, self.kafka.admin, self.kafka.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
@@ -289,6 +297,8 @@ class KafkaBroker:
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
         if self.topics.registry is not None:
             parts.append(self.topics.registry.close())
+        if self.registry_records is not None:
+            parts.append(self.registry_records.close())
         await self._soon(*parts, self.kafka.close())
         await self.tasks.close(AGAIN_S)
 

@@ -33,7 +33,7 @@ REGISTER_MS: Final = 20_000  # so long a publish waits for its schema's register
 
 
 class RegistrySchemas(Schemas):
-    """`broker.Schemas`."""
+    """`broker.Schemas`, and `broker.OtherRegistry`."""
 
     def __init__(
         self,
@@ -50,6 +50,8 @@ class RegistrySchemas(Schemas):
         reader = DocumentReader(failures)
         super().__init__(store, namespaces, clock, bytes_max, first=DOCUMENTS, reader=reader)
         self._client = RegistryClient(settings)
+        self.pass_on = self._client.pass_on
+        self._naming = naming
         self._names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
         self._learning = Learning(self._client, self._names, clock, tasks, failures)
         self._learning.changed = self._note_change
@@ -68,6 +70,12 @@ class RegistrySchemas(Schemas):
     async def learn_ids(self, topic: TopicName, unknown: UnknownSchemas) -> None:
         """Learn the meaning of ids in front of values and keys; never fails, and afterwards each is known or guessed."""
         await self._learning.learn_ids(self._learning.topic(topic), unknown)
+
+    def topic_of(self, subject: str) -> TopicName | None:
+        """As `broker.OtherRegistry.topic_of`: by the name of the topic in Kafka."""
+        if not self._names.by_topic or not subject.endswith(("-value", "-key")):
+            return None
+        return self._naming.topic_name(subject.rpartition("-")[0])
 
     # -- reading
 

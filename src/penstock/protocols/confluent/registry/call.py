@@ -1,5 +1,6 @@
 """One request to the schema registry: what its path and body name, and what its caller may do with it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.model.confluent import ConfluentError
@@ -27,11 +28,24 @@ class RegistryCall(Call):
     """One request to the registry."""
 
     def __init__(
-        self, registry: Registry, caller: Caller, names: dict[str, str], exchange: Exchange, body: bytes
+        self,
+        registry: Registry | None,
+        caller: Caller,
+        names: dict[str, str],
+        exchange: Exchange,
+        body: bytes,
+        topic_of: Callable[[str], TopicName | None] = topic_of,
     ) -> None:
+        """`registry`: None for a request that another one answers; `topic_of` finds the topic of a subject."""
         super().__init__(caller, names, exchange, body)
-        self.registry = registry
+        self._registry = registry
+        self._topic_of = topic_of
         self.context = context_named(names["context"]) if "context" in names else CONTEXT
+
+    @property
+    def registry(self) -> Registry:
+        assert self._registry is not None, "the request is answered here"
+        return self._registry
 
     @property
     def subject(self) -> str:
@@ -40,7 +54,7 @@ class RegistryCall(Call):
     @property
     def topic(self) -> TopicName | None:
         """The topic whose schemas the subject has."""
-        return topic_of(self.subject)
+        return self._topic_of(self.subject)
 
     @property
     def version(self) -> str:
@@ -105,5 +119,5 @@ class RegistryCall(Call):
         return topic is None or self.caller.allowed(topic)[ADMIN]
 
     def sees(self, subject: str) -> bool:
-        topic = topic_of(subject)
+        topic = self._topic_of(subject)
         return self.caller.knows(DEFAULT_NAMESPACE) if topic is None else self.caller.sees(topic)

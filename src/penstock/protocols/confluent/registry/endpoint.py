@@ -6,18 +6,21 @@ from typing import Final
 import msgspec
 
 from penstock.broker.capability import offered
+from penstock.broker.fleet import ProcessGoneError
 from penstock.model.confluent import ConfluentError
-from penstock.model.subjects import BAD_SCHEMA
+from penstock.model.subjects import BAD_SCHEMA, topic_of
 from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.content import accepted, content_type, find_handler, not_acceptable
 from penstock.protocols.confluent.failures import failed
 from penstock.protocols.context import ServerContext
+from penstock.protocols.forwarding import forward
 from penstock.protocols.http.answers import Answer, to_json
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.operations import Handlers
 
 from .call import RegistryCall
-from .operations import MEDIA, table
+from .operations import MEDIA, knows, rights, table, writing
+from .passing import pass_on
 from .registry import Registry
 from .subjects import Subjects
 from .topics import TopicSubjects
@@ -39,15 +42,19 @@ class RegistryEndpoint:
     async def __call__(self, exchange: Exchange) -> None:
         kind = accepted(exchange, MEDIA)
         try:
-            await exchange.give(await self._answer(exchange, kind))
+            answer = await self._answer(exchange, kind)
+            if answer is not None:
+                await exchange.give(answer)
         except ClientGoneError:
             return
         except Exception as error:
             await failed(exchange, error, self._context, kind or MEDIA[0])
 
-    async def _answer(self, exchange: Exchange, kind: str | None) -> Answer:
+    async def _answer(self, exchange: Exchange, kind: str | None) -> Answer | None:
+        """The answer; None if another process gave it."""
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-        registry = await self._load()
+        other = self._context.broker.other_registry
+        registry = await self._load() if other is None else None
         handler, names = find_handler(self._handlers, exchange)
         if kind is None:
             raise not_acceptable()
@@ -55,17 +62,40 @@ class RegistryEndpoint:
         if exchange.method in ("POST", "PUT"):
             content_type(exchange, _TAKEN)
             body = await exchange.body(min(_BODY_MAX, self._context.limits.max_request_bytes))
-        call = RegistryCall(registry, caller, names, exchange, body)
-        await registry.sync(call.subject if "subject" in names else None)
+        call = RegistryCall(
+            registry, caller, names, exchange, body, topic_of if other is None else other.topic_of
+        )
         try:
-            value = await handler(call)
+            if handler in rights:
+                rights[handler](call)
+            if registry is None:
+                answer = await pass_on(offered(other, "schema registry"), self._context, call, handler)
+            else:
+                if handler in writing and await self._passed(exchange, body):
+                    return None
+                if not knows(call):
+                    await registry.sync(call.subject if "subject" in names else None)
+                value = await handler(call)
+                answer = value if isinstance(value, Answer) else Answer(raw=to_json(value))
+                answer = msgspec.structs.replace(answer, headers={"content-type": kind})
             if exchange.method in ("PUT", "DELETE"):
                 self._context.audit.changed(caller.role, exchange.scope, 200, proxy=caller.proxy)
         except RecursionError:
             raise ConfluentError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None
-        if isinstance(value, Answer):
-            return msgspec.structs.replace(value, headers={"content-type": kind})
-        return Answer(raw=to_json(value), headers={"content-type": kind})
+        return answer
+
+    async def _passed(self, exchange: Exchange, body: bytes) -> bool:
+        """Whether the process that wrote last answered: it goes on being the writer, as another one has to take over first."""
+        fleet, records = self._context.fleet, self._context.broker.registry_records
+        if fleet is None or records is None or exchange.forwarded is not None:
+            return False
+        if records.writer not in fleet.counts:
+            return False
+        try:
+            await forward(fleet, records.writer, exchange, body=body)
+        except ProcessGoneError:
+            return False
+        return True
 
     async def _load(self) -> Registry:
         """The registry, whose state is read with the first request. Raises NOT_SUPPORTED, UNAVAILABLE."""

@@ -32,6 +32,10 @@ MEDIA: Final = (
 )
 
 Handler = Callable[[RegistryCall], Awaitable[Any]]
+Right = Callable[[RegistryCall], None]
+
+rights: Final[dict[Handler, Right]] = {}  # what raises unless the caller may do it
+writing: Final[set[Handler]] = set()
 
 table: Final = Table("schema registry", "/registry", "/registry/contexts/{context}")
 
@@ -62,8 +66,47 @@ _FORMAT: Final = Parameter(
 )
 
 
-def _on(method: str, path: str, **about: Any) -> Callable[[Handler], Handler]:
-    return table.on(method, path, errors=_ERRORS, media=MEDIA, further=_FURTHER, **about)
+def _on(method: str, path: str, *, right: Right | None = None, **about: Any) -> Callable[[Handler], Handler]:
+    declare = table.on(method, path, errors=_ERRORS, media=MEDIA, further=_FURTHER, **about)
+
+    def with_right(handler: Handler) -> Handler:
+        if right is not None:
+            rights[handler] = right
+        if method in ("PUT", "DELETE") or right is _may_register:
+            writing.add(handler)
+        return declare(handler)
+
+    return with_right
+
+
+def knows(call: RegistryCall) -> bool:
+    """Whether a request asks for the schema with an id that is known here: an id always means the same."""
+    path = call.exchange.scope["path"]
+    return (
+        "id" in call.names
+        and not path.endswith(("/subjects", "/versions"))
+        and call.registry.has(call.context, call.id)
+    )
+
+
+def _may_register(call: RegistryCall) -> None:
+    call.given()  # a body that cannot be read is refused first, and so are references that the caller may not see
+    call.may_register()
+
+
+def _may_compare(call: RegistryCall) -> None:
+    call.given()
+    call.may_read()
+
+
+def _may_administer_all(call: RegistryCall) -> None:
+    call.caller.may_administer(DEFAULT_NAMESPACE)
+
+
+def _may_set_mode(call: RegistryCall) -> None:
+    call.may_administer()
+    if call.json(ModeBody).mode.upper() == "IMPORT":  # ids are of all subjects
+        _may_administer_all(call)
 
 
 @_on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])
@@ -165,12 +208,12 @@ async def subjects(call: RegistryCall) -> list[str]:
 @_on(
     "GET",
     f"{_SUBJECT}/versions",
+    right=RegistryCall.may_read,
     summary="The versions of a subject.",
     parameters=(_DELETED, _flag("deletedOnly", "Only softly deleted versions.")),
     answer=list[int],
 )
 async def versions(call: RegistryCall) -> list[int]:
-    call.may_read()
     found = call.registry.versions(
         call.subject, deleted=call.flag("deleted"), only_deleted=call.flag("deletedOnly")
     )
@@ -180,6 +223,7 @@ async def versions(call: RegistryCall) -> list[int]:
 @_on(
     "POST",
     f"{_SUBJECT}/versions",
+    right=_may_register,
     summary="Register a schema.",
     parameters=(_NORMALIZE,),
     request=GivenSchema,
@@ -187,7 +231,6 @@ async def versions(call: RegistryCall) -> list[int]:
 )
 async def register(call: RegistryCall) -> SchemaId:
     given = call.given()
-    call.may_register()
     found = await call.registry.register(
         call.subject,
         given.definition(),
@@ -202,6 +245,7 @@ async def register(call: RegistryCall) -> SchemaId:
 @_on(
     "POST",
     _SUBJECT,
+    right=_may_compare,
     summary="Look up a schema under a subject.",
     parameters=(_NORMALIZE, _DELETED),
     request=GivenSchema,
@@ -209,7 +253,6 @@ async def register(call: RegistryCall) -> SchemaId:
 )
 async def lookup(call: RegistryCall) -> RegisteredSchema:
     given = call.given()
-    call.may_read()
     found = call.registry.lookup(
         call.subject, given.definition(), normalize=call.flag("normalize"), deleted=call.flag("deleted")
     )
@@ -219,36 +262,47 @@ async def lookup(call: RegistryCall) -> RegisteredSchema:
 @_on(
     "GET",
     _VERSION,
+    right=RegistryCall.may_read,
     summary="One version of a subject.",
     parameters=(_DELETED, _FORMAT),
     answer=RegisteredSchema,
 )
 async def version(call: RegistryCall) -> RegisteredSchema:
-    call.may_read()
     found = call.registry.version(call.subject, call.version, deleted=call.flag("deleted"))
     return RegisteredSchema.of(found, _formatted(call, found))
 
 
-@_on("GET", f"{_VERSION}/schema", summary="The text of a version.", parameters=(_DELETED,), answer=Any)
+@_on(
+    "GET",
+    f"{_VERSION}/schema",
+    right=RegistryCall.may_read,
+    summary="The text of a version.",
+    parameters=(_DELETED,),
+    answer=Any,
+)
 async def text(call: RegistryCall) -> Answer:
-    call.may_read()
     return _text(call, call.registry.version(call.subject, call.version, deleted=call.flag("deleted")))
 
 
-@_on("GET", f"{_VERSION}/referencedby", summary="The ids of schemas that use a version.", answer=list[int])
+@_on(
+    "GET",
+    f"{_VERSION}/referencedby",
+    right=RegistryCall.may_read,
+    summary="The ids of schemas that use a version.",
+    answer=list[int],
+)
 async def referenced_by(call: RegistryCall) -> list[int]:
-    call.may_read()
     return call.registry.users(call.subject, call.version)
 
 
 @_on(
     "GET",
     f"{_SUBJECT}/metadata",
+    right=RegistryCall.may_read,
     summary="The newest version with properties of its metadata, by `key` and `value`.",
     answer=RegisteredSchema,
 )
 async def with_metadata(call: RegistryCall) -> RegisteredSchema:
-    call.may_read()
     wanted = dict(zip(call.texts("key"), call.texts("value"), strict=False))
     return RegisteredSchema.of(
         call.registry.with_metadata(call.subject, wanted, deleted=call.flag("deleted"))
@@ -258,15 +312,27 @@ async def with_metadata(call: RegistryCall) -> RegisteredSchema:
 _PERMANENT: Final = _flag("permanent", "Delete for good what is deleted softly.")
 
 
-@_on("DELETE", _SUBJECT, summary="Delete a subject.", parameters=(_PERMANENT,), answer=list[int])
+@_on(
+    "DELETE",
+    _SUBJECT,
+    right=RegistryCall.may_administer,
+    summary="Delete a subject.",
+    parameters=(_PERMANENT,),
+    answer=list[int],
+)
 async def delete_subject(call: RegistryCall) -> list[int]:
-    call.may_administer()
     return await call.registry.delete_subject(call.subject, permanent=call.flag("permanent"))
 
 
-@_on("DELETE", _VERSION, summary="Delete a version.", parameters=(_PERMANENT,), answer=int)
+@_on(
+    "DELETE",
+    _VERSION,
+    right=RegistryCall.may_administer,
+    summary="Delete a version.",
+    parameters=(_PERMANENT,),
+    answer=int,
+)
 async def delete_version(call: RegistryCall) -> int:
-    call.may_administer()
     return await call.registry.delete_version(call.subject, call.version, permanent=call.flag("permanent"))
 
 
@@ -288,6 +354,7 @@ async def compatible_with(call: RegistryCall) -> Compatible:
 @_on(
     "POST",
     "/compatibility/subjects/{subject}/versions",
+    right=_may_compare,
     summary="Whether a schema may follow all that the level compares.",
     parameters=(_NORMALIZE, _VERBOSE),
     request=GivenSchema,
@@ -299,7 +366,6 @@ async def compatible(call: RegistryCall) -> Compatible:
 
 def _compatible(call: RegistryCall, number: str | None) -> Compatible:
     given = call.given()
-    call.may_read()
     found = call.registry.objections(
         call.subject, given.definition(), number, normalize=call.flag("normalize")
     )
@@ -311,15 +377,20 @@ async def config(call: RegistryCall) -> dict[str, Any]:
     return call.registry.settings.config(_whole(call))
 
 
-@_on("PUT", "/config", summary="Set the global level.", request=Config, answer=dict[str, Any])
+@_on(
+    "PUT",
+    "/config",
+    right=_may_administer_all,
+    summary="Set the global level.",
+    request=Config,
+    answer=dict[str, Any],
+)
 async def set_config(call: RegistryCall) -> dict[str, Any]:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
     return await call.registry.settings.set_config(_whole(call), call.json(dict[str, Any]))
 
 
-@_on("DELETE", "/config", summary="Reset the global level.", answer=dict[str, Any])
+@_on("DELETE", "/config", right=_may_administer_all, summary="Reset the global level.", answer=dict[str, Any])
 async def delete_config(call: RegistryCall) -> dict[str, Any]:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
     return await call.registry.settings.delete_config(_whole(call))
 
 
@@ -329,24 +400,35 @@ _DEFAULT: Final = _flag("defaultToGlobal", "Answer the global one if the subject
 @_on(
     "GET",
     "/config/{subject}",
+    right=RegistryCall.may_read,
     summary="The level of a subject.",
     parameters=(_DEFAULT,),
     answer=dict[str, Any],
 )
 async def subject_config(call: RegistryCall) -> dict[str, Any]:
-    call.may_read()
     return call.registry.settings.config(call.subject, default=call.flag("defaultToGlobal"))
 
 
-@_on("PUT", "/config/{subject}", summary="Set the level of a subject.", request=Config, answer=dict[str, Any])
+@_on(
+    "PUT",
+    "/config/{subject}",
+    right=RegistryCall.may_administer,
+    summary="Set the level of a subject.",
+    request=Config,
+    answer=dict[str, Any],
+)
 async def set_subject_config(call: RegistryCall) -> dict[str, Any]:
-    call.may_administer()
     return await call.registry.settings.set_config(call.subject, call.json(dict[str, Any]))
 
 
-@_on("DELETE", "/config/{subject}", summary="Reset the level of a subject.", answer=dict[str, Any])
+@_on(
+    "DELETE",
+    "/config/{subject}",
+    right=RegistryCall.may_administer,
+    summary="Reset the level of a subject.",
+    answer=dict[str, Any],
+)
 async def delete_subject_config(call: RegistryCall) -> dict[str, Any]:
-    call.may_administer()
     return await call.registry.settings.delete_config(call.subject)
 
 
@@ -358,44 +440,59 @@ async def mode(call: RegistryCall) -> ModeBody:
 _FORCE: Final = _flag("force", "To IMPORT although there are schemas.")
 
 
-@_on("PUT", "/mode", summary="Set the global mode.", parameters=(_FORCE,), request=ModeBody, answer=ModeBody)
+@_on(
+    "PUT",
+    "/mode",
+    right=_may_administer_all,
+    summary="Set the global mode.",
+    parameters=(_FORCE,),
+    request=ModeBody,
+    answer=ModeBody,
+)
 async def set_mode(call: RegistryCall) -> ModeBody:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
     wanted = call.json(ModeBody).mode
     return ModeBody(await call.registry.settings.set_mode(_whole(call), wanted, force=call.flag("force")))
 
 
-@_on("DELETE", "/mode", summary="Reset the global mode.", answer=ModeBody)
+@_on("DELETE", "/mode", right=_may_administer_all, summary="Reset the global mode.", answer=ModeBody)
 async def delete_mode(call: RegistryCall) -> ModeBody:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
     return ModeBody(await call.registry.settings.delete_mode(_whole(call)))
 
 
-@_on("GET", "/mode/{subject}", summary="The mode of a subject.", parameters=(_DEFAULT,), answer=ModeBody)
+@_on(
+    "GET",
+    "/mode/{subject}",
+    right=RegistryCall.may_read,
+    summary="The mode of a subject.",
+    parameters=(_DEFAULT,),
+    answer=ModeBody,
+)
 async def subject_mode(call: RegistryCall) -> ModeBody:
-    call.may_read()
     return ModeBody(call.registry.settings.mode(call.subject, default=call.flag("defaultToGlobal")))
 
 
 @_on(
     "PUT",
     "/mode/{subject}",
+    right=_may_set_mode,
     summary="Set the mode of a subject.",
     parameters=(_FORCE,),
     request=ModeBody,
     answer=ModeBody,
 )
 async def set_subject_mode(call: RegistryCall) -> ModeBody:
-    call.may_administer()
-    wanted: str = call.json(ModeBody).mode
-    if wanted.upper() == "IMPORT":  # ids are of all subjects
-        call.caller.may_administer(DEFAULT_NAMESPACE)
+    wanted = call.json(ModeBody).mode
     return ModeBody(await call.registry.settings.set_mode(call.subject, wanted, force=call.flag("force")))
 
 
-@_on("DELETE", "/mode/{subject}", summary="Reset the mode of a subject.", answer=ModeBody)
+@_on(
+    "DELETE",
+    "/mode/{subject}",
+    right=RegistryCall.may_administer,
+    summary="Reset the mode of a subject.",
+    answer=ModeBody,
+)
 async def delete_subject_mode(call: RegistryCall) -> ModeBody:
-    call.may_administer()
     return ModeBody(await call.registry.settings.delete_mode(call.subject))
 
 

@@ -176,6 +176,10 @@ class Registry:
             raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return next((each for each in held if each.subject == subject), held[0])
 
+    def has(self, context: str, schema_id: int) -> bool:
+        """Whether a schema with this id is known."""
+        return bool(self._subjects.holders(context, schema_id))
+
     def versions_of(self, context: str, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
         """Every version that has an id. Raises SCHEMA_NOT_FOUND."""
         self.by_id(context, schema_id)
