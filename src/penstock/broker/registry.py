@@ -42,7 +42,7 @@ class RegistryRecords(Protocol):
         """Have learned all that was written until now. Raises UNAVAILABLE."""
 
     async def take(self) -> None:
-        """Become the writer, and learn what others wrote before. Raises UNAVAILABLE, FORBIDDEN, NOT_SUPPORTED."""
+        """Become the writer, and learn what others wrote before. Raises OvertakenError, UNAVAILABLE, FORBIDDEN, NOT_SUPPORTED."""
 
     async def write(self, records: Sequence[RegistryRecord], process: str) -> None:
         """Write records, and learn them. `process` names this one, for `writer`.

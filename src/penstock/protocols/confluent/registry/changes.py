@@ -46,8 +46,8 @@ class Changes:
         """Make a change that depends on all others before it: made again if another process was faster."""
         async with self._turn:
             for attempt in range(1, TRIES + 1):
-                await self._records.take()
                 try:
+                    await self._records.take()
                     await self._number_schemas()
                     return await work()
                 except OvertakenError:
