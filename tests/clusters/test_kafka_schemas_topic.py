@@ -260,7 +260,7 @@ async def test_what_a_writer_left_without_an_end_is_written_again(
         await one.register("a", Definition('"int"'))
         await asyncio.to_thread(until, lambda: records(kafka_cluster, topic, "read_committed")[-1] == NOOP)
         assert broker.registry_records is not None
-        producer = broker.registry_records._producer
+        producer = broker.registry_records._writer._producer
 
         class Uncommitted:
             def __getattr__(self, name: str) -> Any:
@@ -270,7 +270,7 @@ async def test_what_a_writer_left_without_an_end_is_written_again(
                 producer.abort_transaction(timeout)
                 raise SystemError("the process ends here")
 
-        monkeypatch.setattr(broker.registry_records, "_producer", Uncommitted())
+        monkeypatch.setattr(broker.registry_records._writer, "_producer", Uncommitted())
         with pytest.raises(SystemError):
             await one.register("b", Definition('"long"'))
     seen = [

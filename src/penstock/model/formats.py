@@ -58,6 +58,7 @@ DOCUMENTS: Final = {
         "topic-properties",
         "schema",
         "fleet",
+        "registry",
     )
 }
 # Version 1 of these two is not written: a header costs bytes in each message, and any client may write replies.
@@ -68,8 +69,19 @@ PARTS: Final = Format("staged part")
 COMMITS: Final = Format("staged commit")
 WRITERS: Final = Format("writer's log")
 CURSORS: Final = Format("cursor save")
+REGISTRY: Final = Format("registry record")
 
-FORMATS: Final = (*DOCUMENTS.values(), MESSAGES, REPLIES, POSITIONS, PARTS, COMMITS, WRITERS, CURSORS)
+FORMATS: Final = (
+    *DOCUMENTS.values(),
+    MESSAGES,
+    REPLIES,
+    POSITIONS,
+    PARTS,
+    COMMITS,
+    WRITERS,
+    CURSORS,
+    REGISTRY,
+)
 
 
 def document_format(kind: str) -> Format:

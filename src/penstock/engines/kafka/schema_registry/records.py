@@ -12,20 +12,16 @@ documents, since Confluent's registry stops at a key type that it does not know.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from time import monotonic
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException
 
 from penstock.broker.registry import OWN_KEYS, OvertakenError, RegistryRecord
 from penstock.engines.kafka.cluster import KafkaCluster
 from penstock.engines.kafka.documents import Documents
-from penstock.engines.kafka.driver.clients import CredentialsInUse
-from penstock.engines.kafka.driver.errors import ends_client, engine_error, error_of
+from penstock.engines.kafka.driver.fenced_writer import FencedError, FencedWriter
 from penstock.engines.kafka.driver.shared_log import SharedLog
-from penstock.engines.kafka.driver.threads import DaemonThreads
-from penstock.engines.kafka.driver.transactions import FENCED
+from penstock.engines.shared.registry_rows import RegistryRows
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.failures import FailureKind, Failures
 from penstock.runtime.tasks import Tasks
@@ -37,8 +33,6 @@ CONFIG: Final = {"cleanup.policy": "compact"}
 NOOP: Final = '{"keytype":"NOOP","magic":0}'
 OWN: Final = "penstock-registry"  # a header: what only this registry knows of a record
 PROCESS: Final = "penstock-process"  # a header: which process of ours wrote the record
-TRANSACTION_MS: Final = 10_000  # so long Kafka waits for a writer that ended within a transaction
-ROOM_S: Final = 0.1  # of one wait for records that are on their way
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -86,7 +80,6 @@ class KafkaRegistryRecords:
     """`broker.RegistryRecords`. The topic is read from its first use on, and created with the first record."""
 
     def __init__(self, cluster: KafkaCluster, documents: Documents, tasks: Tasks, failures: Failures) -> None:
-        self.writer = ""
         self.number_schemas: Callable[[], Awaitable[None]] | None = None
         self._cluster = cluster
         self._documents = documents
@@ -95,27 +88,27 @@ class KafkaRegistryRecords:
         self._failures = failures
         self._log: _SchemasTopic | None = None
         self._starting = asyncio.Lock()
-        self._learners: list[Callable[[RegistryRecord], None]] = []
-        self._rows: dict[str, RegistryRecord] = {}  # in the order of their last change
+        self._rows = RegistryRows()
+        self._documents_rows = RegistryRows()  # of records with keys of our own
         self._unsettled: dict[str, None] = {}  # keys of ours that no NOOP follows
-        self._threads = DaemonThreads(1, "kafka-registry")
-        self._producer: Any = None
-        self._credentials = CredentialsInUse(cluster.clients)
+        self._writer = FencedWriter(
+            cluster.clients, self._topic, f"__penstock-registry-{self._topic}", cluster.timeout_s
+        )
         documents.listeners[KIND].append(self._learn_document)
+
+    @property
+    def writer(self) -> str:
+        return self._rows.writer
 
     # -- reading
 
     async def open(self, learn: Callable[[RegistryRecord], None]) -> None:
         await self.catch_up()
-        for key, document in (await self._documents.load_meta(KIND)).items():
-            learn(RegistryRecord(key, document))
-        for record in self._rows.values():
-            learn(record)
-        self._learners.append(learn)
+        self._documents_rows.open(learn)
+        self._rows.open(learn)
 
     def _learn_document(self, key: str, document: bytes | None) -> None:
-        for learn in self._learners:
-            learn(RegistryRecord(key, document))
+        self._documents_rows.learn(RegistryRecord(key, document))
 
     def _received(self, found: _Read) -> None:
         record = found.record
@@ -123,13 +116,9 @@ class KafkaRegistryRecords:
             self._unsettled.clear()
             return
         if found.process is not None:
-            self.writer = found.process
+            self._rows.writer = found.process
             self._unsettled[record.key] = None
-        self._rows.pop(record.key, None)
-        if record.value is not None:
-            self._rows[record.key] = record
-        for learn in self._learners:
-            learn(record)
+        self._rows.learn(record)
 
     def _failing(self, reason: str | None) -> None:
         if reason is None:
@@ -169,17 +158,23 @@ class KafkaRegistryRecords:
     async def take(self) -> None:
         found = await self._reading(create=True)
         assert found is not None, "it was created"
-        if self._producer is None or self._credentials.replaced():
-            await self._drop()
-            self._producer = await self._run(self._open)
+        try:
+            await self._writer.open()
+        except FencedError:
+            raise OvertakenError from None
         await self.catch_up()
         if self._unsettled:  # a writer ended before its NOOP, or was overtaken
-            left = [self._rows.get(key, RegistryRecord(key, None)) for key in self._unsettled]
-            await self._write(left, self.writer)
+            await self._write([self._rows.get(key) for key in self._unsettled], self.writer)
 
     async def write(self, records: Sequence[RegistryRecord], process: str) -> None:
         own = [(KIND, one.key, one.value) for one in records if one.key.startswith(OWN_KEYS)]
-        await self._write([one for one in records if not one.key.startswith(OWN_KEYS)], process)
+        shared = [one for one in records if not one.key.startswith(OWN_KEYS)]
+        try:
+            await self._write(shared, process)
+        except OvertakenError:
+            await self.take()
+            if not self._rows.have(shared):
+                raise
         if own:
             await self._documents.save_meta(own)
 
@@ -187,7 +182,14 @@ class KafkaRegistryRecords:
         if not records:
             return
         assert self._log is not None, "`take` was called"
-        last = await self._run(lambda: self._store(records, process))
+        named = (PROCESS, process.encode())
+        rows = [
+            (one.key.encode(), one.value, [named, (OWN, one.own)] if one.own else [named]) for one in records
+        ]
+        try:
+            last = await self._writer.write(rows)
+        except FencedError:
+            raise OvertakenError from None
         await self._log.reached(last + 1)
         self._tasks.spawn(self._settle(self._log), "end a write of the schema registry")
 
@@ -197,70 +199,8 @@ class KafkaRegistryRecords:
         except PenstockError as error:  # the next writer writes the records again
             log.info("a NOOP could not be written to %s: %s", self._topic, error.message)
 
-    # -- in the thread
-
-    def _open(self) -> Any:
-        own = {
-            "transactional.id": f"__penstock-registry-{self._topic}",
-            "transaction.timeout.ms": TRANSACTION_MS,
-            "linger.ms": 0,
-            "socket.nagle.disable": True,
-        }
-        producer = self._cluster.clients.producer("registry", own)
-        producer.init_transactions(self._cluster.timeout_s)
-        return producer
-
-    def _store(self, records: Sequence[RegistryRecord], process: str) -> int:
-        """Write records and commit; returns the offset of the last one."""
-        producer = self._producer
-        outcomes: list[int | KafkaError] = []
-
-        def delivered(error: KafkaError | None, record: Any) -> None:
-            outcomes.append(record.offset() if error is None else error)
-
-        producer.begin_transaction()
-        for one in records:
-            headers = [(PROCESS, process.encode()), *([(OWN, one.own)] if one.own else [])]
-            producer.produce(
-                self._topic, one.value, one.key.encode(), partition=0, on_delivery=delivered, headers=headers
-            )
-        until = monotonic() + self._cluster.timeout_s
-        while producer.flush(ROOM_S) and monotonic() < until:
-            pass
-        last = -1
-        for found in outcomes:
-            if not isinstance(found, int):
-                raise KafkaException(found)
-            last = max(last, found)
-        producer.commit_transaction(self._cluster.timeout_s)
-        if len(outcomes) < len(records):
-            raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic}: the cluster does not answer")
-        return last
-
-    async def _run(self, work: Callable[[], Any]) -> Any:
-        """Raises OvertakenError, UNAVAILABLE, FORBIDDEN, TOO_LARGE; then another producer is needed."""
-        try:
-            return await asyncio.wrap_future(self._threads.submit(work))
-        except (KafkaException, PenstockError) as error:
-            await self._drop()
-            if isinstance(error, PenstockError):
-                raise
-            found = error_of(error)
-            if found is not None and (found.code() in FENCED or ends_client(found)):
-                raise OvertakenError from None
-            raise engine_error(error, self._topic) from None
-
-    async def _drop(self) -> None:
-        """Let the producer go: in the thread, as it waits for librdkafka's threads."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            holder = [producer]
-            del producer
-            self._threads.submit(holder.clear)
-
     async def close(self) -> None:
         """Read and write no more."""
-        await self._drop()
-        self._threads.shutdown()
+        self._writer.close()
         if self._log is not None:
             await self._log.close()

@@ -19,7 +19,7 @@ from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.operations import Handlers
 
 from .call import RegistryCall
-from .operations import MEDIA, knows, rights, table, writing
+from .operations import MEDIA, known, knows, rights, table, writing
 from .passing import pass_on
 from .registry import Registry
 from .subjects import Subjects
@@ -71,11 +71,13 @@ class RegistryEndpoint:
             if registry is None:
                 answer = await pass_on(offered(other, "schema registry"), self._context, call, handler)
             else:
-                if handler in writing and await self._passed(exchange, body):
-                    return None
                 if not knows(call):
                     await registry.sync(call.subject if "subject" in names else None)
-                value = await handler(call)
+                value = known(call, handler)
+                if value is None:
+                    if handler in writing and await self._passed(exchange, body):
+                        return None
+                    value = await handler(call)
                 answer = value if isinstance(value, Answer) else Answer(raw=to_json(value))
                 answer = msgspec.structs.replace(answer, headers={"content-type": kind})
             if exchange.method in ("PUT", "DELETE"):

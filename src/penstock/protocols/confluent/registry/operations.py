@@ -242,6 +242,17 @@ async def register(call: RegistryCall) -> SchemaId:
     return SchemaId(found.id)
 
 
+def known(call: RegistryCall, handler: Handler) -> SchemaId | None:
+    """What `register` answers for a schema that is registered already; None if there is something to write."""
+    if handler is not register:
+        return None
+    given = call.given()
+    found = call.registry.registered(
+        call.subject, given.definition(), normalize=call.flag("normalize"), schema_id=given.id
+    )
+    return None if found is None else SchemaId(found.id)
+
+
 @_on(
     "POST",
     _SUBJECT,

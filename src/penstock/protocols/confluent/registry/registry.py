@@ -89,16 +89,21 @@ class Registry:
         for number in (schema_id, version):
             if number is not None and number > VERSION_MAX:
                 raise ConfluentError(BAD_SCHEMA, f"{str(number)[:20]} is greater than {VERSION_MAX}")
-        definition, schema = self._definitions.read(subject, wanted, normalize=normalize)
-        if self._subjects.mode(subject) is not Mode.IMPORT or schema_id is None:
-            found = self._find(subject, definition, schema)
-            if found is not None and found.registered:
-                return found
         return await self._changes.make(
             lambda: self._register(
                 subject, wanted, normalize=normalize, schema_id=schema_id, version=version, forced=forced
             )
         )
+
+    def registered(
+        self, subject: str, wanted: Definition, *, normalize: bool = False, schema_id: int | None = None
+    ) -> SubjectVersion | None:
+        """The version of a definition that a client has registered under a subject. Raises BAD_SCHEMA."""
+        definition, schema = self._definitions.read(subject, wanted, normalize=normalize)
+        if self._subjects.mode(subject) is Mode.IMPORT and schema_id is not None:
+            return None
+        found = self._find(subject, definition, schema)
+        return None if found is None or not found.registered else found
 
     async def _register(
         self,
