@@ -255,8 +255,7 @@ def test_paths(server: Running, http: httpx.Client) -> None:
 
 
 def test_the_registry_has_its_own_port(server: Running) -> None:
-    assert server.registry_port
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.registry_port}", trust_env=False) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.own_ports[0]}", trust_env=False) as http:
         assert http.get("/subjects").status_code == 200
         assert http.get("/registry/subjects").json()["error_code"] == 404
         assert http.get("/admin/v2/tenants").json()["error_code"] == 404

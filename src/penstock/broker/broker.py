@@ -17,6 +17,7 @@ from .capability import Capability
 from .cluster import Cluster
 from .consumer import Consumer
 from .fleet import ProcessDocuments
+from .groups import Groups
 from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
@@ -62,6 +63,10 @@ class Broker(Protocol):
     @property
     def group_positions(self) -> GroupPositions | None:
         """Positions of the cluster's consumer groups, at which subscriptions can begin; None if it has no such groups."""
+
+    @property
+    def groups(self) -> Groups | None:
+        """The consumer groups of the cluster; None if groups are subscriptions."""
 
     @property
     def namespaces(self) -> Namespaces: ...

@@ -59,6 +59,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str = "http"
     host: str = ""  # its Host header: the name by which it reached the service
     role: str | None = None  # proved by its TLS certificate
+    prefix: str = ""  # how the path begins because of the port that it reached
     process: bool = False
 
 

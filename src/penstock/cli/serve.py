@@ -45,6 +45,11 @@ from .options import folders, output_option
     metavar="HOST:PORT",
     help="Where the schema registry is served without the prefix /registry [off].",
 )
+@click.option(
+    "--rest-proxy",
+    metavar="HOST:PORT",
+    help="Where the REST proxy is served without the prefix /rest [off].",
+)
 @click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
@@ -79,6 +84,7 @@ def serve_command(
     http: str | None,
     pulsar: str | None,
     registry: str | None,
+    rest_proxy: str | None,
     engine: str | None,
     admin: str | None,
     schema_registry: str | None,
@@ -103,6 +109,7 @@ def serve_command(
         "http.listen": http,
         "pulsar.listen": pulsar,
         "registry.listen": registry,
+        "rest_proxy.listen": rest_proxy,
         "log.format": log,
         "engine.workers": workers,
     }

@@ -11,9 +11,10 @@ class ConfluentCode(msgspec.Struct, frozen=True):
 
 
 class ConfluentError(Exception):
-    """A refusal of the schema registry or of the REST proxy."""
+    """A refusal of the schema registry or of the REST proxy. `detail` is given beside a message that clients compare."""
 
-    def __init__(self, code: ConfluentCode, message: str) -> None:
+    def __init__(self, code: ConfluentCode, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.detail = detail

@@ -118,12 +118,12 @@ def topic_of(subject: str) -> TopicName | None:
     return found if found is not None and found.partition < 0 and subject_of(found) == subject else None
 
 
-def subject_of(topic: TopicName) -> str:
-    """The subject of a topic: by its local name for those of `public/default`, else by its full name."""
+def subject_of(topic: TopicName, end: str = VALUE) -> str:
+    """The subject of a topic's values, or of what `end` says: by its local name for those of `public/default`, else by its full name."""
     topic = topic.base
     if topic.namespace_name == DEFAULT_NAMESPACE:
-        return f"{topic.local}{VALUE}"
-    return f"persistent://{topic.tenant}/{topic.namespace}/{topic.local}{VALUE}"
+        return f"{topic.local}{end}"
+    return f"persistent://{topic.tenant}/{topic.namespace}/{topic.local}{end}"
 
 
 def context_of(subject: str) -> str:

@@ -242,7 +242,12 @@ class Caller:
     def may_produce_somewhere(self) -> None:
         """Raise FORBIDDEN unless there is something that the role may publish to."""
         if (permissions := self._permissions()) is not None:
-            self._require(permissions.produces, "produce to", "any topic")
+            self._require(lambda role: permissions.somewhere(role, PRODUCE), "produce to", "any topic")
+
+    def may_consume_somewhere(self) -> None:
+        """Raise FORBIDDEN unless there is something that the role may read."""
+        if (permissions := self._permissions()) is not None:
+            self._require(lambda role: permissions.somewhere(role, CONSUME), "consume", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
         """Raise FORBIDDEN unless the role may read `topic`, and use the subscription if one is named."""
@@ -275,10 +280,16 @@ class Caller:
             for role in self._roles
         )
 
-    def consumes(self, topic: TopicName) -> bool:
-        """Whether the role may read `topic`."""
-        auth = self.context.auth
-        return auth is None or all(auth.permissions.may(role, CONSUME, topic) for role in self._roles)
+    def consumes(self, topic: TopicName, subscription: str | None = None) -> bool:
+        """Whether the role may read `topic`, and use the subscription if one is named."""
+        if self.context.auth is None:
+            return True
+        permissions, namespace = self.context.auth.permissions, topic.namespace_name
+        return all(
+            permissions.may(role, CONSUME, topic)
+            and (subscription is None or permissions.may_use_subscription(role, subscription, namespace))
+            for role in self._roles
+        )
 
     def allowed(self, topic: TopicName) -> dict[str, bool]:
         """What the role may do with `topic`, by the names of the actions; nothing of it is noted as refused."""

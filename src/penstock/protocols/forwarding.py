@@ -18,6 +18,7 @@ from .auth.principal import scope_role
 from .caller import PROCESS_KEY
 from .http.answers import Header
 from .http.exchange import ClientGoneError, Exchange
+from .http.paths import PREFIX_KEY
 from .load import network_of
 from .rates import SCOPE_KEY
 
@@ -117,6 +118,7 @@ def forwarded_scope(exchange: Exchange, client: Client) -> None:
     subject = () if client.role is None else ((("commonName", client.role),),)
     scope["client"] = (client.address, client.port) if client.address else None
     scope["scheme"] = client.scheme
+    scope[PREFIX_KEY] = client.prefix
     scope["state"] = {**scope.get("state", {}), "peercert": {"subject": subject}}
     host = client.host.encode("latin-1")
     scope["headers"] = [(name, host if name == b"host" else value) for name, value in scope["headers"]]
@@ -161,6 +163,7 @@ async def _request_of(exchange: Exchange, watch: Callable[[], None], body: bytes
             scheme=scope.get("scheme", "http"),
             host=exchange.header(b"host") or "",
             role=scope_role(scope),
+            prefix=scope.get(PREFIX_KEY, ""),
         ),
     )
 

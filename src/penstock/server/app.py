@@ -17,6 +17,7 @@ from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.workers import Workers
 from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.confluent.proxy.endpoint import ProxyEndpoint
 from penstock.protocols.confluent.registry.endpoint import RegistryEndpoint
 from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
@@ -47,6 +48,7 @@ class App(msgspec.Struct, frozen=True):
     rest: RestEndpoint
     binary: BinaryEndpoint
     kafka_rest: KafkaRestEndpoint | None  # None: another process serves it
+    rest_proxy: ProxyEndpoint | None  # likewise
     sockets: Sockets
     asgi: Application
     requests: RequestMetrics
@@ -71,6 +73,8 @@ class App(msgspec.Struct, frozen=True):
             self.owner.drain()
         if self.kafka_rest is not None:
             self.kafka_rest.drain()
+        if self.rest_proxy is not None:
+            self.rest_proxy.services.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
 
     async def close(self) -> None:
@@ -82,6 +86,8 @@ class App(msgspec.Struct, frozen=True):
         await self.context.lasting.close()
         if self.kafka_rest is not None:
             await self.kafka_rest.close()
+        if self.rest_proxy is not None:
+            await self.rest_proxy.services.close()
         if self.fleet is not None:
             await self.fleet.close()
         await self.context.broker.close()
@@ -124,7 +130,7 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     metrics = MetricsPage(context, requests, counts, None, by_topic=config.metrics.by_topic)
     tracing = Tracing(config.trace) if config.trace.otlp_endpoint else None
     endpoints: dict[str, Endpoint] = {
-        **dict.fromkeys(("stages", "entries", "kafka", "registry", "lookup", "console"), owner),
+        **dict.fromkeys(("stages", "entries", "kafka", "registry", "rest", "lookup", "console"), owner),
         "topics": publishing(rest, owner),
         "ws": mounted(websocket),
         "admin": own_statistics(admin_endpoint(context), owner),
@@ -133,7 +139,9 @@ def build_worker(config: Config, access: WorkerAccess) -> App:
     asgi = Application(
         endpoints, {"ws": websocket}, pages(context, owner), _origins(config, context), requests, tracing
     )
-    return App(context, rest, binary, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner)
+    return App(
+        context, rest, binary, None, None, sockets, asgi, requests, owner.fleet, None, None, tracing, owner
+    )
 
 
 def open_broker(config: Config, clock: Clock | None = None, fleet: ProcessFleet | None = None) -> Broker:
@@ -156,6 +164,8 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     context.fleet = fleet
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
+    registry = RegistryEndpoint(context)
+    rest_proxy = ProxyEndpoint(context, registry.load, config.rest_proxy.url)
     cluster = context.broker.cluster
     if cluster is not None and cluster.traits.administered:
         admin = forwarding(context, cluster, admin)
@@ -176,7 +186,8 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
         "entries": stages,
         "topics": rest,
         "kafka": kafka_rest,
-        "registry": RegistryEndpoint(context),
+        "registry": registry,
+        "rest": rest_proxy,
         "ws": mounted(websocket),
         "admin": admin,
         "lookup": admin,
@@ -204,7 +215,18 @@ def build_for(context: ServerContext, config: Config | None = None, fleet: Proce
     if fleet is not None and context.broker.processes is not None:
         membership = Membership(fleet, context.broker.processes, context.broker.tasks, context.broker.clock)
     return App(
-        context, rest, binary, kafka_rest, sockets, asgi, requests, fleet, membership, history, tracing
+        context,
+        rest,
+        binary,
+        kafka_rest,
+        rest_proxy,
+        sockets,
+        asgi,
+        requests,
+        fleet,
+        membership,
+        history,
+        tracing,
     )
 
 

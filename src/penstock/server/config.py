@@ -53,6 +53,14 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_listen: str = "off"  # the same over TLS; needs `tls.cert_file`
 
 
+class RestProxySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the REST proxy is served without the prefix `/rest`, which the addresses of HTTP have."""
+
+    listen: str = "off"  # host:port; port 0 picks a free one; off: below /rest only
+    tls_listen: str = "off"  # the same over TLS; needs `tls.cert_file`
+    url: str = ""  # http(s)://host:port[/path] at which clients reach it; empty: as they came
+
+
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where messages are kept."""
 
@@ -129,6 +137,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
     pulsar: PulsarSettings = PulsarSettings()
     registry: RegistrySettings = RegistrySettings()
+    rest_proxy: RestProxySettings = RestProxySettings()
     data: DataSettings = DataSettings()
     storage: StorageSettings = StorageSettings()
     engine: ClusterSettings = ClusterSettings()

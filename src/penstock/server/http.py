@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.paths import PREFIX_KEY
 from penstock.protocols.limits import Limits
 from penstock.protocols.load import Load
 from penstock.protocols.transport import TlsServer
@@ -142,6 +143,7 @@ class HttpServer:
 def _serve_below(prefix: str, serve: Serve, exchange: Exchange) -> Awaitable[None]:
     """Serve a request as if its path began with a prefix."""
     scope = exchange.scope
+    scope[PREFIX_KEY] = prefix
     scope["path"] = prefix + scope["path"]
     scope["raw_path"] = prefix.encode() + scope["raw_path"]
     return serve(exchange)

@@ -14,6 +14,7 @@ from penstock.broker.cluster import Owner
 from penstock.model.worker import WorkerAccess
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.confluent.proxy.operations import PREFIX as REST_PROXY
 from penstock.protocols.confluent.registry.endpoint import PREFIX as REGISTRY
 from penstock.protocols.context import ServerContext
 
@@ -32,7 +33,7 @@ from .tls import ALPN, Certificates
 log = logging.getLogger(__name__)
 
 
-TLS: Final = frozenset(("https", "pulsar+ssl", "registry+https"))
+TLS: Final = frozenset(("https", "pulsar+ssl", "registry+https", "rest+https"))
 PULSAR: Final = frozenset(("pulsar", "pulsar+ssl"))
 # What may be listened on, in the order in which addresses are shown: section, key, and scheme of the URL.
 SOCKETS: Final = (
@@ -42,7 +43,11 @@ SOCKETS: Final = (
     ("pulsar", "tls_listen", "pulsar+ssl"),
     ("registry", "listen", "registry+http"),
     ("registry", "tls_listen", "registry+https"),
+    ("rest_proxy", "listen", "rest+http"),
+    ("rest_proxy", "tls_listen", "rest+https"),
 )
+# The endpoints that have their own ports, by the beginnings of their schemes: how paths begin elsewhere.
+PREFIXES: Final = {"registry": REGISTRY, "rest": REST_PROXY}
 
 
 class Listener(NamedTuple):
@@ -93,10 +98,10 @@ class Listeners:
         ] = {}  # by scheme, before a cluster that does not serve it itself
         self._certificates: Certificates | None = None
         self._listeners: dict[str, Listener] = {}  # by scheme
-        http, pulsar = config.http, config.pulsar
+        http = config.http
         if http.listen == OFF and http.tls_listen == OFF:
             raise StartError("http.listen and http.tls_listen are both off: there is no way in")
-        if http.tls_listen != OFF or pulsar.tls_listen != OFF or config.registry.tls_listen != OFF:
+        if any(getattr(config, section).tls_listen != OFF for section, _, scheme in SOCKETS if scheme in TLS):
             self._certificates = Certificates(config.tls)
         for section, key, scheme in SOCKETS:
             listen = getattr(getattr(config, section), key)
@@ -115,7 +120,7 @@ class Listeners:
             context = None
             if self._certificates is not None and scheme in TLS:
                 context = self._certificates.context(*((ALPN,) if scheme.endswith("https") else ()))
-            prefix = REGISTRY if scheme.startswith("registry+") else ""
+            prefix = PREFIXES.get(scheme.partition("+")[0], "")
             self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000, prefix)
         if owner is not None and not worker:
             for address in (owner.http, owner.pulsar):
@@ -145,7 +150,9 @@ class Listeners:
 
     def _url(self, scheme: str) -> str:
         listener = self._listeners.get(scheme)
-        return "" if listener is None else url_of(listener.bound, scheme.removeprefix("registry+"))
+        if listener is None:
+            return ""
+        return url_of(listener.bound, scheme.rpartition("+")[2] if listener.prefix else scheme)
 
     @property
     def urls(self) -> list[str]:
@@ -157,8 +164,7 @@ class Listeners:
         """Those that the HTTP server is to open."""
         if self._owns:
             return self._for_workers[:1]
-        schemes = ("http", "https", "registry+http", "registry+https")
-        shared = [self._listeners[scheme] for scheme in schemes if scheme in self._listeners]
+        shared = [listener for scheme, listener in self._listeners.items() if scheme not in PULSAR]
         return shared if self._own is None else [*shared, self._own]
 
     @property

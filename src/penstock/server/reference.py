@@ -7,6 +7,7 @@ from msgspec import structs
 from penstock import __version__
 from penstock.model.errors import ErrorKind
 from penstock.protocols.admin.routes import OPERATIONS as ADMIN
+from penstock.protocols.confluent.proxy.operations import OPERATIONS as REST_PROXY
 from penstock.protocols.confluent.registry.operations import OPERATIONS as REGISTRY
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.examples import example_of
@@ -49,7 +50,7 @@ _HEALTH: Final = (
 
 def openapi(context: ServerContext) -> dict[str, Any]:
     """The OpenAPI document."""
-    declared = (*OPERATIONS, *STAGES, *KAFKA_REST, *REGISTRY, *ADMIN, *CONSOLE, TAIL, *_HEALTH)
+    declared = (*OPERATIONS, *STAGES, *KAFKA_REST, *REGISTRY, *REST_PROXY, *ADMIN, *CONSOLE, TAIL, *_HEALTH)
     made = document(
         context,
         [structs.replace(each, example=example_of(each.method, each.path)) for each in declared],

@@ -43,10 +43,9 @@ class Address(Calls):
         self.pulsar_tls = by_scheme.get("pulsar+ssl", "")
         self.url = by_scheme.get("http", self.https)
         self.pulsar = by_scheme.get("pulsar", "")  # "" where the binary endpoint is off
-        registries = [url for url in urls if url.startswith("http:")][1:]
-        self.registry_port = (
-            int(registries[0].rsplit(":", 1)[1]) if registries else 0
-        )  # 0: it has no own port
+        own = [url for url in urls if url.startswith("http:")][1:]
+        # Of the schema registry and the REST proxy, if they have their own.
+        self.own_ports = [int(url.rsplit(":", 1)[1]) for url in own]
         self.ws = "ws" + self.url.removeprefix("http")
         self.wss = "ws" + self.https.removeprefix("http") if self.https else ""
 
@@ -54,6 +53,11 @@ class Address(Calls):
     def registry_url(self) -> str:
         """Where clients of a schema registry with Confluent's API ask."""
         return f"{self.url}/registry"
+
+    @property
+    def rest_proxy_url(self) -> str:
+        """Where clients of a REST proxy with Confluent's API ask."""
+        return f"{self.url}/rest"
 
     @property
     def port(self) -> int:

@@ -6,12 +6,19 @@ The compiled writers are fast and say only "no"; this module says where and why.
 from collections.abc import Callable
 from struct import error as struct_error
 from struct import pack
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .form import Form
 from .types import Array, Enum, Field, Fixed, Map, Primitive, Record, Type, Union, label
 
 _INT_BITS: Final = {"int": 31, "long": 63}
+
+
+class Chosen(NamedTuple):
+    """A value of a union with the number of its branch, which its client named."""
+
+    branch: int
+    value: Any
 
 
 class MisfitError(ValueError):
@@ -183,7 +190,10 @@ class Walk:
         rest = [branch for branch in kind.branches if branch.kind != "null"]
         if len(rest) == 1:
             return self.value(rest[0], value, path)
-        number = choose(kind, value, self.form)
+        if type(value) is Chosen:
+            number, value = value
+        else:
+            number = choose(kind, value, self.form)
         if number < 0:
             raise MisfitError(f"{path}: {show(value)} fits no branch of {label(kind)}")
         return self.value(kind.branches[number], value, path)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from .fit import choose
+from .fit import Chosen, choose
 from .form import Form
 from .source import Compiler
 from .types import Array, Enum, Fixed, Map, Primitive, Record, Type, Union
@@ -51,6 +51,7 @@ class _Compiler(Compiler):
                 "pack_branch_float": struct.Struct("<Bf").pack,
                 "pack_branch_double": struct.Struct("<Bd").pack,
                 "missing": object(),
+                "Chosen": Chosen,
             }
         )
         self.form = form
@@ -146,7 +147,7 @@ class _Compiler(Compiler):
     def _union(self, kind: Union, body: list[str]) -> None:
         form = self.form
         chooser = self.constant("choose", lambda value: choose(kind, value, form))
-        body.append(f" b = {chooser}(v)")
+        body.append(f" b, v = v if type(v) is Chosen else ({chooser}(v), v)")
         for number, branch in enumerate(kind.branches):
             body.append(f" if b == {number}:")
             self.value(branch, "v", "out", body, "  ", number)

@@ -1,7 +1,7 @@
 """JSON Schema documents as shapes: the kind of values that a schema allows, and the keywords about that kind.
 
 A schema with keywords about several things, as a type and an enumeration, is the `allOf` of one shape for each; `type: [a, b]`
-is an `anyOf`. Drafts 4 to 2020-12. The one importer of referencing and jsonschema.
+is an `anyOf`. Drafts 4 to 2020-12.
 """
 
 from collections.abc import Mapping, Sequence
@@ -144,10 +144,10 @@ class Document:
             resources = {base: root}
             for name, more in references.items():
                 resources[name] = resources[urljoin(base, name)] = self._resource(_read(more, name))
-            registry: Registry[Any] = REGISTRY.with_resources(resources.items()).crawl()
+            self.registry: Registry[Any] = REGISTRY.with_resources(resources.items()).crawl()
             self._shapes: dict[int, tuple[Node, Shape]] = {}
             self._checked: set[int] = set()
-            self.root = Node(self.schema, registry.resolver(base))
+            self.root = Node(self.schema, self.registry.resolver(base))
             self._check(self.root)
         except RecursionError:
             raise JsonSchemaError("the schema is nested too deeply") from None

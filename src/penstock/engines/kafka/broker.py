@@ -209,6 +209,7 @@ class KafkaBroker:
         )
         self.topics.learners.append(self._serving.service.learn)
         self.group_positions = self.topics.group_positions
+        self.groups = None
         self._attached = AttachedConsumers(
             self.topics,
             DeliveredSchemas(self.schemas, self.documents.catch_up),

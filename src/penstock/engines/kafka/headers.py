@@ -28,6 +28,7 @@ from typing import Final
 from penstock.engines.shared.replies import CORRELATION_ID, REPLY_TO
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.formats import MESSAGES, VERSION, version_of
+from penstock.model.headers import headers_of
 from penstock.model.message import OutMessage
 from penstock.wire.metadata import Memo
 
@@ -82,7 +83,7 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
     """
     headers: list[Header] = []
     if message.properties:
-        headers += [(_NAMES[name], value.encode()) for name, value in message.properties.items()]
+        headers += [(_NAMES[name], value) for name, value in headers_of(message.properties)]
     if message.event_time:
         headers.append((_EVENT_TIME, b"%d" % message.event_time))
     if message.deliver_at:

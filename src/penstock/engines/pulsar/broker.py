@@ -60,7 +60,7 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     # The cluster's own, or not there.
-    administration = group_positions = other_registry = policies = record_formats = watch = None
+    administration = group_positions = groups = other_registry = policies = record_formats = watch = None
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
     _recheck_missing = False

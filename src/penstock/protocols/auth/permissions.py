@@ -129,8 +129,8 @@ class Permissions:
         policies = self._namespaces.find(namespace)
         return policies is not None and any(by.get(role) for by in policies.topic_permissions.values())
 
-    def produces(self, role: str) -> bool:
-        """Whether a role may publish to anything at all."""
+    def somewhere(self, role: str, action: str) -> bool:
+        """Whether a role may do something with any topic at all."""
         namespaces = self._namespaces
         if role in self._super_users or any(role in one.admin_roles for one in namespaces.tenants.values()):
             return True
@@ -139,7 +139,7 @@ class Permissions:
             policies = namespaces.find(namespace)
             if policies is not None:
                 grants += [policies.permissions, *policies.topic_permissions.values()]
-        return any(_grants(by.get(role, ()), PRODUCE) for by in grants)
+        return any(_grants(by.get(role, ()), action) for by in grants)
 
     # -- grants
 

@@ -1,10 +1,14 @@
 """The path of a request as it was sent, and its segments."""
 
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .exchange import Scope
+
+# Of a scope: how its path begins because of the port that its client reached, where paths have no prefix.
+PREFIX_KEY: Final = "penstock.prefix"
 
 
 def raw_path(scope: Scope) -> bytes:

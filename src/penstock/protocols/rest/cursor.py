@@ -123,7 +123,9 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
     # A flush may wait for the next owner of a partition for longer than an instance lives.
     with rest.instances.hold(instances, named=bool(target.consumer)):
         found = await rest.broker.subscriptions.of(target.topic, target.subscription)
-        if not instances and await rest.remote_instances.answered_by_any(target, exchange, body):
+        if not instances and await rest.remote_instances.answered_by_any(
+            target.topic, target.subscription, exchange, body
+        ):
             return
         consumers = [one.consumer for one in instances]
         change = CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers)

@@ -19,13 +19,13 @@ from penstock.model.schema import SchemaInfo
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.limits import Limits
+from penstock.protocols.remote_instances import RemoteInstances
 from penstock.protocols.values import Form
 from penstock.runtime.clock import Timers
 
 from .encoding import Encoding
 from .parts import Bounds, Decoding, Part
 from .prepared import FETCH_MESSAGES_MIN, Prepared, Preparing
-from .remote_instances import RemoteInstances
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
 HELD_MS: Final = 1000  # until an instance that has expired and is in use is checked again

@@ -8,12 +8,12 @@ from penstock.protocols.context import ServerContext
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.producer_cache import ProducerCache
+from penstock.protocols.remote_instances import RemoteInstances
 
 from .instances import Instances
 from .operations import Target
 from .parts import Decoding
 from .prepared import Preparing
-from .remote_instances import RemoteInstances
 
 # Passes a request on whose body was read; the answer is that of another process.
 PassOn = Callable[[Exchange, bytes], Awaitable[None]]

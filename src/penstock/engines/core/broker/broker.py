@@ -53,7 +53,8 @@ class Broker:
     capabilities = frozenset(Capability)
     partitioner = Partitioner.JAVA
     cluster = None  # it is its own
-    group_positions = open_journal = other_registry = processes = record_formats = None  # of a cluster
+    # of a cluster
+    group_positions = groups = open_journal = other_registry = processes = record_formats = None
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class RegistryEndpoint:
         """The answer; None if another process gave it."""
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
         other = self._context.broker.other_registry
-        registry = await self._load() if other is None else None
+        registry = await self.load() if other is None else None
         handler, names = find_handler(self._handlers, exchange)
         if kind is None:
             raise not_acceptable()
@@ -99,7 +99,7 @@ class RegistryEndpoint:
             return False
         return True
 
-    async def _load(self) -> Registry:
+    async def load(self) -> Registry:
         """The registry, whose state is read with the first request. Raises NOT_SUPPORTED, UNAVAILABLE."""
         broker, fleet = self._context.broker, self._context.fleet
         records = offered(broker.registry_records, "schema registry")

@@ -11,6 +11,8 @@ import msgspec
 from penstock.broker.registry import RegistryRecord, RegistryRecords
 from penstock.codec.registered import TYPES, Schema, incompatibilities
 from penstock.model.confluent import ConfluentError
+from penstock.model.errors import PenstockError
+from penstock.model.schema import SchemaInfo
 from penstock.model.subjects import (
     BAD_SCHEMA,
     BAD_VERSION,
@@ -44,7 +46,7 @@ from .subjects import (
     schema_key,
     schema_record,
 )
-from .topics import TopicSubjects
+from .topics import TopicSubjects, topic_schema
 
 
 class Registry:
@@ -89,6 +91,9 @@ class Registry:
         for number in (schema_id, version):
             if number is not None and number > VERSION_MAX:
                 raise ConfluentError(BAD_SCHEMA, f"{str(number)[:20]} is greater than {VERSION_MAX}")
+        found = self.registered(subject, wanted, normalize=normalize, schema_id=schema_id)
+        if found is not None:
+            return found
         return await self._changes.make(
             lambda: self._register(
                 subject, wanted, normalize=normalize, schema_id=schema_id, version=version, forced=forced
@@ -252,6 +257,16 @@ class Registry:
     def serialized(self, version: SubjectVersion) -> str:
         """The FileDescriptorProto of a Protobuf schema, in base64."""
         return self._definitions.schema(version).serialized()
+
+    def usable(self, subject: str, wanted: Definition) -> tuple[Definition, SchemaInfo, dict[str, str]]:
+        """A definition as it would be stored under a subject, as a topic's schema, and the texts of its references. Raises
+        ConfluentError: BAD_SCHEMA."""
+        definition, _ = self._definitions.read(subject, wanted)
+        references = self._definitions.references(subject, definition)
+        try:
+            return definition, topic_schema(definition, references), references
+        except (ValueError, PenstockError) as error:
+            raise ConfluentError(BAD_SCHEMA, f"Invalid schema: {error}") from None
 
     def greatest_id(self, context: str) -> int:
         """The greatest id ever given in a context."""

@@ -117,7 +117,7 @@ class TopicSubjects:
         if latest is not None and latest.schema.type is SchemaType.KEY_VALUE:
             return None, None
         try:
-            schema = _schema(definition, references)
+            schema = topic_schema(definition, references)
             self._broker.namespaces.check(topic.namespace_name)
             schemas = self._broker.schemas
             number = await schemas.get_or_create(topic, schema, forced=forced, checked=True)
@@ -181,7 +181,7 @@ def _definition(schema: SchemaInfo) -> Definition | None:
     return None
 
 
-def _schema(definition: Definition, references: Mapping[str, str]) -> SchemaInfo:
+def topic_schema(definition: Definition, references: Mapping[str, str]) -> SchemaInfo:
     """A registry's schema as a topic has it. Raises ValueError, PenstockError."""
     match definition.schema_type:
         case "AVRO":

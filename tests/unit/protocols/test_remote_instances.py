@@ -8,13 +8,12 @@ import pytest
 from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.model.names import TopicName
 from penstock.model.secret import Secret
+from penstock.protocols import remote_instances as module
 from penstock.protocols.http.exchange import Exchange
-from penstock.protocols.rest import remote_instances as module
-from penstock.protocols.rest.operations import Target
-from penstock.protocols.rest.remote_instances import INSTANCE, RemoteInstances
+from penstock.protocols.remote_instances import INSTANCE, RemoteInstances
 
 SECRET = Secret("a secret of sixteen bytes")
-TARGET = Target("", TopicName.parse("orders"), subscription="s")
+TARGET = TopicName.parse("orders"), "s"
 
 
 class Process:
@@ -65,7 +64,7 @@ async def test_a_request_that_was_passed_on_stays(sent: list[str]) -> None:
     one, other = Process(), Process()
     request = Request((b"penstock-forwarded", b"x"))
     assert not await other.remote.answered(one.remote.new_id(), request)
-    assert not await Process(SECRET, one.remote.properties()).remote.answered_by_any(TARGET, request, b"")
+    assert not await Process(SECRET, one.remote.properties()).remote.answered_by_any(*TARGET, request, b"")
     assert sent == []
 
 
@@ -79,10 +78,10 @@ async def test_what_clients_of_the_cluster_say_leads_nowhere(sent: list[str]) ->
         {INSTANCE: "http://attacker.example"},
         {INSTANCE: ProcessFleet(Secret("another secret, as long")).new_id()},
     )
-    assert not await other.remote.answered_by_any(TARGET, Request(), b"")
+    assert not await other.remote.answered_by_any(*TARGET, Request(), b"")
     assert sent == []
     copied = Process(SECRET, one.remote.properties())
-    assert await copied.remote.answered_by_any(TARGET, Request(), b"")
+    assert await copied.remote.answered_by_any(*TARGET, Request(), b"")
     assert sent == [one.fleet.id]
 
 

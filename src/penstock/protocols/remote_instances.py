@@ -8,19 +8,21 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Final
 
-from penstock.broker.fleet import ProcessGoneError
+from penstock.broker.fleet import Caller as Client
+from penstock.broker.fleet import ForwardedRequest, ProcessGoneError
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
 from penstock.model.policy import OWN_PROPERTIES
-from penstock.protocols.context import ServerContext
-from penstock.protocols.forwarding import StoppingError, Waits, forward
-from penstock.protocols.http.exchange import Exchange
 
-from .operations import Target
+from .context import ServerContext
+from .forwarding import StoppingError, Waits, forward
+from .http.exchange import Exchange
 
 INSTANCE: Final = (
     f"{OWN_PROPERTIES}consumer-instance"  # an id that names the process; not that of the instance
 )
 _ID_BYTES: Final = 18
+_ASK_S: Final = 5.0  # for another process to say whether it has an instance
 
 
 class RemoteInstances:
@@ -40,11 +42,11 @@ class RemoteInstances:
         fleet = self._context.fleet
         return {} if fleet is None or self._context.broker.cluster is None else {INSTANCE: fleet.new_id()}
 
-    async def polled(self, id: str, exchange: Exchange, wait_s: float, empty: bytes) -> bool:
+    async def polled(self, id: str, exchange: Exchange, wait_s: float, empty: bytes, path: str = "") -> bool:
         """As `answered`, for a request that may wait for `wait_s`. If this process stops before that, the answer is `empty`."""
         try:
             async with self._polls.hold(exchange):
-                return await self.answered(id, exchange, wait_s=wait_s)
+                return await self.answered(id, exchange, wait_s=wait_s, path=path)
         except StoppingError:
             await exchange.answer(empty)
             return True
@@ -54,15 +56,24 @@ class RemoteInstances:
         self._polls.end()
 
     async def answered(
-        self, id: str, exchange: Exchange, *, wait_s: float = 0.0, body: bytes | None = None
+        self,
+        id: str,
+        exchange: Exchange,
+        *,
+        wait_s: float = 0.0,
+        body: bytes | None = None,
+        path: str = "",
     ) -> bool:
-        """Whether another process has the instance, and answered the request; `wait_s` and `body` are as of `forward`.
+        """Whether another process has the instance, and answered the request; `wait_s` and `body` are as of `forward`. Of an id that names
+        no process, the others are asked for `path`: the one that has the instance answers 204.
 
         Raises CONSUMER_NOT_FOUND if that process has ended, and UNAVAILABLE.
         """
         fleet = self._context.fleet
-        owner = None if fleet is None else fleet.owner_of(id)
-        if fleet is None or owner is None or owner == fleet.id or exchange.forwarded is not None:
+        if fleet is None or exchange.forwarded is not None:
+            return False
+        owner = fleet.owner_of(id) or (await self.holder(path) if path else None)
+        if owner is None or owner == fleet.id:
             return False
         try:
             await forward(fleet, owner, exchange, wait_s, body)
@@ -72,12 +83,33 @@ class RemoteInstances:
             ) from None
         return True
 
-    async def answered_by_any(self, target: Target, exchange: Exchange, body: bytes) -> bool:
+    async def holder(self, path: str) -> str | None:
+        """The other process that answers GET of a path with 204; None without one."""
+        fleet = self._context.fleet
+        if fleet is None:
+            return None
+        ask = ForwardedRequest(
+            method=b"GET", target=path.encode(), headers=(), body=b"", caller=Client(process=True)
+        )
+        for process in list(fleet.counts):
+            try:
+                async with fleet.send(process, ask, _ASK_S) as answer:
+                    while await answer.part():
+                        pass
+                    if answer.status == 204:
+                        return process
+            except (ProcessGoneError, PenstockError):
+                continue
+        return None
+
+    async def answered_by_any(
+        self, topic: TopicName, subscription: str, exchange: Exchange, body: bytes
+    ) -> bool:
         """Whether another process has an instance of the subscription, and answered the request."""
         fleet = self._context.fleet
         if fleet is None or exchange.forwarded is not None:
             return False
-        async for process in self._processes(target):
+        async for process in self._processes(topic, subscription):
             try:
                 await forward(fleet, process, exchange, body=body)
             except ProcessGoneError:
@@ -85,13 +117,13 @@ class RemoteInstances:
             return True
         return False
 
-    async def _processes(self, target: Target) -> AsyncIterator[str]:
+    async def _processes(self, topic: TopicName, subscription: str) -> AsyncIterator[str]:
         broker, fleet = self._context.broker, self._context.fleet
         if broker.cluster is None or fleet is None:
             return
-        log = broker.topics.logs(target.topic)[0] if broker.topics.exists(target.topic) else target.topic
+        log = broker.topics.logs(topic)[0] if broker.topics.exists(topic) else topic
         known = {fleet.id}
-        for properties in await broker.cluster.consumers(log, target.subscription):
+        for properties in await broker.cluster.consumers(log, subscription):
             process = fleet.owner_of(properties.get(INSTANCE, ""))
             if process is not None and process not in known:
                 known.add(process)

@@ -1,0 +1,1 @@
+"""The REST proxy's API (docs/rest-proxy.md)."""

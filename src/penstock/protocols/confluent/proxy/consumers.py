@@ -1,0 +1,550 @@
+"""Operations of consumer instances: create, subscribe, assign, seek, commit, fetch, delete."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.broker.groups import (
+    Committed,
+    Edge,
+    GroupMember,
+    GroupOptions,
+    GroupRecord,
+    Position,
+    Since,
+    TopicPartition,
+)
+from penstock.model.confluent import ConfluentCode, ConfluentError
+from penstock.model.names import TopicName, check_subscription
+from penstock.protocols.caller import PROCESS_KEY, Caller
+from penstock.protocols.clients import client_of
+from penstock.protocols.confluent.call import UNREADABLE
+from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
+from penstock.protocols.http.answers import NO_CONTENT, Answer, to_json
+from penstock.protocols.http.long_poll import LongPoll
+from penstock.protocols.http.paths import PREFIX_KEY
+
+from .call import ProxyCall, shown, topic_named
+from .codes import BAD_CONSUMER, ILLEGAL_STATE
+from .formats import Format, accepted_records
+from .instances import NAMED, Instance, Key, Way, path_of
+from .records import Record, Records
+
+DEFAULT_WAIT_MS: Final = 1000  # Confluent's consumer.request.timeout.ms
+BYTES_MAX: Final = 64 * 1024 * 1024  # its consumer.request.max.bytes; limits.max_read_bytes counts, too
+_MIN_BYTES: Final = range(-1, 10_000_001)
+_BAD_MIN_BYTES: Final = ConfluentCode(422, 40001)
+
+ONE_WAY: Final = (
+    "IllegalStateError: You must choose only one way to configure your consumer: (1) subscribe to specific topics by name,"
+    " (2) subscribe to topics matching a regex pattern, (3) assign itself specific topic-partitions."
+)
+
+
+class CreateInstance(
+    msgspec.Struct,
+    rename={
+        "reset": "auto.offset.reset",
+        "commit": "auto.commit.enable",
+        "wait": "consumer.request.timeout.ms",
+        "least": "fetch.min.bytes",
+    },
+):
+    """A new consumer instance. Other fields are ignored."""
+
+    name: str | None = None
+    format: str = "binary"
+    reset: str = "latest"
+    commit: str = "true"
+    wait: int = DEFAULT_WAIT_MS
+    least: int = -1
+
+
+class InstanceAnswer(msgspec.Struct):
+    """An instance, and where it is asked for."""
+
+    instance_id: str
+    base_uri: str
+
+
+class Subscription(msgspec.Struct):
+    """Topics by name, or those whose names match a regular expression."""
+
+    topics: list[str] | None = None
+    topic_pattern: str | None = None
+
+
+class Topics(msgspec.Struct):
+    """The topics that an instance subscribes to."""
+
+    topics: list[str]
+
+
+class PartitionName(msgspec.Struct, frozen=True):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Partitions(msgspec.Struct):
+    """Partitions."""
+
+    partitions: list[PartitionName]
+
+
+class OffsetOf(msgspec.Struct):
+    """An offset in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str | None = None
+
+
+class TimeOf(msgspec.Struct):
+    """A time (ISO 8601) in a partition."""
+
+    topic: str
+    partition: int
+    timestamp: str
+
+
+class Positions(msgspec.Struct):
+    """Positions to go on at."""
+
+    offsets: list[OffsetOf] = []
+    timestamps: list[TimeOf] = []
+
+
+class Offsets(msgspec.Struct):
+    """Offsets of records that are done; none: of all that were fetched."""
+
+    offsets: list[OffsetOf] = []
+
+
+class CommittedOffset(msgspec.Struct):
+    """The offset at which a group goes on."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class CommittedOffsets(msgspec.Struct):
+    """The offsets of a group, without partitions in which it has committed nothing."""
+
+    offsets: list[CommittedOffset]
+
+
+# -- instances
+
+
+async def create(call: ProxyCall) -> InstanceAnswer | None:
+    call.caller.may_consume_somewhere()
+    given = call.object()
+    instances, group = call.proxy.instances, check_subscription(call.names["group"])
+    encoding = _format(given)
+    options = GroupOptions(
+        name=_text(given, "id") or _text(given, "name") or instances.new_name(),
+        start=_start(given),
+        auto_commit=_truth(given, "auto.commit.enable"),
+        client=client_of(call.exchange.scope),
+    )
+    wait_ms = _number(given, ("consumer.request.timeout.ms", "requestWaitMs"), DEFAULT_WAIT_MS)
+    least = _number(given, ("fetch.min.bytes", "responseMinBytes"), -1)
+    if least not in _MIN_BYTES:
+        raise ConfluentError(_BAD_MIN_BYTES, "fetch.min.bytes is not between -1 and 10,000,000")
+    if not 0 <= wait_ms <= 2**31:
+        raise ConfluentError(BAD_CONSUMER, "consumer.request.timeout.ms is out of bounds")
+    key = Key(call.caller.role, group, options.name)
+    async with instances.making(key):
+        member = await call.proxy.groups.join(group, options)
+        member.owner, member.proxy = call.caller.role, call.caller.proxy
+        instances.add(key, member, encoding, min(wait_ms, call.caller.context.limits.max_wait_ms))
+    return InstanceAnswer(options.name, _base_uri(call, key))
+
+
+def _format(given: Mapping[str, Any]) -> Format:
+    found = given.get("format") or Format.BINARY
+    try:
+        return Format(str(found).lower())
+    except ValueError:
+        raise ConfluentError(UNREADABLE, "Invalid format type.") from None
+
+
+def _start(given: Mapping[str, Any]) -> Edge:
+    found = given.get("auto.offset.reset")
+    try:
+        return Edge.END if found is None else Edge(str(found).lower())
+    except ValueError:
+        raise ConfluentError(
+            BAD_CONSUMER,
+            f"Invalid value {str(found)[:80]} for configuration auto.offset.reset: it is earliest or latest",
+        ) from None
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    found = given.get(name)
+    if found is None:
+        return ""
+    if not isinstance(found, str) or len(found) > 255 or any(ord(each) < 32 for each in found):
+        raise ConfluentError(BAD_CONSUMER, f"{name} is not a text of at most 255 characters")
+    return found
+
+
+def _truth(given: Mapping[str, Any], name: str) -> bool:
+    found = given.get(name)
+    text = "true" if found is None else str(found).lower()
+    if text not in ("true", "false"):
+        raise ConfluentError(BAD_CONSUMER, f"{name} is neither true nor false")
+    return text == "true"
+
+
+def _number(given: Mapping[str, Any], names: Sequence[str], default: int) -> int:
+    for name in names:
+        found = given.get(name)
+        if found is None:
+            continue
+        try:
+            if type(found) in (int, str):
+                return int(found)
+        except ValueError:
+            pass
+        raise ConfluentError(BAD_CONSUMER, f"{name} is not a whole number")
+    return default
+
+
+def _base_uri(call: ProxyCall, key: Key) -> str:
+    scope = call.exchange.scope
+    root = call.proxy.url or call.exchange.address + ("" if scope.get(PREFIX_KEY) else "/rest")
+    return f"{root}/consumers/{quote(key.group, safe='')}/instances/{quote(key.name, safe='')}"
+
+
+async def delete(call: ProxyCall) -> Answer | None:
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    await call.proxy.instances.remove(instance)
+    return NO_CONTENT
+
+
+async def known(call: ProxyCall) -> Answer:
+    """Answer another process whether this one has an instance."""
+    if PROCESS_KEY not in call.exchange.scope:
+        raise ConfluentError(ConfluentCode(405, 405), "HTTP 405 Method Not Allowed")
+    call.proxy.instances.get(Key(call.text("role") or None, call.names["group"], call.names["instance"]))
+    return NO_CONTENT
+
+
+async def _instance(call: ProxyCall, wait_ms: int | None = None) -> Instance | None:
+    """The instance that a request names; None if another process has it, and answered the request, which may wait for `wait_ms`. Raises
+    ConfluentError."""
+    key = Key(call.caller.role, call.names["group"], call.names["instance"])
+    try:
+        return call.proxy.instances.get(key)
+    except ConfluentError:
+        remote, made, path = call.proxy.remote, key.name.removeprefix(NAMED), path_of(key)
+        if wait_ms is None:
+            answered = await remote.answered(made, call.exchange, body=call.body, path=path)
+        else:
+            answered = await remote.polled(made, call.exchange, wait_ms / 1000, b"[]", path)
+        if answered:
+            return None
+        raise
+
+
+# -- partitions
+
+
+async def subscribe(call: ProxyCall) -> Answer | None:
+    given = call.object()
+    topics, pattern = given.get("topics"), given.get("topic_pattern")
+    if topics is not None and not (isinstance(topics, list) and all(isinstance(one, str) for one in topics)):
+        raise ConfluentError(UNREADABLE, "Topics is expected to be list of strings")
+    if pattern is not None and not isinstance(pattern, str):
+        raise ConfluentError(UNREADABLE, "Topic patterns is expected to be a string")
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    if topics and pattern:
+        raise ConfluentError(ILLEGAL_STATE, ONE_WAY)
+    if not (topics or pattern):
+        raise ConfluentError(ILLEGAL_STATE, "Neither topic_pattern nor topics are present in request")
+    way = Way.TOPICS if topics else Way.PATTERN
+    _check_way(instance, way)
+    names = [topic_named(one) for one in topics or ()]
+    group = instance.key.group
+    for name in names:
+        call.caller.may_consume(name, group)
+    async with call.proxy.instances.turn(instance) as member:
+        if pattern:
+            await member.subscribe_pattern(pattern, partial(_consumes, call.caller, group))
+        else:
+            await member.subscribe(names)
+        instance.way = way
+    return NO_CONTENT
+
+
+def _consumes(caller: Caller, group: str, topic: TopicName) -> bool:
+    return caller.consumes(topic, group)
+
+
+def _check_way(instance: Instance, way: Way) -> None:
+    if instance.way not in (Way.NONE, way):
+        raise ConfluentError(ILLEGAL_STATE, ONE_WAY)
+
+
+async def subscription(call: ProxyCall) -> Topics | None:
+    instance = await _instance(call)
+    return None if instance is None else Topics(list(map(shown, instance.member.topics)))
+
+
+async def unsubscribe(call: ProxyCall) -> Answer | None:
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    async with call.proxy.instances.turn(instance) as member:
+        await member.unsubscribe()
+        instance.way = Way.NONE
+    return NO_CONTENT
+
+
+async def assign(call: ProxyCall) -> Answer | None:
+    wanted = _partitions(call)
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    _check_way(instance, Way.ASSIGNED)
+    for one in wanted:
+        call.caller.may_consume(one.topic, instance.key.group)
+    async with call.proxy.instances.turn(instance) as member:
+        await member.assign(wanted)
+        instance.way = Way.ASSIGNED if wanted else Way.NONE
+    return NO_CONTENT
+
+
+async def assignments(call: ProxyCall) -> Partitions | None:
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    return Partitions([PartitionName(shown(one.topic), one.partition) for one in instance.member.assignment])
+
+
+# -- positions and offsets
+
+
+async def seek(call: ProxyCall) -> Answer | None:
+    given = call.object()
+    positions: dict[TopicPartition, Position] = {}
+    for one in _objects(given, "offsets"):
+        positions[_place(one)] = _offset(one)
+    for one in _objects(given, "timestamps"):
+        positions[_place(one)] = Since(_time(one))
+    return await _seek(call, positions)
+
+
+async def seek_to_beginning(call: ProxyCall) -> Answer | None:
+    return await _seek(call, dict.fromkeys(_partitions(call), Edge.BEGINNING))
+
+
+async def seek_to_end(call: ProxyCall) -> Answer | None:
+    return await _seek(call, dict.fromkeys(_partitions(call), Edge.END))
+
+
+async def _seek(call: ProxyCall, positions: Mapping[TopicPartition, Position]) -> Answer | None:
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    async with call.proxy.instances.turn(instance) as member:
+        for one in positions.keys() - set(member.assignment):
+            raise ConfluentError(
+                ILLEGAL_STATE,
+                f"Illegal state: No current assignment for partition {shown(one.topic)}-{one.partition}",
+            )
+        _check_rights(call, instance, member)
+        await member.seek(positions)
+    return NO_CONTENT
+
+
+async def commit(call: ProxyCall) -> Answer | None:
+    given = call.object()
+    offsets = {
+        # What is stored is the offset of the next record.
+        _place(one): Committed(_offset(one) + 1, str(one.get("metadata") or ""))
+        for one in _objects(given, "offsets")
+    }
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    for one in offsets:
+        call.caller.may_consume(one.topic, instance.key.group)
+    async with call.proxy.instances.turn(instance) as member:
+        await member.commit(offsets or None)
+    return Answer(raw=b"[]")
+
+
+async def committed(call: ProxyCall) -> CommittedOffsets | None:
+    wanted = _partitions(call)
+    instance = await _instance(call)
+    if instance is None:
+        return None
+    for one in wanted:
+        call.caller.may_consume(one.topic, instance.key.group)
+    async with call.proxy.instances.turn(instance) as member:
+        found = await member.committed(wanted)
+    return CommittedOffsets(
+        [
+            CommittedOffset(shown(one.topic), one.partition, found[one].offset, found[one].metadata)
+            for one in wanted
+            if one in found
+        ]
+    )
+
+
+def _partitions(call: ProxyCall) -> list[TopicPartition]:
+    return list(dict.fromkeys(_place(one) for one in _objects(call.object(), "partitions", needed=True)))
+
+
+def _objects(given: Mapping[str, Any], name: str, *, needed: bool = False) -> list[dict[str, Any]]:
+    found = given.get(name)
+    if found is None and not needed:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ConfluentError(UNREADABLE, f"{name} is expected to be a list of objects")
+    return found
+
+
+def _place(one: Mapping[str, Any]) -> TopicPartition:
+    topic = one.get("topic")
+    if not isinstance(topic, str):
+        raise ConfluentError(UNREADABLE, "topic is expected to be a text")
+    return TopicPartition(topic_named(topic), _whole(one, "partition"))
+
+
+def _offset(one: Mapping[str, Any]) -> int:
+    return _whole(one, "offset")
+
+
+def _whole(one: Mapping[str, Any], name: str) -> int:
+    found = one.get(name)
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 19:
+        found = int(found)
+    if type(found) is not int or not 0 <= found < 2**63 - 1:
+        raise ConfluentError(UNREADABLE, f"{name} is expected to be a whole number")
+    return found
+
+
+def _time(one: Mapping[str, Any]) -> int:
+    found = one.get("timestamp")
+    try:
+        if isinstance(found, str):
+            return round(datetime.fromisoformat(found).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        pass
+    raise ConfluentError(UNREADABLE, "timestamp is expected to be a time in ISO 8601")
+
+
+# -- records
+
+
+async def fetch(call: ProxyCall) -> Answer | None:
+    """Records, as soon as there are some. One that cannot be read is an error of its own, and the next fetch goes on behind it."""
+    limits = call.caller.context.limits
+    timeout_ms = _wait(call)
+    instance = await _instance(call, limits.max_wait_ms if timeout_ms is None else timeout_ms)
+    if instance is None:
+        return None
+    media = accepted_records(call.exchange, instance.format)
+    if instance.way is Way.NONE:
+        raise ConfluentError(
+            ILLEGAL_STATE,
+            "Illegal state: Consumer is not subscribed to any topics or assigned any partitions",
+        )
+    wait_ms = instance.wait_ms if timeout_ms is None else min(timeout_ms, instance.wait_ms)
+    bytes_max = min(call.number("max_bytes", BYTES_MAX) or 1, limits.max_read_bytes)
+    async with (
+        LongPoll(call.proxy.polls, call.exchange) as poll,
+        call.proxy.instances.turn(instance) as member,
+    ):
+        allowed = partial(_check_rights, call, instance, member)
+        poll.watch(call.caller, allowed)
+        instance.wake = poll.stop
+        try:
+            found = await poll.until(member.fetch(wait_ms, bytes_max), None) or []
+        finally:
+            instance.wake = None
+        try:
+            if poll.lapsed is not None:
+                raise poll.lapsed
+            allowed()  # also for topics that came with a pattern
+            await _answered(call, instance, member, found, media, poll)
+            return None
+        except ConfluentError:  # of a record
+            raise
+        except BaseException:
+            await _give_back(member, found)
+            raise
+
+
+async def _answered(
+    call: ProxyCall,
+    instance: Instance,
+    member: GroupMember,
+    found: Sequence[GroupRecord],
+    media: str,
+    poll: LongPoll,
+) -> None:
+    """Answer with records, up to the first that cannot be read; if that is the first one, raise why, and go on behind it."""
+    shown_records: list[Record] = []
+    records = Records(call.proxy.broker, call.proxy.schemas, instance.format)
+    size = sum([record.size for record in found])
+    holding = call.exchange.holding
+    if holding is not None:
+        await holding.reserved_soon(size)
+    try:
+        for place, record in enumerate(found):
+            try:
+                shown_records.append(await records.show(record))
+            except ConfluentError:
+                if place:
+                    await _give_back(member, found[place:])
+                    break
+                await _give_back(member, found[1:])
+                raise
+        body = to_json(shown_records)
+        await call.exchange.whole(200, [(b"content-type", media.encode())], body)
+    finally:
+        if holding is not None:
+            holding.send(-size)
+    if not await poll.client_took_it():
+        await _give_back(member, found)
+
+
+async def _give_back(member: GroupMember, records: Sequence[GroupRecord]) -> None:
+    """No client got these records: the next fetch begins with them."""
+    first: dict[TopicPartition, Position] = {}
+    for record in records:
+        first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+    held = set(member.assignment)
+    await member.seek({one: at for one, at in first.items() if one in held})
+
+
+def _check_rights(call: ProxyCall, instance: Instance, member: GroupMember) -> None:
+    """Raise FORBIDDEN unless the caller may consume everything that the instance has."""
+    for topic in {*member.topics, *(one.topic for one in member.assignment)}:
+        call.caller.may_consume(topic, instance.key.group)
+
+
+def _wait(call: ProxyCall) -> int | None:
+    text = call.text("timeout")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 11):
+        raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)  # as Confluent's server answers a number that is none
+    return int(text)

@@ -1,0 +1,162 @@
+"""Registered schemas as keys and values are written and read by them."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from penstock.codec.avro.tagged import untagged
+from penstock.codec.avro.types import Type
+from penstock.codec.codec import Codec
+from penstock.codec.definition import avro_type
+from penstock.codec.json_schema.document import JsonSchemaError
+from penstock.codec.lookup import codec_for
+from penstock.model.confluent import ConfluentCode, ConfluentError
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
+from penstock.model.schema import SchemaInfo
+from penstock.model.subjects import CONTEXT, INCOMPATIBLE, Definition, SubjectVersion, subject_of
+from penstock.protocols.confluent.registry.registry import Registry
+
+KEY: Final = "-key"  # the end of the subject of a topic's keys
+
+INVALID: Final = ConfluentCode(422, 42205)  # a schema, or data that does not fit one
+UNSERIALIZED: Final = ConfluentCode(422, 42207)
+UNREGISTERED: Final = ConfluentCode(408, 40801)
+
+_KNOWN_MAX: Final = 1000  # an id keeps its meaning
+_PREFIX_BYTES: Final = 5  # of framing: 0x00, and an id
+
+
+class ContentSchema:
+    """A schema of keys or values. `version` is None until it is registered."""
+
+    def __init__(
+        self, subject: str, definition: Definition, info: SchemaInfo, references: dict[str, str]
+    ) -> None:
+        """Raises PenstockError for a schema that has no codec."""
+        self.subject = subject
+        self.definition = definition
+        self.version: SubjectVersion | None = None
+        self._references = references
+        self._codec: Codec = codec_for(info)
+        self._avro: Type | None = avro_type(info) if definition.schema_type == "AVRO" else None
+
+    def encode(self, data: Any) -> bytes:
+        """The bytes of a value, without framing. Raises ConfluentError for data that does not fit."""
+        try:
+            if self._avro is not None:
+                return self._codec.encode(untagged(self._avro, data))
+            if self.definition.schema_type == "JSON":
+                self._check(data)
+            return self._codec.encode(data)
+        except (PenstockError, RecursionError) as error:
+            detail = getattr(error, "message", "nested too deeply")
+            raise ConfluentError(INVALID, "Object does not fit to stored schema", detail) from None
+
+    def _check(self, data: Any) -> None:
+        from penstock.codec.json_schema.values import misfit  # the import takes 0.1 s
+
+        try:
+            why = misfit(self.definition.schema, self._references, data)
+        except JsonSchemaError as error:
+            raise ConfluentError(INVALID, f"Invalid schema: {error}") from None
+        if why:
+            raise ConfluentError(INVALID, why)
+
+    def framed(self, payload: bytes) -> bytes:
+        """A payload behind the schema's id, as the registry's serializers write it."""
+        assert self.version is not None, "it is registered"
+        indexes = b"\0" if self.definition.schema_type == "PROTOBUF" else b""  # the file's first message
+        return b"\0" + self.version.id.to_bytes(4, "big") + indexes + payload
+
+    def decode(self, framed: bytes) -> Any:
+        """The value behind an id. Raises PenstockError."""
+        at = _PREFIX_BYTES
+        if self.definition.schema_type == "PROTOBUF":
+            if framed[at : at + 1] != b"\0":
+                raise ValueError("a message that is not the first of its file")
+            at += 1
+        return self._codec.decode(framed[at:])
+
+
+class ProxySchemas:
+    """The registry's schemas. `load` gives the registry; raises NOT_SUPPORTED."""
+
+    def __init__(self, load: Callable[[], Awaitable[Registry]]) -> None:
+        self._load = load
+        self._known: dict[int, ContentSchema] = {}
+
+    async def named(self, subject: str, kind: str, text: str) -> ContentSchema:
+        """The schema of a text, which is not registered yet. Raises ConfluentError."""
+        registry = await self._load()
+        try:
+            return _content(registry, subject, Definition(text, kind))
+        except (ConfluentError, PenstockError) as error:
+            raise ConfluentError(INVALID, f"Invalid schema. format = {kind}: {error.message}") from None
+
+    async def register(self, schema: ContentSchema, *, forced: bool) -> None:
+        """Look a schema up in its subject, and register it if it is new. Raises ConfluentError."""
+        registry = await self._load()
+        subject, kind = schema.subject, schema.definition.schema_type
+        try:
+            schema.version = await registry.register(subject, schema.definition, forced=forced)
+        except ConfluentError as error:
+            if error.code == INCOMPATIBLE:
+                text = f"Error when registering schema. format = {kind}, subject = {subject}: {error.message}"
+                raise ConfluentError(UNREGISTERED, text) from None
+            text = f"Error serializing message. Error when registering schema. {error.message}"
+            raise ConfluentError(UNSERIALIZED, text) from None
+
+    async def registered(self, subject: str, kind: str, schema_id: int) -> ContentSchema:
+        """The schema of an id that was registered under a subject. Raises ConfluentError."""
+        registry = await self._load()
+        await registry.sync()
+        try:
+            version = registry.by_id(CONTEXT, schema_id, subject)
+        except ConfluentError as error:
+            text = f"Error serializing message. Error when fetching schema by id. schemaId = {schema_id}: {error.message}"
+            raise ConfluentError(UNSERIALIZED, text) from None
+        if version.subject != subject:
+            raise ConfluentError(
+                INVALID,
+                f"Invalid schema. format = {kind}, schema_id = {schema_id} is not registered under the subject {subject}",
+            )
+        return _of_version(registry, version)
+
+    async def by_id(self, schema_id: int) -> ContentSchema | None:
+        """The schema that contents with an id before them were written by; None if there is none with this id."""
+        known = self._known.get(schema_id)
+        if known is None:
+            try:
+                registry = await self._load()
+                await registry.sync()
+                known = _of_version(registry, registry.by_id(CONTEXT, schema_id))
+            except (ConfluentError, PenstockError):
+                return None
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[schema_id] = known
+        return known
+
+
+def _of_version(registry: Registry, version: SubjectVersion) -> ContentSchema:
+    made = _content(registry, version.subject, version.definition)
+    made.version = version
+    return made
+
+
+def _content(registry: Registry, subject: str, definition: Definition) -> ContentSchema:
+    """Raises ConfluentError, PenstockError."""
+    stored, info, references = registry.usable(subject, definition)
+    return ContentSchema(subject, stored, info, references)
+
+
+def key_subject_of(topic: TopicName) -> str:
+    """The subject of a topic's keys."""
+    return subject_of(topic, KEY)
+
+
+def id_of(content: bytes) -> int | None:
+    """The id of the schema before a content; None if there is none."""
+    if len(content) >= _PREFIX_BYTES and content[0] == 0:
+        return int.from_bytes(content[1:_PREFIX_BYTES], "big")
+    return None

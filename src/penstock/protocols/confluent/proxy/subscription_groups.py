@@ -1,0 +1,464 @@
+"""Consumer groups before engines that have none: a group is a Failover subscription of each of its topics.
+
+A member is a consumer without permits: it shares the partitions, and reads their logs by offset. What it commits is the mark of the
+subscription, which consumers of other protocols share.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability, require
+from penstock.broker.consumer import Consumer
+from penstock.broker.groups import (
+    Committed,
+    Edge,
+    GroupOptions,
+    GroupRecord,
+    Position,
+    Since,
+    TopicPartition,
+)
+from penstock.broker.log import Log
+from penstock.broker.names import check_partition
+from penstock.broker.subscription import Subscription
+from penstock.broker.topic import Topic
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.names import DEFAULT_NAMESPACE, TopicName, check_subscription
+from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.runtime.patterns import Pattern
+
+from .entries import records_of
+
+LOOK_MS: Final = 1000  # poll interval for topics that come later
+ENTRIES_MAX: Final = 1000  # of one read
+RECORDS_MAX: Final = 10_000  # of one fetch
+NOTES_MAX: Final = 10_000
+
+_MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
+
+
+class CommitNotes:
+    """The parts of commits that a mark cannot express: metadata, and offsets beyond the end of the log. They count until the mark is
+    changed otherwise, or the process ends."""
+
+    def __init__(self) -> None:
+        self._notes: OrderedDict[tuple[str, TopicPartition], tuple[int, Committed]] = OrderedDict()
+
+    def add(self, group: str, partition: TopicPartition, mark: int, given: Committed) -> None:
+        """A commit set `mark`."""
+        key = group, partition
+        self._notes.pop(key, None)
+        if given != Committed(mark):
+            self._notes[key] = mark, given
+            if len(self._notes) > NOTES_MAX:
+                self._notes.popitem(last=False)
+
+    def committed(self, group: str, partition: TopicPartition, mark: int) -> Committed:
+        """The commit that a mark stands for."""
+        noted = self._notes.get((group, partition))
+        return noted[1] if noted is not None and noted[0] == mark else Committed(mark)
+
+
+class SubscriptionGroups:
+    """`broker.Groups`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._notes = CommitNotes()
+
+    async def join(self, group: str, options: GroupOptions) -> "SubscriptionMember":
+        require(self._broker.capabilities, Capability.OFFSETS)
+        return SubscriptionMember(self._broker, check_subscription(group), options, self._notes)
+
+
+class _Shared(NamedTuple):
+    """A partition that a member shares, if it has it now."""
+
+    consumer: Consumer
+    source: Subscription
+
+
+class _Fetched(NamedTuple):
+    """The position behind the last fetched record of a partition, and the record's id."""
+
+    offset: int
+    last: MessageId
+
+
+class SubscriptionMember:
+    """`broker.GroupMember`."""
+
+    def __init__(self, broker: Broker, group: str, options: GroupOptions, notes: CommitNotes) -> None:
+        self.owner: str | None = None
+        self.proxy: str | None = None
+        self.closed = False
+        self.close_reason: PenstockError | None = None
+        self._broker = broker
+        self._group = group
+        self._options = options
+        self._start = EARLIEST if options.start is Edge.BEGINNING else LATEST
+        self._notes = notes
+        self._topics: set[TopicName] = set()
+        self._pattern: tuple[Pattern, Callable[[TopicName], bool]] | None = None
+        self._consumers: dict[TopicName, Consumer] = {}
+        self._assigned: dict[TopicPartition, Topic] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._fetched: dict[TopicPartition, _Fetched] = {}  # and not committed
+        self._sought: set[TopicPartition] = set()  # whose positions may be before what is committed
+        self._new: set[TopicPartition] = set()  # without a commit: their subscription is new
+        self._news = asyncio.Event()
+        self._moving = False
+        self._turn = 0
+
+    # -- partitions
+
+    @property
+    def topics(self) -> Sequence[TopicName]:
+        return sorted(self._topics)
+
+    @property
+    def assignment(self) -> Sequence[TopicPartition]:
+        shared = self._shared()
+        active = [one for one in shared if shared[one].source.active is shared[one].consumer]
+        return sorted([*active, *self._assigned])
+
+    def _shared(self) -> dict[TopicPartition, _Shared]:
+        return {
+            partition_of(source.topic): _Shared(consumer, source)
+            for consumer in self._consumers.values()
+            for source in consumer.attached
+        }
+
+    async def subscribe(self, topics: Sequence[TopicName]) -> None:
+        await self.unsubscribe(keep=set(topics))
+        self._topics = set(topics)
+        await self._follow()
+
+    async def subscribe_pattern(self, pattern: str, allowed: Callable[[TopicName], bool]) -> None:
+        compiled = Pattern(pattern)
+        found = await self._matching(compiled, allowed)
+        await self.unsubscribe(keep=found)
+        self._pattern, self._topics = (compiled, allowed), found
+        await self._follow()
+
+    async def _matching(self, pattern: Pattern, allowed: Callable[[TopicName], bool]) -> set[TopicName]:
+        topics = self._broker.topics
+        await topics.learn_names(DEFAULT_NAMESPACE)
+        found = topics.names(DEFAULT_NAMESPACE, "persistent")
+        return {name for name in found if pattern.fullmatch(name.local) and allowed(name)}
+
+    async def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        logs = {one: await self._log(one) for one in partitions}
+        await self.unsubscribe()
+        self._assigned = logs
+        for one, log in logs.items():
+            self._positions[one] = await self._first(one, log)
+
+    async def unsubscribe(self, keep: set[TopicName] = frozenset()) -> None:  # type: ignore[assignment] # it is not changed
+        """Give up everything but the subscriptions to `keep`."""
+        await self._commit_fetched()
+        self._pattern = None
+        self._topics.clear()
+        self._assigned.clear()
+        for topic in self._consumers.keys() - keep:
+            await self._consumers.pop(topic).leave()
+        self._forget_others()
+
+    async def _follow(self) -> None:
+        """Take part in the subscriptions of the topics that exist. A topic that was deleted is joined once it exists again."""
+        if self._pattern is not None:
+            self._topics = await self._matching(*self._pattern)
+        for topic, consumer in list(self._consumers.items()):
+            if consumer.closed or topic not in self._topics:
+                del self._consumers[topic]
+                await consumer.leave()
+                reason = consumer.close_reason
+                if reason is not None and reason.kind not in _MISSING:
+                    raise reason
+                self._forget_others()
+        for topic in sorted(self._topics - self._consumers.keys()):
+            try:
+                self._consumers[topic] = await self._subscribe(topic)
+            except PenstockError as error:
+                if error.kind not in _MISSING:
+                    raise
+
+    def _forget_others(self) -> None:
+        """Forget the positions in partitions that it does not share any more."""
+        kept = self._shared().keys()
+        for known in (self._positions, self._fetched):
+            for one in known.keys() - kept:
+                del known[one]
+        self._sought &= kept
+        self._new &= kept
+
+    async def _subscribe(self, topic: TopicName) -> Consumer:
+        options = ConsumerOptions(
+            name=self._options.name,
+            type=SubscriptionType.FAILOVER,
+            start=self._start,
+            flow=True,
+            client=self._options.client,
+        )
+        known = {partition_of(source.topic) for source in await self._subscriptions(topic)}
+        made = await self._broker.subscribe([topic], self._group, options)
+        made.owner, made.proxy = self.owner, self.proxy
+        made.active_changed, made.moved = self._active_changed, self._moved
+        self._new |= {partition_of(source.topic) for source in made.attached} - known
+        return made
+
+    def _active_changed(self, source: Subscription, active: bool) -> None:
+        one = partition_of(source.topic)
+        if not active:
+            self._positions.pop(one, None)
+            self._sought.discard(one)
+            fetched, consumer = self._fetched.pop(one, None), self._consumers.get(one.topic)
+            if self._options.auto_commit and fetched is not None and consumer is not None:
+                acknowledging = _acknowledge(consumer, fetched.last)
+                self._broker.tasks.spawn(acknowledging, f"commit for group {self._group}")
+        self._news.set()
+
+    def _moved(self) -> None:
+        """A subscription was moved by others, it is not known which one."""
+        if not self._moving:
+            for known in (self._positions, self._fetched):
+                for one in known.keys() - self._assigned:
+                    del known[one]
+            self._news.set()
+
+    async def _subscriptions(self, topic: TopicName) -> Sequence[Subscription]:
+        """The group's subscriptions of a topic or partition, with what is known of them now."""
+        try:
+            return await self._broker.subscriptions.of(topic, self._group)
+        except PenstockError as error:
+            if error.kind not in (*_MISSING, ErrorKind.SUBSCRIPTION_NOT_FOUND):
+                raise
+            return ()
+
+    async def _log(self, one: TopicPartition) -> Topic:
+        """The log of a partition. Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND."""
+        topics, topic = self._broker.topics, one.topic
+        await topics.learn(topic)
+        if not topics.exists(topic):
+            raise topics.missing(topic)
+        count = topics.partitions(topic)
+        check_partition(one.partition, count or 1)
+        return await topics.get(topic.of_partition(one.partition) if count else topic, create=False)
+
+    # -- positions
+
+    async def seek(self, positions: Mapping[TopicPartition, Position]) -> None:
+        found: dict[TopicPartition, int] = {}
+        for one, position in positions.items():
+            if isinstance(position, int):
+                found[one] = position
+                continue
+            log = await self._log(one)
+            await log.refresh()
+            if isinstance(position, Since):
+                found[one] = await log.offset_at_time(position.timestamp)
+            elif position is Edge.BEGINNING:
+                found[one] = log.bounds.first_offset
+            else:
+                found[one] = log.bounds.next_offset
+        self._positions |= found
+        self._sought |= found.keys()
+        for one in found:
+            self._fetched.pop(one, None)
+        self._news.set()
+
+    async def _first(self, one: TopicPartition, log: Topic, shared: _Shared | None = None) -> int:
+        """Where reading begins: at the committed offset, or at the end that the member's options name."""
+        if shared is not None:
+            await shared.source.refresh()
+            mark = shared.source.figures().mark
+            return self._notes.committed(self._group, one, mark).offset
+        for source in await self._subscriptions(log.name):
+            return self._notes.committed(self._group, one, source.figures().mark).offset
+        await log.refresh()
+        return self._reset(log)
+
+    def _reset(self, log: Log) -> int:
+        bounds = log.bounds
+        return bounds.first_offset if self._start is EARLIEST else bounds.next_offset
+
+    async def _position(self, one: TopicPartition, log: Topic, shared: _Shared | None) -> int:
+        """Where reading goes on. Of a position beyond the end `GroupOptions.start` decides, as with Kafka."""
+        at = self._positions.get(one)
+        if at is None:
+            at = await self._first(one, log, shared)
+        await log.refresh()
+        return self._reset(log) if at > log.bounds.next_offset else max(at, log.bounds.first_offset)
+
+    # -- records
+
+    async def fetch(self, wait_ms: int, bytes_max: int) -> list[GroupRecord]:
+        await self._commit_fetched()
+        clock = self._broker.clock
+        until_ms = clock.monotonic_ms() + wait_ms
+        while True:
+            self._news.clear()
+            await self._follow()
+            found = await self._read(bytes_max)
+            left_ms = until_ms - clock.monotonic_ms()
+            if found or left_ms <= 0:
+                return found
+            await self._wait(left_ms)
+
+    async def _wait(self, wait_ms: int) -> None:
+        """Until there may be records, or topics."""
+        shared = [cast(Topic, one.source.topic) for one in self._shared().values()]
+        logs = [*shared, *self._assigned.values()]
+        whole = self._pattern is None and self._topics == self._consumers.keys()
+        wake = self._news.set
+        timer = self._broker.clock.call_later(wait_ms if whole else min(wait_ms, LOOK_MS), wake)
+        for log in logs:
+            log.followers.add(wake)
+        try:
+            await self._news.wait()
+        finally:
+            timer.cancel()
+            for log in logs:
+                log.followers.discard(wake)
+
+    async def _read(self, bytes_max: int) -> list[GroupRecord]:
+        shared, found = self._shared(), _Found(bytes_max)
+        partitions = self.assignment
+        self._turn += 1
+        for at in range(len(partitions)):
+            one = partitions[(self._turn + at) % len(partitions)]
+            log = self._assigned.get(one) or cast(Topic, shared[one].source.topic)
+            await found.read(one, log, await self._position(one, log, shared.get(one)))
+        kept = set(self.assignment)  # others may have got partitions meanwhile
+        self._positions |= {one: at for one, at in found.positions.items() if one in kept}
+        self._fetched |= {one: last for one, last in found.fetched.items() if one in kept}
+        return [record for one, records in found.records.items() if one in kept for record in records]
+
+    # -- commits
+
+    async def _commit_fetched(self) -> None:
+        if self._options.auto_commit and self._fetched:
+            await self.commit()
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed] | None = None) -> None:
+        if offsets is None:
+            for one, fetched in list(self._fetched.items()):
+                consumer = self._consumers.get(one.topic)
+                if consumer is None or one in self._sought:
+                    await self._commit(one, Committed(fetched.offset))
+                else:
+                    await _acknowledge(consumer, fetched.last)
+                    self._committed(one, fetched.offset, Committed(fetched.offset))
+            return
+        for one, given in offsets.items():
+            await self._commit(one, given)
+
+    async def _commit(self, one: TopicPartition, given: Committed) -> None:
+        """Set the mark, forwards or backwards."""
+        log = await self._log(one)
+        await log.refresh()
+        mark = max(log.bounds.first_offset, min(given.offset, log.bounds.next_offset))
+        shared = self._shared().get(one)
+        if shared is None:
+            source = await self._broker.subscriptions.set_mark(log, self._group, mark, exact=True)
+            await source.flush()
+        else:
+            consumer, source = shared
+            await source.refresh()
+            before = source.figures().mark
+            if mark > before:
+                (entry,) = await log.read_at(mark - 1, 1)
+                await _acknowledge(
+                    consumer, log.id_of(entry, mark - 1 - entry.offset if entry.count > 1 else -1)
+                )
+            elif mark < before:
+                self._moving = True
+                try:
+                    await source.move(mark)
+                finally:
+                    self._moving = False
+        self._committed(one, mark, given)
+
+    def _committed(self, one: TopicPartition, mark: int, given: Committed) -> None:
+        self._notes.add(self._group, one, mark, given)
+        self._new.discard(one)
+        self._sought.discard(one)
+        fetched = self._fetched.get(one)
+        if fetched is not None and fetched.offset <= given.offset:
+            del self._fetched[one]
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+        found: dict[TopicPartition, Committed] = {}
+        for one in partitions:
+            log = await self._log(one)
+            for source in await self._subscriptions(log.name) if one not in self._new else ():
+                found[one] = self._notes.committed(self._group, one, source.figures().mark)
+        return found
+
+    async def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._news.set()
+        await self.unsubscribe()
+
+
+class _Found:
+    """The records of one fetch, by partition, with the positions behind them."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.records: dict[TopicPartition, list[GroupRecord]] = {}
+        self.positions: dict[TopicPartition, int] = {}
+        self.fetched: dict[TopicPartition, _Fetched] = {}
+        self._count = 0
+        self._bytes_left = bytes_max
+        self._full = False
+
+    def has_room(self) -> bool:
+        return not self._full
+
+    async def read(self, one: TopicPartition, log: Topic, at: int) -> None:
+        """Read a partition from an offset on, as far as there is room; the first record has room in any case."""
+        self.positions[one] = at
+        while at < log.bounds.next_offset and self.has_room():
+            entries = await log.read_at(at, ENTRIES_MAX, min(max(1, self._bytes_left), log.read_bytes_max))
+            if not entries:
+                break
+            log.has_read(sum([len(entry.data) for entry in entries]))
+            for entry in entries:
+                at = self._take(one, log, entry, at)
+                if not self.has_room():
+                    break
+
+    def _take(self, one: TopicPartition, log: Topic, entry: Entry, at: int) -> int:
+        """Take the records of an entry from an offset on; returns the position behind those that were taken."""
+        taken = self.records.setdefault(one, [])
+        before, after = len(taken), entry.end
+        for record in records_of(one, entry, at):
+            if self._count and (record.size > self._bytes_left or self._count == RECORDS_MAX):
+                self._full, after = True, record.offset
+                break
+            taken.append(record)
+            self._count += 1
+            self._bytes_left -= record.size
+        self.positions[one] = after
+        if len(taken) > before:
+            index = after - 1 - entry.offset if entry.count > 1 else -1
+            self.fetched[one] = _Fetched(after, log.id_of(entry, index))
+        return after
+
+
+async def _acknowledge(consumer: Consumer, last: MessageId) -> None:
+    """Commit everything up to and with a message, durably."""
+    await consumer.acknowledge_cumulative(last)
+    await consumer.flush()
+
+
+def partition_of(log: Log) -> TopicPartition:
+    """The partition whose log it is."""
+    return TopicPartition(log.name.base, log.partition)
