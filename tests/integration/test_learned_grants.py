@@ -10,7 +10,7 @@ from tests.support.server import ThreadedServer
 
 from penstock.broker.namespaces import TenantInfo
 from penstock.engines.kafka.naming import Naming
-from penstock.engines.kafka.schema_registry.schemas import KafkaRecordFormats
+from penstock.engines.kafka.schema_registry.formats import KafkaRecordFormats
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies
 from penstock.testing.credentials import Issuer

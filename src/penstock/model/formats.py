@@ -58,7 +58,6 @@ DOCUMENTS: Final = {
         "topic-properties",
         "schema",
         "fleet",
-        "registry",
     )
 }
 # Version 1 of these two is not written: a header costs bytes in each message, and any client may write replies.
@@ -86,7 +85,7 @@ FORMATS: Final = (
 
 def document_format(kind: str) -> Format:
     """The format of a kind of documents."""
-    return DOCUMENTS.get(kind) or Format(f"document {kind}")
+    return REGISTRY if kind == "registry" else DOCUMENTS.get(kind) or Format(f"document {kind}")
 
 
 def version_of(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | None:

@@ -77,7 +77,7 @@ def entries_of(
     headers = [record.headers() for record in records]
     versions = None if framing is None else framing.open(keys, values, headers)
     if any(headers):
-        data, delays = _data_of_each(first, times, keys, values, headers, versions, framing is not None)
+        data, delays = _data_of_each(first, times, keys, values, headers, versions, framing)
     else:
         data, delays = _plain_data(first, times, keys, values, versions), None
     if delays is None:
@@ -130,7 +130,7 @@ def _data_of_each(
     values: Sequence[bytes | None],
     headers: Sequence[Sequence[Header] | None],
     versions: Sequence[int | None] | None,
-    in_registry: bool,
+    framing: Framing | None,
 ) -> tuple[list[bytes], list[int]]:
     """The data of records some of which have headers, and when each is to be delivered; `versions` are those of their framing."""
     made: list[bytes] = []
@@ -143,8 +143,8 @@ def _data_of_each(
             delays.append(0)
             continue
         said = read_headers(some)
-        if in_registry:
-            said.message.schema_version = version_of(said.message.schema_version, version)
+        if framing is not None:
+            said.message.schema_version = version_of(said.message.schema_version, version, own=framing.own)
         kept = None if said.entry is None else _kept_entry(said.entry, value)
         data, deliver_at = kept or _described(said, offset, time, key, value)
         made.append(data)

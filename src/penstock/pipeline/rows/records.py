@@ -113,7 +113,9 @@ class RecordRows:
         by_headers = [None if one is None else one.version for one in said]
         if self._framing is None:
             return by_headers
-        return [version_of(one, other) for one, other in zip(by_headers, found or repeat(None), strict=False)]
+        own = self._framing.own
+        pairs = zip(by_headers, found or repeat(None), strict=False)
+        return [version_of(one, other, own=own) for one, other in pairs]
 
     def _further(self, name: str, offsets: Ints, versions: Sequence[int | None] | None) -> pa.Array:
         """A column of `include` of records that say nothing of it themselves."""

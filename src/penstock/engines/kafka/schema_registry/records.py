@@ -103,9 +103,9 @@ class KafkaRegistryRecords:
     # -- reading
 
     async def open(self, learn: Callable[[RegistryRecord], None]) -> None:
-        await self.catch_up()
         self._documents_rows.open(learn)
         self._rows.open(learn)
+        await self.catch_up()
 
     def _learn_document(self, key: str, document: bytes | None) -> None:
         self._documents_rows.learn(RegistryRecord(key, document))
@@ -129,6 +129,11 @@ class KafkaRegistryRecords:
     async def catch_up(self) -> None:
         found = await self._reading()
         await asyncio.gather(self._documents.catch_up(), *(() if found is None else (found.catch_up(),)))
+
+    async def look(self) -> None:
+        """Read the topic if another process has created it. Raises UNAVAILABLE."""
+        if self._log is None:
+            await self._reading()
 
     async def _reading(self, *, create: bool = False) -> _SchemasTopic | None:
         """The topic, which is read from now on; None if it does not exist. Raises NOT_SUPPORTED for one that would lose schemas."""

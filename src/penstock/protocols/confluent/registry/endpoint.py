@@ -38,6 +38,8 @@ class RegistryEndpoint:
         self._handlers = Handlers(table)
         self._registry: Registry | None = None
         self._loading = asyncio.Lock()
+        if context.broker.registry_records is not None:
+            context.broker.registry_records.number_schemas = self._number_schemas
 
     async def __call__(self, exchange: Exchange) -> None:
         kind = accepted(exchange, MEDIA)
@@ -98,6 +100,9 @@ class RegistryEndpoint:
         except ProcessGoneError:
             return False
         return True
+
+    async def _number_schemas(self) -> None:
+        await (await self.load()).sync()
 
     async def load(self) -> Registry:
         """The registry, whose state is read with the first request. Raises NOT_SUPPORTED, UNAVAILABLE."""
