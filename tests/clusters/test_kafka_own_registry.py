@@ -78,9 +78,9 @@ def consume(cluster: KafkaCluster, topic: str, count: int) -> list[Any]:
 
 
 def messages(rest: httpx.Client, topic: str, count: int) -> list[Any]:
-    found: list[Any] = rest.get(
-        f"/topics/public/default/{topic}/messages", params={"offset": 0, "limit": count, "timeout": 30_000}
-    ).json()["messages"]
+    wanted = {"include_schema": "true"}
+    answer = rest.get(f"/topics/public/default/{topic}/partitions/0/messages", params=wanted)
+    found: list[Any] = answer.raise_for_status().json()["messages"]
     assert len(found) == count
     return found
 

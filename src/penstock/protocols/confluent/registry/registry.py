@@ -126,8 +126,10 @@ class Registry:
         if mode is not Mode.IMPORT or schema_id is None:
             found = self._find(subject, definition, schema)
             if found is not None:
-                if not found.registered:
-                    found = msgspec.structs.replace(found, registered=True)
+                if (
+                    not found.registered
+                ):  # it came from the topic, or from another registry, so that the topic may lack it
+                    found = await self._placed(found, forced=forced)
                     await self._changes.write([schema_record(found)])
                 return found
         if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE, Mode.FORWARD):
@@ -148,14 +150,18 @@ class Registry:
                 )
         given = schema_id if schema_id is not None and schema_id > 0 else None
         number = version if version is not None and version > 0 else last + 1
-        there: tuple[int | None, int | None] = (None, None)
-        if self._topics is not None:
-            texts = self._definitions.references(subject, definition)
-            there = await self._topics.store(subject, definition, texts, forced=forced)
         found_id = self._id(context, definition, schema, given)
-        made = SubjectVersion(subject, number, found_id, definition, False, *there, registered=True)
+        made = await self._placed(SubjectVersion(subject, number, found_id, definition), forced=forced)
         await self._changes.write([schema_record(made)])
         return made
+
+    async def _placed(self, version: SubjectVersion, *, forced: bool) -> SubjectVersion:
+        """A version as a client has registered it, with the schema of its topic that it is."""
+        number, at = version.of_topic
+        if self._topics is not None and number is None:
+            texts = self._definitions.references(version.subject, version.definition)
+            number, at = await self._topics.store(version.subject, version.definition, texts, forced=forced)
+        return msgspec.structs.replace(version, registered=True, topic_version=number, topic_time=at)
 
     def _id(self, context: str, definition: Definition, schema: Schema, given: int | None) -> int:
         if given is not None:

@@ -123,6 +123,8 @@ class TopicSubjects:
             number = await schemas.get_or_create(topic, schema, forced=forced, checked=True)
             return (None, None) if number is None else (number, schemas.version(topic, number).timestamp)
         except PenstockError as error:
+            if error.kind is ErrorKind.TOPIC_NOT_FOUND:  # a cluster keeps no schema for it yet
+                return None, None
             if error.kind is ErrorKind.INCOMPATIBLE_SCHEMA:  # producers may register none
                 raise ConfluentError(NOT_PERMITTED, error.message) from None
             if error.kind in (ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.NAMESPACE_NOT_FOUND):
