@@ -19,10 +19,11 @@ from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.operations import Handlers
 
 from .call import RegistryCall
-from .operations import MEDIA, known, knows, rights, table, writing
+from .operations import known, knows
 from .passing import pass_on
 from .registry import Registry
 from .subjects import Subjects
+from .table import MEDIA, rights, table, writing
 from .topics import TopicSubjects
 
 PREFIX: Final = "/registry"
