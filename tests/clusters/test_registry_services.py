@@ -103,3 +103,32 @@ def test_different_schemas_at_once_have_different_ids(registries: Registries, na
         assert len(registries.ask(at, "GET", f"/schemas/ids/{number}/versions")) == 4
     versions = [registries.ask(at, "GET", f"/subjects/{name}-{at}/versions") for at in range(3)]
     assert versions == [[1, 2, 3]] * 3
+
+
+def test_schemas_of_topics_are_versions_of_their_subjects(service: Service, registries: Registries) -> None:
+    topic = service.new_topic()
+    subject = f"{topic}-value"
+    one, two = avro("R", "a"), avro("R", "a", "b")
+    body = {"value_schema": {"type": "AVRO", "schema": one}, "messages": [{"value": {"a": "x"}}]}
+    service.ask(0, "POST", f"/topics/public/default/{topic}", json=body)
+    for at in range(3):
+        found = registries.ask(at, "GET", f"/subjects/{subject}/versions/latest")
+        assert (found["version"], json.loads(found["schema"])) == (1, json.loads(one))
+    number = registries.register(1, subject, two)
+    assert registries.ask(2, "GET", f"/schemas/ids/{number}") == {"schema": two}
+    schemas = service.ask(0, "GET", f"/admin/v2/schemas/public/default/{topic}/schemas")["getSchemaResponses"]
+    assert [json.loads(each["data"]) for each in schemas] == [json.loads(one), json.loads(two)]
+    assert registries.ask(0, "GET", f"/subjects/{subject}/versions") == [1, 2]
+    body = {"messages": [{"value": {"a": "y", "b": "z"}}]}
+    service.ask(2, "POST", f"/topics/public/default/{topic}", json=body)
+    path = f"/topics/public/default/{topic}/partitions/0/messages?include_schema=true"
+    found = service.ask(1, "GET", path)["messages"]
+    assert [(each["value"], each["schema_version"]) for each in found] == [
+        ({"a": "x"}, 0),
+        ({"a": "y", "b": "z"}, 1),
+    ]
+
+
+def test_a_subject_of_a_topic_that_does_not_exist(registries: Registries, name: str) -> None:
+    number = registries.register(0, f"{name}-value", avro("R", "a"))
+    assert registries.ask(1, "GET", f"/subjects/{name}-value/versions/1")["id"] == number
