@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.auth import AUDIENCE, headers_of, issuer, token
+from tests.support.ports import kept_port
 from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, USER, V2, Proxy, b64, media, place
+from tests.support.waiting import until
 from tests.support.workers import serving
 
 from penstock.testing.server import Running, running
@@ -315,6 +318,36 @@ def test_records_without_key_are_spread(server: Running, proxy: Proxy) -> None:
     assert [one["partition"] for one in answer["offsets"]] == [3, 4]
 
 
+def test_a_trace_is_carried_on(proxy: Proxy) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    own = {"name": "traceparent", "value": b64("mine")}
+    body = {"records": [{"value": 1}, {"value": 2, "headers": [own]}]}
+    headers = {"content-type": media("json"), "traceparent": parent}
+    proxy.ask("POST", "/topics/traced", headers=headers, json=body)
+    consumer = proxy.consumer("traced")
+    consumer.subscribe("traced")
+    assert [one["headers"] for one in consumer.records()] == [
+        [{"name": "traceparent", "value": b64(parent)}],
+        [own],
+    ]
+
+
+def test_headers_are_bounded(proxy: Proxy) -> None:
+    record = {"value": 1, "headers": [{"name": "a", "value": b64("x" * 300_000)}]}
+    proxy.post("/topics/headers", {"records": [record]}, 413, 413, "json")
+
+
+def test_workers_answer_at_their_port(tmp_path: Path) -> None:
+    with kept_port() as port:
+        pass
+    with (
+        serving(tmp_path, "--rest-proxy", f"127.0.0.1:{port}"),
+        Proxy(f"http://127.0.0.1:{port}") as proxy,
+    ):
+        made = proxy.post("/consumers/g", {"name": "x"})
+        assert made["base_uri"] == f"{proxy.url}/consumers/g/instances/x"
+
+
 def test_topics_that_are_not_created(tmp_path: Path) -> None:
     with (
         running(settings={"broker": {"auto_create_topics": False}}) as strict,
@@ -428,6 +461,32 @@ def test_a_fetch_waits_for_data_and_no_longer(proxy: Proxy) -> None:
     timer.join()
 
 
+def test_a_stopping_server_ends_waits() -> None:
+    with ThreadPoolExecutor(1) as pool, ExitStack() as clients:
+        with running() as server:
+            proxy = clients.enter_context(Proxy(server.rest_proxy_url))
+            proxy.produce("stops", [{"value": 1}])
+            options = {"auto.offset.reset": "latest", "consumer.request.timeout.ms": 60_000}
+            consumer = proxy.consumer("stops", **options)
+            consumer.subscribe("stops")
+            fetched = pool.submit(consumer.records, 60_000)
+            text = "penstock_http_requests_in_progress 2.0"  # the fetch, and this one
+            until(lambda: text in httpx.get(f"{server.url}/metrics", trust_env=False).text)
+        assert fetched.result(10) == []
+
+
+def test_another_request_ends_the_wait_of_a_fetch(proxy: Proxy) -> None:
+    proxy.produce("ends", [{"value": 1}])
+    options = {"auto.offset.reset": "latest", "consumer.request.timeout.ms": 60_000}
+    consumer = proxy.consumer("ends", **options)
+    consumer.subscribe("ends")
+    with ThreadPoolExecutor(1) as pool:
+        fetched = pool.submit(consumer.records, 60_000)
+        while not fetched.done():
+            consumer.post("positions/beginning", {"partitions": [place("ends")]})
+        assert len(fetched.result()) <= 1
+
+
 def test_an_idle_instance_is_closed() -> None:
     with running() as server, Proxy(server.rest_proxy_url) as idle:
         idle.produce("idle", [{"value": 1}])
@@ -522,7 +581,7 @@ def test_roles() -> None:
 
         def proxy_of(role: str | None) -> Proxy:
             headers = None if role is None else headers_of(token(role))
-            return stack.enter_context(Proxy(server.rest_proxy_url, headers))
+            return stack.enter_context(Proxy(server.rest_proxy_url, headers=headers))
 
         anyone, reader, writer, third = map(proxy_of, (None, "reader", "writer", "other"))
         anyone.ask("GET", "/topics", 401, 401)

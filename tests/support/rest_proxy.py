@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 
@@ -16,6 +17,7 @@ USER: Final = {
     "fields": [{"name": "name", "type": "string"}, {"name": "age", "type": "int", "default": 0}],
 }
 
+_RUN: Final = uuid4().hex[:8]
 _numbers: Final = itertools.count(1)
 
 
@@ -28,24 +30,29 @@ def b64(text: str) -> str:
 
 
 class Proxy:
-    """One REST proxy. Every call checks the status that it expects."""
+    """One REST proxy, of several processes if there are several addresses: each call is for the next one, and checks the status that it
+    expects."""
 
-    def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
-        self.url = url
-        self.http = httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60)
+    def __init__(self, *urls: str, headers: dict[str, str] | None = None) -> None:
+        self.url = urls[0]
+        made = [httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60) for url in urls]
+        self.http = made[0]
+        self._clients = made
+        self._next = itertools.cycle(made)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.http.close()
+        for client in self._clients:
+            client.close()
 
     def name(self, prefix: str = "topic") -> str:
         """A name that nothing has yet."""
-        return f"{prefix}-{next(_numbers)}"
+        return f"{prefix}-{_RUN}-{next(_numbers)}"
 
     def ask(self, method: str, path: str, status: int = 200, code: int | None = None, **more: Any) -> Any:
-        answer = self.http.request(method, path, **more)
+        answer = next(self._next).request(method, path, **more)
         assert answer.status_code == status, answer.text
         if status == 204:
             assert not answer.content
@@ -71,7 +78,8 @@ class Proxy:
         assert answer["base_uri"].endswith(
             f"/consumers/{quote(group, safe='')}/instances/{answer['instance_id']}"
         )
-        return Consumer(self, answer["base_uri"].removeprefix(self.url), kind)
+        path = answer["base_uri"][answer["base_uri"].index("/consumers/") :]
+        return Consumer(self, path, kind)
 
 
 class Consumer:
@@ -238,6 +246,19 @@ def bounds_an_answer_by_bytes(proxy: Proxy) -> None:
     assert len(consumer.values(8)) >= 8
 
 
+def serves_instances_by_name(proxy: Proxy) -> None:
+    topic, group = proxy.name(), proxy.name("group")
+    proxy.produce(topic, [{"value": 1}])
+    consumer = proxy.consumer(group, name="mine")
+    assert consumer.path == f"/consumers/{group}/instances/mine"
+    for _ in range(3):  # at every process, if there are three
+        proxy.post(f"/consumers/{group}", {"name": "mine"}, 409, 40902)
+    consumer.subscribe(topic)
+    assert consumer.values(1) == [1]
+    consumer.delete()
+    proxy.ask("DELETE", consumer.path, 404, 40403)
+
+
 STORIES: Final[Sequence[Callable[[Proxy], None]]] = (
     produces_and_reads_what_others_see,
     keeps_headers_and_timestamps,
@@ -246,6 +267,7 @@ STORIES: Final[Sequence[Callable[[Proxy], None]]] = (
     subscribes_by_pattern,
     goes_on_behind_a_record_that_cannot_be_read,
     bounds_an_answer_by_bytes,
+    serves_instances_by_name,
 )
 
 

@@ -36,7 +36,9 @@ def headers_of(properties: Mapping[str, str]) -> Headers:
     if HEADERS in properties:
         try:
             given = _decoder.decode(properties[HEADERS])
-            return [(name, None if value is None else b64decode(value)) for name, value in given]
+            return [
+                (name, None if value is None else b64decode(value, validate=True)) for name, value in given
+            ]
         except ValueError:
             pass  # another's
     return [(name, value.encode()) for name, value in properties.items()]

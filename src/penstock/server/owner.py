@@ -52,14 +52,22 @@ class LogOwner:
             raise PenstockError(ErrorKind.UNAVAILABLE, str(error)) from None
         except StoppingError:
             path: str = exchange.scope["path"]
-            if "/consumer/" not in path or not path.endswith("/messages"):
+            empty = _empty(path.rstrip("/"))
+            if empty is None:
                 raise _draining() from None
-            await exchange.answer(NO_MESSAGES)
+            await exchange.answer(empty)
 
     def drain(self) -> None:
         """End every wait: for what only reads, unless its answer has begun. Everything else is finished."""
         self._draining = True
         self._waits.end(lambda exchange: exchange.method == "GET" and not exchange.started)
+
+
+def _empty(path: str) -> bytes | None:
+    """What a fetch by a consumer instance answers that finds nothing; None for other requests."""
+    if "/consumer/" in path and path.endswith("/messages"):
+        return NO_MESSAGES
+    return b"[]" if "/instances/" in path and path.endswith("/records") else None
 
 
 def _draining() -> PenstockError:

@@ -1,12 +1,13 @@
 """Whether values are of a JSON Schema.
 
-Patterns are matched in linear time (`runtime.patterns`). A pattern that cannot be matched so does not count.
+Hostile values cost no more than linear time: patterns are matched by `runtime.patterns`. A pattern that cannot be matched so does not count.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend, validator_for
@@ -34,6 +35,7 @@ def _validator(text: str, references: tuple[tuple[str, str], ...]) -> Any:
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
     }
     if '"patternProperties"' in text:  # it would match them with Python's own expressions
         words["unevaluatedProperties"] = _anything
@@ -81,6 +83,14 @@ def _additional_properties(
         names = ", ".join(map(repr, sorted(others)))
         verb = "was" if len(others) == 1 else "were"
         yield ValidationError(f"Additional properties are not allowed ({names} {verb} unexpected)")
+
+
+def _unique_items(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    """By the text of each, not by comparing all of them with one another."""
+    if wanted is True and isinstance(value, list):
+        texts = {msgspec.json.encode(item, order="sorted") for item in value}
+        if len(texts) < len(value):
+            yield ValidationError(f"{value!r} has non-unique elements")
 
 
 def _anything(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[ValidationError]:

@@ -12,6 +12,7 @@ from penstock.engines.kafka.driver.record import Header, NewRecord, contiguous
 from penstock.engines.kafka.records import entries_of, record_of, records_of
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.headers import properties_of
 from penstock.model.message import Encryption, EncryptionKey, Message, OutMessage
 from penstock.wire import entry as wire
 from penstock.wire.contents import compressed
@@ -169,6 +170,13 @@ def test_a_plain_record_is_read_by_the_fast_way() -> None:
 )
 def test_headers_of_others_are_properties(headers: list[Header], properties: dict[str, str]) -> None:
     assert message_of(NewRecord(b"", None, headers)).properties == properties
+
+
+def test_headers_that_properties_do_not_say_are_headers() -> None:
+    headers = [("a", b"x"), ("a", None), ("b", b"\xff"), ("penstock-x", b"y")]
+    record = record_of(OutMessage(payload=b"", properties=properties_of(headers)), "", numbered=False)
+    assert record.headers == [*headers[:3], ("penstock-property-penstock-x", b"y")]
+    assert message_of(record).properties == {"a": "", "b": "/w==", "penstock-x": "y"}
 
 
 def test_a_bad_kept_entry_is_a_message_of_its_value() -> None:

@@ -1,4 +1,4 @@
-"""Operations of consumer instances: create, subscribe, assign, seek, commit, fetch, delete."""
+"""Operations of consumer instances: create, subscribe, assign, seek, commit, delete."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,14 +6,11 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-import msgspec
-
 from penstock.broker.groups import (
     Committed,
     Edge,
     GroupMember,
     GroupOptions,
-    GroupRecord,
     Position,
     Since,
     TopicPartition,
@@ -23,19 +20,23 @@ from penstock.model.names import TopicName, check_subscription
 from penstock.protocols.caller import PROCESS_KEY, Caller
 from penstock.protocols.clients import client_of
 from penstock.protocols.confluent.call import UNREADABLE
-from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
-from penstock.protocols.http.answers import NO_CONTENT, Answer, to_json
-from penstock.protocols.http.long_poll import LongPoll
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 from penstock.protocols.http.paths import PREFIX_KEY
 
 from .call import ProxyCall, shown, topic_named
 from .codes import BAD_CONSUMER, ILLEGAL_STATE
-from .formats import Format, accepted_records
+from .consumer_shapes import (
+    DEFAULT_WAIT_MS,
+    CommittedOffset,
+    CommittedOffsets,
+    InstanceAnswer,
+    PartitionName,
+    Partitions,
+    Topics,
+)
+from .formats import Format
 from .instances import NAMED, Instance, Key, Way, path_of
-from .records import Record, Records
 
-DEFAULT_WAIT_MS: Final = 1000  # Confluent's consumer.request.timeout.ms
-BYTES_MAX: Final = 64 * 1024 * 1024  # its consumer.request.max.bytes; limits.max_read_bytes counts, too
 _MIN_BYTES: Final = range(-1, 10_000_001)
 _BAD_MIN_BYTES: Final = ConfluentCode(422, 40001)
 
@@ -43,103 +44,6 @@ ONE_WAY: Final = (
     "IllegalStateError: You must choose only one way to configure your consumer: (1) subscribe to specific topics by name,"
     " (2) subscribe to topics matching a regex pattern, (3) assign itself specific topic-partitions."
 )
-
-
-class CreateInstance(
-    msgspec.Struct,
-    rename={
-        "reset": "auto.offset.reset",
-        "commit": "auto.commit.enable",
-        "wait": "consumer.request.timeout.ms",
-        "least": "fetch.min.bytes",
-    },
-):
-    """A new consumer instance. Other fields are ignored."""
-
-    name: str | None = None
-    format: str = "binary"
-    reset: str = "latest"
-    commit: str = "true"
-    wait: int = DEFAULT_WAIT_MS
-    least: int = -1
-
-
-class InstanceAnswer(msgspec.Struct):
-    """An instance, and where it is asked for."""
-
-    instance_id: str
-    base_uri: str
-
-
-class Subscription(msgspec.Struct):
-    """Topics by name, or those whose names match a regular expression."""
-
-    topics: list[str] | None = None
-    topic_pattern: str | None = None
-
-
-class Topics(msgspec.Struct):
-    """The topics that an instance subscribes to."""
-
-    topics: list[str]
-
-
-class PartitionName(msgspec.Struct, frozen=True):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-
-class Partitions(msgspec.Struct):
-    """Partitions."""
-
-    partitions: list[PartitionName]
-
-
-class OffsetOf(msgspec.Struct):
-    """An offset in a partition."""
-
-    topic: str
-    partition: int
-    offset: int
-    metadata: str | None = None
-
-
-class TimeOf(msgspec.Struct):
-    """A time (ISO 8601) in a partition."""
-
-    topic: str
-    partition: int
-    timestamp: str
-
-
-class Positions(msgspec.Struct):
-    """Positions to go on at."""
-
-    offsets: list[OffsetOf] = []
-    timestamps: list[TimeOf] = []
-
-
-class Offsets(msgspec.Struct):
-    """Offsets of records that are done; none: of all that were fetched."""
-
-    offsets: list[OffsetOf] = []
-
-
-class CommittedOffset(msgspec.Struct):
-    """The offset at which a group goes on."""
-
-    topic: str
-    partition: int
-    offset: int
-    metadata: str
-
-
-class CommittedOffsets(msgspec.Struct):
-    """The offsets of a group, without partitions in which it has committed nothing."""
-
-    offsets: list[CommittedOffset]
 
 
 # -- instances
@@ -227,7 +131,7 @@ def _base_uri(call: ProxyCall, key: Key) -> str:
 
 
 async def delete(call: ProxyCall) -> Answer | None:
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     await call.proxy.instances.remove(instance)
@@ -242,7 +146,7 @@ async def known(call: ProxyCall) -> Answer:
     return NO_CONTENT
 
 
-async def _instance(call: ProxyCall, wait_ms: int | None = None) -> Instance | None:
+async def instance_of(call: ProxyCall, wait_ms: int | None = None) -> Instance | None:
     """The instance that a request names; None if another process has it, and answered the request, which may wait for `wait_ms`. Raises
     ConfluentError."""
     key = Key(call.caller.role, call.names["group"], call.names["instance"])
@@ -269,7 +173,7 @@ async def subscribe(call: ProxyCall) -> Answer | None:
         raise ConfluentError(UNREADABLE, "Topics is expected to be list of strings")
     if pattern is not None and not isinstance(pattern, str):
         raise ConfluentError(UNREADABLE, "Topic patterns is expected to be a string")
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     if topics and pattern:
@@ -301,12 +205,12 @@ def _check_way(instance: Instance, way: Way) -> None:
 
 
 async def subscription(call: ProxyCall) -> Topics | None:
-    instance = await _instance(call)
+    instance = await instance_of(call)
     return None if instance is None else Topics(list(map(shown, instance.member.topics)))
 
 
 async def unsubscribe(call: ProxyCall) -> Answer | None:
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     async with call.proxy.instances.turn(instance) as member:
@@ -317,7 +221,7 @@ async def unsubscribe(call: ProxyCall) -> Answer | None:
 
 async def assign(call: ProxyCall) -> Answer | None:
     wanted = _partitions(call)
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     _check_way(instance, Way.ASSIGNED)
@@ -330,7 +234,7 @@ async def assign(call: ProxyCall) -> Answer | None:
 
 
 async def assignments(call: ProxyCall) -> Partitions | None:
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     return Partitions([PartitionName(shown(one.topic), one.partition) for one in instance.member.assignment])
@@ -358,7 +262,7 @@ async def seek_to_end(call: ProxyCall) -> Answer | None:
 
 
 async def _seek(call: ProxyCall, positions: Mapping[TopicPartition, Position]) -> Answer | None:
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     async with call.proxy.instances.turn(instance) as member:
@@ -367,7 +271,7 @@ async def _seek(call: ProxyCall, positions: Mapping[TopicPartition, Position]) -
                 ILLEGAL_STATE,
                 f"Illegal state: No current assignment for partition {shown(one.topic)}-{one.partition}",
             )
-        _check_rights(call, instance, member)
+        check_rights(call, instance, member)
         await member.seek(positions)
     return NO_CONTENT
 
@@ -379,7 +283,7 @@ async def commit(call: ProxyCall) -> Answer | None:
         _place(one): Committed(_offset(one) + 1, str(one.get("metadata") or ""))
         for one in _objects(given, "offsets")
     }
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     for one in offsets:
@@ -391,7 +295,7 @@ async def commit(call: ProxyCall) -> Answer | None:
 
 async def committed(call: ProxyCall) -> CommittedOffsets | None:
     wanted = _partitions(call)
-    instance = await _instance(call)
+    instance = await instance_of(call)
     if instance is None:
         return None
     for one in wanted:
@@ -450,101 +354,7 @@ def _time(one: Mapping[str, Any]) -> int:
     raise ConfluentError(UNREADABLE, "timestamp is expected to be a time in ISO 8601")
 
 
-# -- records
-
-
-async def fetch(call: ProxyCall) -> Answer | None:
-    """Records, as soon as there are some. One that cannot be read is an error of its own, and the next fetch goes on behind it."""
-    limits = call.caller.context.limits
-    timeout_ms = _wait(call)
-    instance = await _instance(call, limits.max_wait_ms if timeout_ms is None else timeout_ms)
-    if instance is None:
-        return None
-    media = accepted_records(call.exchange, instance.format)
-    if instance.way is Way.NONE:
-        raise ConfluentError(
-            ILLEGAL_STATE,
-            "Illegal state: Consumer is not subscribed to any topics or assigned any partitions",
-        )
-    wait_ms = instance.wait_ms if timeout_ms is None else min(timeout_ms, instance.wait_ms)
-    bytes_max = min(call.number("max_bytes", BYTES_MAX) or 1, limits.max_read_bytes)
-    async with (
-        LongPoll(call.proxy.polls, call.exchange) as poll,
-        call.proxy.instances.turn(instance) as member,
-    ):
-        allowed = partial(_check_rights, call, instance, member)
-        poll.watch(call.caller, allowed)
-        instance.wake = poll.stop
-        try:
-            found = await poll.until(member.fetch(wait_ms, bytes_max), None) or []
-        finally:
-            instance.wake = None
-        try:
-            if poll.lapsed is not None:
-                raise poll.lapsed
-            allowed()  # also for topics that came with a pattern
-            await _answered(call, instance, member, found, media, poll)
-            return None
-        except ConfluentError:  # of a record
-            raise
-        except BaseException:
-            await _give_back(member, found)
-            raise
-
-
-async def _answered(
-    call: ProxyCall,
-    instance: Instance,
-    member: GroupMember,
-    found: Sequence[GroupRecord],
-    media: str,
-    poll: LongPoll,
-) -> None:
-    """Answer with records, up to the first that cannot be read; if that is the first one, raise why, and go on behind it."""
-    shown_records: list[Record] = []
-    records = Records(call.proxy.broker, call.proxy.schemas, instance.format)
-    size = sum([record.size for record in found])
-    holding = call.exchange.holding
-    if holding is not None:
-        await holding.reserved_soon(size)
-    try:
-        for place, record in enumerate(found):
-            try:
-                shown_records.append(await records.show(record))
-            except ConfluentError:
-                if place:
-                    await _give_back(member, found[place:])
-                    break
-                await _give_back(member, found[1:])
-                raise
-        body = to_json(shown_records)
-        await call.exchange.whole(200, [(b"content-type", media.encode())], body)
-    finally:
-        if holding is not None:
-            holding.send(-size)
-    if not await poll.client_took_it():
-        await _give_back(member, found)
-
-
-async def _give_back(member: GroupMember, records: Sequence[GroupRecord]) -> None:
-    """No client got these records: the next fetch begins with them."""
-    first: dict[TopicPartition, Position] = {}
-    for record in records:
-        first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-    held = set(member.assignment)
-    await member.seek({one: at for one, at in first.items() if one in held})
-
-
-def _check_rights(call: ProxyCall, instance: Instance, member: GroupMember) -> None:
+def check_rights(call: ProxyCall, instance: Instance, member: GroupMember) -> None:
     """Raise FORBIDDEN unless the caller may consume everything that the instance has."""
     for topic in {*member.topics, *(one.topic for one in member.assignment)}:
         call.caller.may_consume(topic, instance.key.group)
-
-
-def _wait(call: ProxyCall) -> int | None:
-    text = call.text("timeout")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 11):
-        raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)  # as Confluent's server answers a number that is none
-    return int(text)

@@ -10,6 +10,17 @@ from penstock.protocols.http.params import Parameter
 
 from . import consumers, metadata
 from .call import ProxyCall
+from .consumer_shapes import (
+    CommittedOffsets,
+    CreateInstance,
+    InstanceAnswer,
+    Offsets,
+    Partitions,
+    Positions,
+    Subscription,
+    Topics,
+)
+from .fetch import fetch
 from .formats import MEDIA, TAKEN, Format
 from .produce import ProduceAnswer, ProduceRequest, produce
 from .records import Record
@@ -89,9 +100,9 @@ _on(
     "POST",
     _GROUP,
     summary="Create a consumer instance.",
-    request=consumers.CreateInstance,
+    request=CreateInstance,
     request_needed=False,
-    answer=consumers.InstanceAnswer,
+    answer=InstanceAnswer,
 )(consumers.create)
 _consumer("DELETE", "", consumers.delete, "Delete an instance.", status=204)
 _consumer(
@@ -99,24 +110,20 @@ _consumer(
     "/subscription",
     consumers.subscribe,
     "Subscribe to topics.",
-    request=consumers.Subscription,
+    request=Subscription,
     status=204,
 )
-_consumer("GET", "/subscription", consumers.subscription, "The topics.", answer=consumers.Topics)
+_consumer("GET", "/subscription", consumers.subscription, "The topics.", answer=Topics)
 _consumer("DELETE", "/subscription", consumers.unsubscribe, "Subscribe to nothing.", status=204)
-_consumer(
-    "POST", "/assignments", consumers.assign, "Assign partitions.", request=consumers.Partitions, status=204
-)
-_consumer("GET", "/assignments", consumers.assignments, "The partitions.", answer=consumers.Partitions)
-_consumer(
-    "POST", "/positions", consumers.seek, "Go on at positions.", request=consumers.Positions, status=204
-)
+_consumer("POST", "/assignments", consumers.assign, "Assign partitions.", request=Partitions, status=204)
+_consumer("GET", "/assignments", consumers.assignments, "The partitions.", answer=Partitions)
+_consumer("POST", "/positions", consumers.seek, "Go on at positions.", request=Positions, status=204)
 _consumer(
     "POST",
     "/positions/beginning",
     consumers.seek_to_beginning,
     "Go on at the first records.",
-    request=consumers.Partitions,
+    request=Partitions,
     status=204,
 )
 _consumer(
@@ -124,22 +131,22 @@ _consumer(
     "/positions/end",
     consumers.seek_to_end,
     "Go on behind the last records.",
-    request=consumers.Partitions,
+    request=Partitions,
     status=204,
 )
-_consumer("POST", "/offsets", consumers.commit, "Commit.", request=consumers.Offsets, answer=list[str])
+_consumer("POST", "/offsets", consumers.commit, "Commit.", request=Offsets, answer=list[str])
 _consumer(
     "GET",
     "/offsets",
     consumers.committed,
     "What the group has committed.",
-    request=consumers.Partitions,
-    answer=consumers.CommittedOffsets,
+    request=Partitions,
+    answer=CommittedOffsets,
 )
 _consumer(
     "GET",
     "/records",
-    consumers.fetch,
+    fetch,
     "Fetch records.",
     parameters=(
         Parameter("timeout", "How long to wait for the first record, ms.", {"type": "integer"}),
@@ -148,7 +155,7 @@ _consumer(
         ),
     ),
     answer=list[Record],
-    media=_PRODUCED,
+    media=(*_PRODUCED, *MEDIA),
 )
 # Not of OpenAPI: other processes ask.
 _INTERNAL: Final = _on("GET", _INSTANCE, summary="Whether this process has an instance.")(consumers.known)

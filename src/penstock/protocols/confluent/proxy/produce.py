@@ -13,6 +13,7 @@ from penstock.model.subjects import subject_of
 from penstock.protocols.auth.permissions import ADMIN
 from penstock.protocols.confluent.call import NO_JSON, UNREADABLE
 from penstock.protocols.payloads import TopicSchemas
+from penstock.protocols.trace import PARENT
 
 from .call import ProxyCall
 from .codes import FORBIDDEN, KAFKA_ERROR, RETRIABLE, UNAUTHENTICATED
@@ -22,7 +23,7 @@ from .schemas import INVALID, UNSERIALIZED, ContentSchema, key_subject_of
 
 KEY_SCHEMA_MISSING: Final = ConfluentCode(422, 42201)
 VALUE_SCHEMA_MISSING: Final = ConfluentCode(422, 42202)
-TOO_MANY: Final = ConfluentCode(413, 413)
+TOO_LARGE: Final = ConfluentCode(413, 413)
 
 # Kafka's, which clients compare.
 TOO_LARGE_TEXT: Final = (
@@ -101,7 +102,7 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
     value = _Side("value", subject_of(topic), VALUE_SCHEMA_MISSING)
     key_schema, keys = await _encoded(call, request, encoding, key)
     value_schema, values = await _encoded(call, request, encoding, value)
-    headers = [_headers(record) for record in given]
+    headers = _all_headers(call, given)
     times = [_timestamp(record) for record in given]
     for schema in (key_schema, value_schema):
         if schema is not None and schema.version is None:
@@ -141,7 +142,7 @@ def _request(call: ProxyCall) -> dict[str, Any]:
         raise ConfluentError(NO_JSON, "Bad Request: records is not an array")
     most = call.caller.context.limits.max_messages_per_request
     if len(records) > most:
-        raise ConfluentError(TOO_MANY, f"{len(records)} records; the most is {most}")
+        raise ConfluentError(TOO_LARGE, f"{len(records)} records; the most is {most}")
     _check_fields(request, _FIELDS, "the request")
     for record in records:
         if not isinstance(record, dict):
@@ -170,6 +171,23 @@ def _timestamp(record: Mapping[str, Any]) -> int | None:
     if found is not None and (type(found) is not int or not 0 <= found <= TIME_MAX):
         raise ConfluentError(UNREADABLE, "timestamp is not a number of milliseconds since the epoch")
     return found
+
+
+def _all_headers(call: ProxyCall, given: Sequence[Mapping[str, Any]]) -> list[Headers]:
+    """The headers of each record, with those that carry on the request's trace. Raises ConfluentError."""
+    found = [_headers(record) for record in given]
+    most = call.caller.context.limits.max_properties_bytes
+    for headers in found:
+        size = sum([len(name) + len(value or b"") for name, value in headers])
+        if size > most:
+            raise ConfluentError(TOO_LARGE, f"headers of {size} bytes; the most is {most}")
+    trace = call.exchange.trace()
+    if trace is None:
+        return found
+    carried = [(name, text.encode()) for name, text in trace.items()]
+    return [
+        headers if any(name == PARENT for name, _ in headers) else [*headers, *carried] for headers in found
+    ]
 
 
 def _headers(record: Mapping[str, Any]) -> Headers:

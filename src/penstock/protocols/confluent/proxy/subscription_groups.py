@@ -5,8 +5,7 @@ subscription, which consumers of other protocols share.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final, NamedTuple, cast
 
 from penstock.broker.broker import Broker
@@ -32,36 +31,14 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName, check_subscriptio
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.patterns import Pattern
 
+from .commits import committed_in, note
 from .entries import records_of
 
 LOOK_MS: Final = 1000  # poll interval for topics that come later
 ENTRIES_MAX: Final = 1000  # of one read
 RECORDS_MAX: Final = 10_000  # of one fetch
-NOTES_MAX: Final = 10_000
 
 _MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
-
-
-class CommitNotes:
-    """The parts of commits that a mark cannot express: metadata, and offsets beyond the end of the log. They count until the mark is
-    changed otherwise, or the process ends."""
-
-    def __init__(self) -> None:
-        self._notes: OrderedDict[tuple[str, TopicPartition], tuple[int, Committed]] = OrderedDict()
-
-    def add(self, group: str, partition: TopicPartition, mark: int, given: Committed) -> None:
-        """A commit set `mark`."""
-        key = group, partition
-        self._notes.pop(key, None)
-        if given != Committed(mark):
-            self._notes[key] = mark, given
-            if len(self._notes) > NOTES_MAX:
-                self._notes.popitem(last=False)
-
-    def committed(self, group: str, partition: TopicPartition, mark: int) -> Committed:
-        """The commit that a mark stands for."""
-        noted = self._notes.get((group, partition))
-        return noted[1] if noted is not None and noted[0] == mark else Committed(mark)
 
 
 class SubscriptionGroups:
@@ -69,11 +46,10 @@ class SubscriptionGroups:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._notes = CommitNotes()
 
     async def join(self, group: str, options: GroupOptions) -> "SubscriptionMember":
         require(self._broker.capabilities, Capability.OFFSETS)
-        return SubscriptionMember(self._broker, check_subscription(group), options, self._notes)
+        return SubscriptionMember(self._broker, check_subscription(group), options)
 
 
 class _Shared(NamedTuple):
@@ -84,16 +60,16 @@ class _Shared(NamedTuple):
 
 
 class _Fetched(NamedTuple):
-    """The position behind the last fetched record of a partition, and the record's id."""
+    """A position that is not committed, and the id of the entry that ends there, if the last fetch ended with one."""
 
     offset: int
-    last: MessageId
+    last: MessageId | None
 
 
 class SubscriptionMember:
     """`broker.GroupMember`."""
 
-    def __init__(self, broker: Broker, group: str, options: GroupOptions, notes: CommitNotes) -> None:
+    def __init__(self, broker: Broker, group: str, options: GroupOptions) -> None:
         self.owner: str | None = None
         self.proxy: str | None = None
         self.closed = False
@@ -102,7 +78,6 @@ class SubscriptionMember:
         self._group = group
         self._options = options
         self._start = EARLIEST if options.start is Edge.BEGINNING else LATEST
-        self._notes = notes
         self._topics: set[TopicName] = set()
         self._pattern: tuple[Pattern, Callable[[TopicName], bool]] | None = None
         self._consumers: dict[TopicName, Consumer] = {}
@@ -159,7 +134,7 @@ class SubscriptionMember:
         for one, log in logs.items():
             self._positions[one] = await self._first(one, log)
 
-    async def unsubscribe(self, keep: set[TopicName] = frozenset()) -> None:  # type: ignore[assignment] # it is not changed
+    async def unsubscribe(self, keep: Set[TopicName] = frozenset()) -> None:
         """Give up everything but the subscriptions to `keep`."""
         await self._commit_fetched()
         self._pattern = None
@@ -218,8 +193,9 @@ class SubscriptionMember:
             self._positions.pop(one, None)
             self._sought.discard(one)
             fetched, consumer = self._fetched.pop(one, None), self._consumers.get(one.topic)
-            if self._options.auto_commit and fetched is not None and consumer is not None:
-                acknowledging = _acknowledge(consumer, fetched.last)
+            last = None if fetched is None else fetched.last
+            if self._options.auto_commit and consumer is not None and last is not None:
+                acknowledging = _acknowledge(consumer, last)
                 self._broker.tasks.spawn(acknowledging, f"commit for group {self._group}")
         self._news.set()
 
@@ -268,18 +244,16 @@ class SubscriptionMember:
                 found[one] = log.bounds.next_offset
         self._positions |= found
         self._sought |= found.keys()
-        for one in found:
-            self._fetched.pop(one, None)
+        self._fetched |= {one: _Fetched(at, None) for one, at in found.items()}
         self._news.set()
 
     async def _first(self, one: TopicPartition, log: Topic, shared: _Shared | None = None) -> int:
         """Where reading begins: at the committed offset, or at the end that the member's options name."""
         if shared is not None:
             await shared.source.refresh()
-            mark = shared.source.figures().mark
-            return self._notes.committed(self._group, one, mark).offset
+            return committed_in(shared.source).offset
         for source in await self._subscriptions(log.name):
-            return self._notes.committed(self._group, one, source.figures().mark).offset
+            return committed_in(source).offset
         await log.refresh()
         return self._reset(log)
 
@@ -342,21 +316,29 @@ class SubscriptionMember:
     # -- commits
 
     async def _commit_fetched(self) -> None:
-        if self._options.auto_commit and self._fetched:
-            await self.commit()
+        for one in list(self._fetched) if self._options.auto_commit else ():
+            try:
+                await self._commit_position(one)
+            except PenstockError as error:
+                if error.kind not in (*_MISSING, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.MESSAGE_NOT_FOUND):
+                    raise
+                self._fetched.pop(one, None)  # with its topic
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed] | None = None) -> None:
         if offsets is None:
-            for one, fetched in list(self._fetched.items()):
-                consumer = self._consumers.get(one.topic)
-                if consumer is None or one in self._sought:
-                    await self._commit(one, Committed(fetched.offset))
-                else:
-                    await _acknowledge(consumer, fetched.last)
-                    self._committed(one, fetched.offset, Committed(fetched.offset))
+            for one in list(self._fetched):
+                await self._commit_position(one)
             return
         for one, given in offsets.items():
             await self._commit(one, given)
+
+    async def _commit_position(self, one: TopicPartition) -> None:
+        fetched, consumer = self._fetched[one], self._consumers.get(one.topic)
+        if consumer is None or fetched.last is None or one in self._sought:
+            await self._commit(one, Committed(fetched.offset))
+        else:
+            await _acknowledge(consumer, fetched.last)
+            self._done(one, fetched.offset)
 
     async def _commit(self, one: TopicPartition, given: Committed) -> None:
         """Set the mark, forwards or backwards."""
@@ -371,25 +353,25 @@ class SubscriptionMember:
             consumer, source = shared
             await source.refresh()
             before = source.figures().mark
-            if mark > before:
-                (entry,) = await log.read_at(mark - 1, 1)
-                await _acknowledge(
-                    consumer, log.id_of(entry, mark - 1 - entry.offset if entry.count > 1 else -1)
-                )
-            elif mark < before:
+            entries = await log.read_at(mark - 1, 1) if mark > before else []
+            if entries and entries[0].offset < mark <= entries[0].end:
+                place = mark - 1 - entries[0].offset if entries[0].count > 1 else -1
+                await _acknowledge(consumer, log.id_of(entries[0], place))
+            elif mark != before:
                 self._moving = True
                 try:
                     await source.move(mark)
                 finally:
                     self._moving = False
-        self._committed(one, mark, given)
+        await note(source, given)
+        self._done(one, given.offset)
 
-    def _committed(self, one: TopicPartition, mark: int, given: Committed) -> None:
-        self._notes.add(self._group, one, mark, given)
+    def _done(self, one: TopicPartition, offset: int) -> None:
+        """The group has committed an offset."""
         self._new.discard(one)
         self._sought.discard(one)
         fetched = self._fetched.get(one)
-        if fetched is not None and fetched.offset <= given.offset:
+        if fetched is not None and fetched.offset <= offset:
             del self._fetched[one]
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
@@ -397,7 +379,7 @@ class SubscriptionMember:
         for one in partitions:
             log = await self._log(one)
             for source in await self._subscriptions(log.name) if one not in self._new else ():
-                found[one] = self._notes.committed(self._group, one, source.figures().mark)
+                found[one] = committed_in(source)
         return found
 
     async def close(self) -> None:
@@ -405,7 +387,11 @@ class SubscriptionMember:
             return
         self.closed = True
         self._news.set()
-        await self.unsubscribe()
+        try:
+            await self.unsubscribe()
+        finally:
+            for consumer in self._consumers.values():  # if a commit failed
+                await consumer.leave()
 
 
 class _Found:
@@ -448,8 +434,7 @@ class _Found:
             self._bytes_left -= record.size
         self.positions[one] = after
         if len(taken) > before:
-            index = after - 1 - entry.offset if entry.count > 1 else -1
-            self.fetched[one] = _Fetched(after, log.id_of(entry, index))
+            self.fetched[one] = _Fetched(after, log.id_of(entry, -1) if after >= entry.end else None)
         return after
 
 

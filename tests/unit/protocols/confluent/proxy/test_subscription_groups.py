@@ -227,3 +227,14 @@ async def test_a_deleted_topic_is_joined_again(groups: Groups) -> None:
     await groups.broker.administration.delete_topic(ORDERS, force=True)
     await groups.publish("b")
     assert await values(member) == [b"b"]
+
+
+async def test_what_was_fetched_of_a_deleted_topic_is_not_committed(groups: Groups) -> None:
+    for way in ("subscribe", "assign"):
+        await groups.publish("a")
+        member = await groups.member(auto_commit=True)
+        await (member.subscribe([ORDERS]) if way == "subscribe" else member.assign([FIRST]))
+        assert await values(member) == [b"a"]
+        await groups.broker.administration.delete_topic(ORDERS, force=True)
+        await member.close()
+        assert member.assignment == []
