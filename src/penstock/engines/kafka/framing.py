@@ -123,6 +123,7 @@ class Framing:
         self._keys: OrderedDict[bytes, _Known] = OrderedDict()
         self._written: dict[int, _Written] = {}
         self._key_heads: dict[int, bytes] = {}
+        self._plain: set[int] = set()  # versions that get no id
 
     # -- what is known
 
@@ -142,6 +143,10 @@ class Framing:
         if len(self._key_heads) >= IDS_MAX:
             self._key_heads.clear()
         self._key_heads[version] = MAGIC + head
+
+    def leave_plain(self, version: int) -> None:
+        """A version of the server's own registry has no id."""
+        self._plain.add(version)
 
     def guess(self, head: bytes, version: int | None, for_ms: int = NONE_MS) -> None:
         """An id is taken for a version, or for no schema's, for some time."""
@@ -165,7 +170,7 @@ class Framing:
     def knows(self, version: int) -> bool:
         """Whether `frame` can write this version as it should be."""
         if self.own and version < BY_ID:
-            return not self.writes or version in self._written
+            return not self.writes or version in self._written or version in self._plain
         parts = split_pair(version)
         if parts is not None:
             return parts[0] in self._key_heads and (not parts[1] or parts[1] in self._written)

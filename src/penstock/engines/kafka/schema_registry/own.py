@@ -211,10 +211,12 @@ class OwnRegistrySchemas(Schemas):
         return False
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
-        if not self.framing(topic).knows(number) and self._records.number_schemas is not None:
+        if not self.framing(topic).knows(number):
             found = self.version(topic, number)
-            if found.schema.type in HELD:
+            if found.schema.type in HELD and self._records.number_schemas is not None:
                 await self._records.number_schemas()
+            if not self.framing(topic).knows(number):
+                self.framing(topic).leave_plain(number)
         return self.version(topic, number)
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:

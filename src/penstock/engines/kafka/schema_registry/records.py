@@ -91,6 +91,7 @@ class KafkaRegistryRecords:
         self._rows = RegistryRows()
         self._documents_rows = RegistryRows()  # of records with keys of our own
         self._unsettled: dict[str, None] = {}  # keys of ours that no NOOP follows
+        self._settling: asyncio.Task[None] | None = None  # writes the NOOP
         self._writer = FencedWriter(
             cluster.clients, self._topic, f"__penstock-registry-{self._topic}", cluster.timeout_s
         )
@@ -167,6 +168,8 @@ class KafkaRegistryRecords:
             await self._writer.open()
         except FencedError:
             raise OvertakenError from None
+        if self._settling is not None:
+            await asyncio.wait([self._settling])
         await self.catch_up()
         if self._unsettled:  # a writer ended before its NOOP, or was overtaken
             await self._write([self._rows.get(key) for key in self._unsettled], self.writer)
@@ -196,7 +199,7 @@ class KafkaRegistryRecords:
         except FencedError:
             raise OvertakenError from None
         await self._log.reached(last + 1)
-        self._tasks.spawn(self._settle(self._log), "end a write of the schema registry")
+        self._settling = self._tasks.spawn(self._settle(self._log), "end a write of the schema registry")
 
     async def _settle(self, found: _SchemasTopic) -> None:
         try:

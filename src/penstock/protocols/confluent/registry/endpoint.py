@@ -8,6 +8,7 @@ import msgspec
 from penstock.broker.capability import offered
 from penstock.broker.fleet import ProcessGoneError
 from penstock.model.confluent import ConfluentError
+from penstock.model.errors import PenstockError
 from penstock.model.subjects import BAD_SCHEMA, topic_of
 from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.content import accepted, content_type, find_handler, not_acceptable
@@ -98,7 +99,9 @@ class RegistryEndpoint:
             return False
         try:
             await forward(fleet, records.writer, exchange, body=body)
-        except ProcessGoneError:
+        except (ProcessGoneError, PenstockError):  # this one takes over
+            if exchange.started:
+                raise
             return False
         return True
 

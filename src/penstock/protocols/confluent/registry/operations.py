@@ -29,7 +29,7 @@ _FORMAT: Final = Parameter(
 
 def knows(call: RegistryCall) -> bool:
     """Whether a request asks for the schema with an id that is known here: an id always means the same."""
-    path = call.exchange.scope["path"]
+    path = call.exchange.scope["path"].rstrip("/")
     return (
         "id" in call.names
         and not path.endswith(("/subjects", "/versions"))

@@ -55,8 +55,17 @@ async def pass_on(
     content = found.body
     if context.auth is not None and found.status == 200 and handler in _SHOWN:
         seen = _SHOWN[handler]
-        content = to_json([one for one in msgspec.json.decode(content) if call.sees(seen(one))])
+        content = to_json([one for one in _list(content) if call.sees(seen(one))])
     return Answer(status=found.status, raw=content, headers={"content-type": found.content_type})
+
+
+def _list(body: bytes) -> list[Any]:
+    try:
+        return msgspec.json.decode(body, type=list[Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise PenstockError(
+            ErrorKind.UNAVAILABLE, "the schema registry answers with something else than asked for"
+        ) from None
 
 
 def _updates(context: ServerContext, call: RegistryCall) -> bool:
@@ -72,8 +81,10 @@ async def _check_seen(
     """Raise SCHEMA_NOT_FOUND for the id of a schema of subjects that the caller may not see."""
     context = f"/contexts/{quote(call.context, safe='')}" if "context" in call.names else ""
     found = await ask("GET", f"{context}/schemas/ids/{call.id}/versions?deleted=true", None)
-    places = msgspec.json.decode(found.body) if found.status == 200 else []
-    if places and not any(call.sees(one["subject"]) for one in places):
+    if found.status == 404:  # which it answers for the request, too
+        return
+    places = _list(found.body) if found.status == 200 else []
+    if not any(call.sees(one["subject"]) for one in places):
         raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
 
 
