@@ -84,7 +84,7 @@ class RegistryEndpoint:
                     value = await handler(call)
                 answer = value if isinstance(value, Answer) else Answer(raw=to_json(value))
                 answer = msgspec.structs.replace(answer, headers={"content-type": kind})
-            if exchange.method in ("PUT", "DELETE"):
+            if exchange.method in ("PUT", "DELETE") and answer.status < 400:
                 self._context.audit.changed(caller.role, exchange.scope, 200, proxy=caller.proxy)
         except RecursionError:
             raise ConfluentError(BAD_SCHEMA, "Invalid schema: it is nested too deeply") from None

@@ -29,12 +29,10 @@ _FORMAT: Final = Parameter(
 
 def knows(call: RegistryCall) -> bool:
     """Whether a request asks for the schema with an id that is known here: an id always means the same."""
+    if "id" not in call.names or call.text("subject").startswith(":.") or call.flag("fetchMaxId"):
+        return False
     path = call.exchange.scope["path"].rstrip("/")
-    return (
-        "id" in call.names
-        and not path.endswith(("/subjects", "/versions"))
-        and call.registry.has(call.context, call.id)
-    )
+    return not path.endswith(("/subjects", "/versions")) and call.registry.has(call.context, call.id)
 
 
 @on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.registry import RegistryRecord
+from penstock.broker.registry import OvertakenError, RegistryRecord
 from penstock.model.confluent import ConfluentError
 from penstock.model.subjects import Definition, Mode, Reference
 from penstock.protocols.confluent.registry.registry import Registry
@@ -404,3 +404,32 @@ def test_records_of_other_registries_are_read() -> None:
     assert [each.version for each in subjects.versions("a", deleted=True)] == [1, 2]
     subjects.learn(RegistryRecord('{"keytype":"CLEAR_SUBJECT","subject":"a","magic":0}', b'{"subject":"a"}'))
     assert [each.version for each in subjects.versions("a", deleted=True)] == [2]
+
+
+async def test_a_change_is_made_again_after_another_process_was_faster(records: Records) -> None:
+    """The other one has given the id that this one wanted to give."""
+    other = Subjects()
+    theirs = Registry(other, records)
+
+    class Overtaken(Records):
+        """Records in which the other process writes before this one does, once."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tries = 0
+
+        async def write(self, written: Sequence[RegistryRecord], process: str) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                records._subjects = other
+                await theirs.register("theirs", LONG)
+                for record in records.stored.values():
+                    self.stored[record.key] = record
+                    self._subjects.learn(record)
+                raise OvertakenError
+            await super().write(written, process)
+
+    mine = Overtaken()
+    found = await mine.registry.register("mine", INT)
+    assert (found.id, mine.tries) == (2, 2)
+    assert mine.registry.by_id(".", 1).subject == "theirs"
