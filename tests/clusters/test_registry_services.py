@@ -119,7 +119,7 @@ def test_schemas_of_topics_are_versions_of_their_subjects(service: Service, regi
     schemas = service.ask(0, "GET", f"/admin/v2/schemas/public/default/{topic}/schemas")["getSchemaResponses"]
     assert [json.loads(each["data"]) for each in schemas] == [json.loads(one), json.loads(two)]
     assert registries.ask(0, "GET", f"/subjects/{subject}/versions") == [1, 2]
-    body = {"messages": [{"value": {"a": "y", "b": "z"}}]}
+    body = {"schema_version": 1, "messages": [{"value": {"a": "y", "b": "z"}}]}
     service.ask(2, "POST", f"/topics/public/default/{topic}", json=body)
     path = f"/topics/public/default/{topic}/partitions/0/messages?include_schema=true"
     found = service.ask(1, "GET", path)["messages"]
