@@ -9,15 +9,24 @@ import pytest
 from tests.support.server import ThreadedServer
 
 from penstock.broker.namespaces import TenantInfo
+from penstock.engines.kafka.framing import Framing
 from penstock.engines.kafka.naming import Naming
-from penstock.engines.kafka.schema_registry.schemas import KafkaRecordFormats
+from penstock.engines.kafka.schema_registry.formats import KafkaRecordFormats
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies
+from penstock.testing.clock import ManualClock
 from penstock.testing.credentials import Issuer
 
 ISSUER = Issuer()
 SHOP = NamespaceName("acme", "shop")
 NAME = "persistent://acme/shop/orders"
+
+
+class NoIds:
+    """A registry without ids."""
+
+    def framing(self, topic: TopicName) -> Framing:
+        return Framing(topic, ManualClock(), keyed=False, own=True)
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def server() -> Iterator[ThreadedServer]:
         async def learn(name: TopicName | NamespaceName, *, whole: bool = False) -> None:
             await namespaces.change(SHOP, granted)
 
-        cast(Any, server.broker).record_formats = KafkaRecordFormats(Naming({}), None)
+        cast(Any, server.broker).record_formats = KafkaRecordFormats(Naming({}), cast(Any, NoIds()))
         server.run(prepare())
         topics.learn = topics.learn_names = learn
         yield server

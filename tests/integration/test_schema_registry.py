@@ -3,9 +3,9 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pulsar
@@ -23,7 +23,11 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pulsar.schema import AvroSchema, Integer, Record
 from tests.support.auth import AUDIENCE, headers_of, issuer, token
+from tests.support.server import ThreadedServer
 
+from penstock.broker.settings import ClusterSettings
+from penstock.engines.kafka.schema_registry.client import RegistryClient
+from penstock.model.subjects import topic_of
 from penstock.testing.server import Running, running
 
 JSON = "application/vnd.schemaregistry.v1+json"
@@ -318,10 +322,30 @@ def test_schemas_outlast_the_server(tmp_path: Path) -> None:
             assert http.get("/subjects/kept-value/versions").json() == versions
 
 
-def test_roles() -> None:
+class Configured(RegistryClient):
+    """A registry that is configured, as the engine before Kafka has it."""
+
+    topic_of = staticmethod(topic_of)
+
+
+@contextmanager
+def configured_at(server: ThreadedServer, url: str) -> Iterator[None]:
+    """Have another registry answer a server's requests."""
+    made = Configured(ClusterSettings(schema_registry=url))
+    cast(Any, server.broker).other_registry = made
+    yield
+    server.run(made.close())
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_roles(*, configured: bool) -> None:
     auth = issuer.settings(audience=AUDIENCE, super_users=("root",), leeway_s=0)
-    with running(auth=auth) as server:
-        url = server.registry_url
+    with (
+        ThreadedServer.running(auth=auth) as server,
+        running() as other,
+        configured_at(server, other.registry_url) if configured else nullcontext(),
+    ):
+        url = f"{server.url}/registry"
         grants = f"{server.url}/admin/v2/persistent/public/default/orders/permissions"
 
         def ask(role: str, method: str, path: str, **more: Any) -> int:
@@ -358,3 +382,29 @@ def test_roles() -> None:
         answer = httpx.get(f"{url}/subjects", headers=headers_of(token("reader")), trust_env=False)
         assert answer.json() == ["orders-value"]
         assert ask("nobody", "GET", "/subjects/orders-value/versions") == 403
+        theirs = httpx.get(f"{other.registry_url}/subjects", trust_env=False).json()
+        assert theirs == (["orders-value", "other-value"] if configured else [])
+
+
+def test_requests_that_a_configured_registry_answers(client: SchemaRegistryClient, server: Running) -> None:
+    """The answers are its own, and nothing else of its address can be reached."""
+    with ThreadedServer.running() as first, configured_at(first, server.registry_url):
+        url = f"{first.url}/registry"
+        with closing(SchemaRegistryClient({"url": url})) as passed:
+            number = passed.register_schema("passed/on", Schema(json.dumps(FLIGHT), "AVRO"))
+            assert client.get_latest_version("passed/on").schema_id == number
+            assert passed.get_schema(number).schema_str == json.dumps(FLIGHT, separators=(",", ":"))
+            assert "passed/on" in passed.get_subjects()
+            with pytest.raises(SchemaRegistryError) as caught:
+                passed.register_schema("passed/on", Schema("wrong", "AVRO"))
+            assert (caught.value.http_status_code, caught.value.error_code) == (422, 42201)
+            assert passed.set_compatibility("passed/on", "NONE") == {"compatibility": "NONE"}
+            assert passed.delete_subject("passed/on") == [1]
+        for path in ("/subjects/..%2F..%2Fadmin/versions", "/subjects/%2E%2E/versions", "/exporters"):
+            assert httpx.get(url + path, trust_env=False).status_code == 404, path
+
+
+def test_a_configured_registry_that_is_away() -> None:
+    with ThreadedServer.running() as first, configured_at(first, "http://127.0.0.1:1"):
+        answer = httpx.get(f"{first.url}/registry/subjects", trust_env=False)
+        assert (answer.status_code, answer.json()["error_code"]) == (503, 50001)

@@ -23,6 +23,7 @@ from .journal import OpenJournal
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
 from .records import RecordFormats
+from .registry import OtherRegistry, RegistryRecords
 from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Published, Staging
@@ -44,8 +45,12 @@ class Broker(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def registry_documents(self) -> MetaStore | None:
-        """Where the schema registry keeps its records; None if a cluster holds the log."""
+    def registry_records(self) -> RegistryRecords | None:
+        """Where the schema registry keeps its records; None if another registry is configured."""
+
+    @property
+    def other_registry(self) -> OtherRegistry | None:
+        """The schema registry that is configured; None: this server has its own."""
 
     @property
     def failures(self) -> Failures:
@@ -70,6 +75,10 @@ class Broker(Protocol):
 
     @property
     def namespaces(self) -> Namespaces: ...
+    @property
+    def own_documents(self) -> MetaStore | None:
+        """Small documents of the whole log; None if a cluster holds it."""
+
     @property
     def partitioner(self) -> Partitioner:
         """How keys choose partitions, unless a producer names a hash."""

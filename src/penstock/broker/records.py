@@ -22,10 +22,12 @@ class SchemaId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """`topic` is the topic's name in the cluster. With a `registry`, contents may begin with a schema's id; `keyed`: keys, too."""
+    """`topic` is the topic's name in the cluster. With a `registry`, contents may begin with a schema's id; `keyed`: keys, too. `own`: it is
+    the server's own, and versions in headers are the topic's."""
 
     topic: str
     registry: bool
+    own: bool = False
     keyed: bool = False
     values: Sequence[SchemaId] = ()
     keys: Sequence[SchemaId] = ()

@@ -17,6 +17,13 @@ class Schemas(Protocol):
     def follow(self, changed: Callable[[TopicName], None]) -> None:
         """Have `changed` called for every topic whose schemas are known here, and for each whose schemas change later."""
 
+    @property
+    def partial(self) -> bool:
+        """Whether a cluster keeps the schemas, so that those of a topic are known once it was asked for them."""
+
+    async def refresh(self, topic: TopicName) -> None:
+        """Ask the cluster for a topic's newest schema and those before it. Raises what it refuses."""
+
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         """The newest schema of a topic; None if there is none, or it was deleted."""
 

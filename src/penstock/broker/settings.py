@@ -109,6 +109,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Which subject a schema is registered in: `{topic}-value`, the name of its record, or `{topic}-{record}`.
     schema_registry_subjects: Literal["topic", "record", "topic-record"] = "topic"
     schema_registry_normalize: bool = False  # have the registry compare schemas without their layout
+    schemas_topic: str = (
+        "_schemas"  # of the server's own schema registry; Confluent's and Karapace's use the same one
+    )
     replies_topic: str = "__penstock_replies"  # replies to requests of other processes
     journals_topic: str = "__penstock_journals"  # what byte positions of Kafka REST are kept by
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say

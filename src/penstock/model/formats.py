@@ -68,13 +68,24 @@ PARTS: Final = Format("staged part")
 COMMITS: Final = Format("staged commit")
 WRITERS: Final = Format("writer's log")
 CURSORS: Final = Format("cursor save")
+REGISTRY: Final = Format("registry record")
 
-FORMATS: Final = (*DOCUMENTS.values(), MESSAGES, REPLIES, POSITIONS, PARTS, COMMITS, WRITERS, CURSORS)
+FORMATS: Final = (
+    *DOCUMENTS.values(),
+    MESSAGES,
+    REPLIES,
+    POSITIONS,
+    PARTS,
+    COMMITS,
+    WRITERS,
+    CURSORS,
+    REGISTRY,
+)
 
 
 def document_format(kind: str) -> Format:
     """The format of a kind of documents."""
-    return DOCUMENTS.get(kind) or Format(f"document {kind}")
+    return REGISTRY if kind == "registry" else DOCUMENTS.get(kind) or Format(f"document {kind}")
 
 
 def version_of(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | None:

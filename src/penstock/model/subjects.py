@@ -44,6 +44,8 @@ class SubjectVersion(msgspec.Struct, frozen=True):
     topic_time: int | None = (
         None  # when the topic got it, ms since the epoch: numbers begin again with a new topic
     )
+    registered: bool = False  # by a client of the registry, not learned from the topic
+    unknown: Mapping[str, Any] | None = None  # fields of its record that another registry wrote
 
     @property
     def of_topic(self) -> tuple[int | None, int | None]:

@@ -24,7 +24,6 @@ from penstock.engines.fleet.fleet import ProcessFleet
 from penstock.engines.registry import namespaces as namespaces_module
 from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
-from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.catalog import OPENING_MAX
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.new_names import NewNames
@@ -61,7 +60,10 @@ from .policies import KafkaNamespaces, KafkaPolicies, RetentionTimes
 from .producer import Producer
 from .publishing import Publishing
 from .replies import ReplyPartitions, SentReplies
-from .schema_registry.schemas import KafkaRecordFormats, RegistrySchemas
+from .schema_registry.formats import FramedSchemas, KafkaRecordFormats
+from .schema_registry.own import OwnRegistrySchemas
+from .schema_registry.records import KafkaRegistryRecords
+from .schema_registry.schemas import RegistrySchemas
 from .serving.owned import DeliveredSchemas
 from .serving.serving import Serving
 from .staging.writers import open_staging
@@ -83,7 +85,8 @@ class KafkaBroker:
     capabilities = frozenset(
         (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
     )
-    registry_documents = None
+
+    own_documents = None
 
     def __init__(
         self,
@@ -107,7 +110,8 @@ class KafkaBroker:
         self.requests = Requests(clock, own.request_timeout_ms_max, correlated=True)
         self._watches = Watches(self.tasks)
         self.watch = self._watches.add
-        self.naming = Naming(settings.namespaces, internal_topics(settings))
+        hidden = () if settings.schema_registry else (settings.schemas_topic,)
+        self.naming = Naming(settings.namespaces, internal_topics(settings), hidden)
         self.documents = Documents(
             self.kafka,
             settings.documents_topic,
@@ -128,24 +132,19 @@ class KafkaBroker:
             reader=reader,
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own, reader=reader)
-        registry = (
-            RegistrySchemas(
-                settings,
-                self.documents,
-                self.namespaces,
-                self.naming,
-                clock,
-                own.max_schema_bytes,
-                self.tasks,
-                self.failures,
+        self.registry_records: KafkaRegistryRecords | None = None
+        self.other_registry: RegistrySchemas | None = None
+        framed: FramedSchemas
+        parts = (self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes)
+        if settings.schema_registry:
+            framed = self.other_registry = RegistrySchemas(settings, *parts, self.tasks, self.failures)
+        else:
+            self.registry_records = KafkaRegistryRecords(
+                self.kafka, self.documents, self.tasks, self.failures
             )
-            if settings.schema_registry
-            else None
-        )
-        self.schemas = registry or Schemas(
-            self.documents, self.namespaces, clock, own.max_schema_bytes, reader=reader
-        )
-        self.record_formats = KafkaRecordFormats(self.naming, registry)
+            framed = OwnRegistrySchemas(settings, *parts, reader, self.registry_records)
+        self.schemas = framed
+        self.record_formats = KafkaRecordFormats(self.naming, framed)
         self._fetcher = Fetcher(self.kafka.clients, self.kafka.admin, self.kafka.tasks, own.tail_bytes)
         self.topics = KafkaTopics(
             self.kafka,
@@ -156,7 +155,7 @@ class KafkaBroker:
             clock,
             own,
             self.policies,
-            registry,
+            framed,
         )
         self._records = RecordProducer(
             self.kafka.clients,
@@ -173,7 +172,7 @@ class KafkaBroker:
             self._records,
             self.schemas,
             self._replies,
-            registry,
+            framed,
             RetentionTimes(self.kafka.admin.configs, clock, settings.learned_ms),
             self.topics,
             bytes_max=own.max_message_bytes,
@@ -291,8 +290,10 @@ class KafkaBroker:
     async def _disconnect(self) -> None:
         await self._soon(self._serving.close())  # if the start failed
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
-        if self.topics.registry is not None:
-            parts.append(self.topics.registry.close())
+        if self.other_registry is not None:
+            parts.append(self.other_registry.close())
+        if self.registry_records is not None:
+            parts.append(self.registry_records.close())
         await self._soon(*parts, self.kafka.close())
         await self.tasks.close(AGAIN_S)
 
@@ -385,7 +386,11 @@ class KafkaBroker:
     async def _list(self) -> None:
         while True:
             await asyncio.sleep(LIST_S)
-            try:
-                await self.topics.list_all()
-            except PenstockError as error:
-                log.debug("topics cannot be listed: %s", error.message)
+            looks = [self.topics.list_all]
+            if self.registry_records is not None:
+                looks.append(self.registry_records.look)
+            for look in looks:
+                try:
+                    await look()
+                except PenstockError as error:
+                    log.debug("what is new cannot be listed: %s", error.message)

@@ -108,16 +108,22 @@ class _Written(msgspec.Struct, frozen=True, gc=False):
 
 
 class Framing:
-    """Of one topic. `keyed`: whether keys have schemas; None: not known yet."""
+    """Of one topic. `keyed`: whether keys have schemas; None: not known yet. `own`: the ids are those of this server's registry, so that
+    numbers of documents are versions as they are, and values are framed if `writes` is set and their version has an id."""
 
-    def __init__(self, topic: TopicName, clock: Clock, *, keyed: bool | None = None) -> None:
+    def __init__(
+        self, topic: TopicName, clock: Clock, *, keyed: bool | None = None, own: bool = False
+    ) -> None:
         self.topic = topic
+        self.own = own
+        self.writes = not own
         self.keyed = keyed
         self._clock = clock
         self._values: OrderedDict[bytes, _Known] = OrderedDict()
         self._keys: OrderedDict[bytes, _Known] = OrderedDict()
         self._written: dict[int, _Written] = {}
         self._key_heads: dict[int, bytes] = {}
+        self._plain: set[int] = set()  # versions that get no id
 
     # -- what is known
 
@@ -137,6 +143,10 @@ class Framing:
         if len(self._key_heads) >= IDS_MAX:
             self._key_heads.clear()
         self._key_heads[version] = MAGIC + head
+
+    def leave_plain(self, version: int) -> None:
+        """A version of the server's own registry has no id."""
+        self._plain.add(version)
 
     def guess(self, head: bytes, version: int | None, for_ms: int = NONE_MS) -> None:
         """An id is taken for a version, or for no schema's, for some time."""
@@ -158,11 +168,18 @@ class Framing:
         return known is not None and known.version is not None
 
     def knows(self, version: int) -> bool:
-        """Whether `frame` can write this version."""
+        """Whether `frame` can write this version as it should be."""
+        if self.own and version < BY_ID:
+            return not self.writes or version in self._written or version in self._plain
         parts = split_pair(version)
         if parts is not None:
             return parts[0] in self._key_heads and (not parts[1] or parts[1] in self._written)
         return is_document(version) or split_message(version)[0] in self._written
+
+    @property
+    def empty(self) -> bool:
+        """Whether no id is known to be of a schema."""
+        return not self._written
 
     # -- what is known, for other processes
 
@@ -194,6 +211,8 @@ class Framing:
             return key, value, [UNVERSIONED] if like else []
         if is_document(version):
             return key, value, [] if value is None else schema_header(version - DOCUMENTS)
+        if self.own and version < BY_ID and not (self.writes and version in self._written):
+            return key, value, [] if value is None else schema_header(version)
         parts = split_pair(version)
         if parts is not None:
             if not self.knows(version):
@@ -310,11 +329,13 @@ def _says(headers: Sequence[Header] | None) -> bool:
     return bool(headers) and any(name in _UNFRAMED for name, _ in headers or ())
 
 
-def version_of(said: int | None, found: int | None) -> int | None:
-    """The version of a record by its header, which is the number of a document, or else by its framing."""
+def version_of(said: int | None, found: int | None, *, own: bool = False) -> int | None:
+    """The version of a record by its header, which is the number of a document, or else by its framing; `own`: as of `Framing`."""
     if said is None:
         return found
-    return said + DOCUMENTS if 0 <= said < DOCUMENTS else None
+    if not 0 <= said < DOCUMENTS:
+        return None
+    return said if own else said + DOCUMENTS
 
 
 def framed(key: bytes | None, value: bytes | None, version: int | None, framing: Framing | None) -> Framed:

@@ -27,7 +27,7 @@ from .driver.record import At, Record
 from .framing import Framing, UnknownSchemas, version_of
 from .headers import split_headers
 from .internal import owner_group
-from .schema_registry.schemas import RegistrySchemas
+from .schema_registry.formats import FramedSchemas
 from .topics import KafkaTopics
 
 FOLLOW_S: Final = 1.0  # between looks for topics that match a pattern, within a fetch
@@ -251,7 +251,7 @@ class KafkaGroupMember:
 
 
 class _UnknownSchemasOf(Exception):
-    def __init__(self, registry: RegistrySchemas, topic: TopicName, schemas: UnknownSchemas) -> None:
+    def __init__(self, registry: FramedSchemas, topic: TopicName, schemas: UnknownSchemas) -> None:
         super().__init__(str(topic))
         self.registry = registry
         self.topic = topic
@@ -292,6 +292,8 @@ def _opened(topic: TopicName, found: Sequence[Record], framing: Framing | None) 
         if some:
             said, one.headers = split_headers(some)
             version = said.message.schema_version
-            one.schema_version = version if framing is None else version_of(version, one.schema_version)
+            one.schema_version = (
+                version if framing is None else version_of(version, one.schema_version, own=framing.own)
+            )
             one.timestamp = said.message.event_time or one.timestamp
     return records

@@ -24,7 +24,7 @@ from .driver.record import At, Record, contiguous
 from .framing import Framing, UnknownSchemas
 from .naming import Place, ledger_of
 from .records import entries_of, runs_of
-from .schema_registry.schemas import RegistrySchemas
+from .schema_registry.formats import FramedSchemas
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class KafkaLog:
         place: Place,
         fetcher: Fetcher,
         clock: Clock,
-        framings: RegistrySchemas | None = None,
+        framings: FramedSchemas | None = None,
     ) -> None:
         self.name = name
         self.place = place

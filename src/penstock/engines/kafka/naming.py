@@ -1,7 +1,7 @@
 """What Kafka's topics are called here: a prefix of each name is its namespace."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
@@ -40,14 +40,19 @@ class Naming:
     """Maps topics to Kafka's names and back.
 
     `prefixes` are the configured ones, by `tenant/namespace`. `internal` are the server's own topics by their settings;
-    clients cannot name them. Raises BAD_PARAMETER if two namespaces could share topics or a client could name an internal
+    clients cannot name them, nor `hidden` ones, whose names may be those of a namespace's topics. Raises BAD_PARAMETER if two namespaces could share topics or a client could name an internal
     topic, and INVALID_NAME.
     """
 
-    def __init__(self, prefixes: Mapping[str, str], internal: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        prefixes: Mapping[str, str],
+        internal: Mapping[str, str] | None = None,
+        hidden: Collection[str] = (),
+    ) -> None:
         self._given = {NamespaceName.parse(name): prefix for name, prefix in prefixes.items()}
         self._given.setdefault(DEFAULT_NAMESPACE, "")
-        self._internal = frozenset((internal or {}).values())
+        self._internal = frozenset((*(internal or {}).values(), *hidden))
         self._by_prefix: dict[str, NamespaceName] = {}
         self._lengths: list[int] = []  # of the prefixes, the longest first
         self.know((SYSTEM_NAMESPACE,))

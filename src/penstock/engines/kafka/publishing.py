@@ -24,7 +24,7 @@ from .framing import Framing, UnknownVersion
 from .headers import schema_header
 from .policies import RetentionTimes
 from .records import records_of
-from .schema_registry.schemas import RegistrySchemas
+from .schema_registry.formats import FramedSchemas
 from .topic import KafkaTopic
 from .topics import KafkaTopics
 
@@ -39,7 +39,7 @@ class Publishing:
         records: RecordProducer,
         schemas: Schemas,
         replies: Replies,
-        framings: RegistrySchemas | None,
+        framings: FramedSchemas | None,
         retention: RetentionTimes,
         topics: KafkaTopics,
         *,

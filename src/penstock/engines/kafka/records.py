@@ -78,7 +78,7 @@ def entries_of(
     headers = [record.headers() for record in records]
     versions = None if framing is None else framing.open(keys, values, headers)
     if any(headers):
-        data, delays = _data_of_each(first, times, keys, values, headers, versions, framing is not None)
+        data, delays = _data_of_each(first, times, keys, values, headers, versions, framing)
     else:
         data, delays = _plain_data(first, times, keys, values, versions), None
     if delays is None:
@@ -116,7 +116,10 @@ def columns_of(records: Sequence[Record], framing: Framing | None = None) -> Col
     values = [record.value() for record in records]
     keys = [record.key() for record in records]
     if framing is not None:
-        versions = list(map(version_of, versions, framing.open(keys, values, headers) or repeat(None)))
+        found = framing.open(keys, values, headers) or repeat(None)
+        versions = [
+            version_of(one, other, own=framing.own) for one, other in zip(versions, found, strict=False)
+        ]
     times = [record.timestamp()[1] for record in records]
     if min(times) < 0:
         times = [max(0, time) for time in times]
@@ -172,7 +175,7 @@ def _data_of_each(
     values: Sequence[bytes | None],
     headers: Sequence[Sequence[Header] | None],
     versions: Sequence[int | None] | None,
-    in_registry: bool,
+    framing: Framing | None,
 ) -> tuple[list[bytes], list[int]]:
     """The data of records some of which have headers, and when each is to be delivered; `versions` are those of their framing."""
     made: list[bytes] = []
@@ -185,8 +188,8 @@ def _data_of_each(
             delays.append(0)
             continue
         said = read_headers(some)
-        if in_registry:
-            said.message.schema_version = version_of(said.message.schema_version, version)
+        if framing is not None:
+            said.message.schema_version = version_of(said.message.schema_version, version, own=framing.own)
         kept = None if said.entry is None else _kept_entry(said.entry, value)
         data, deliver_at = kept or _described(said, offset, time, key, value)
         made.append(data)

@@ -12,7 +12,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .log import KafkaLog
 from .naming import Place
-from .schema_registry.schemas import RegistrySchemas
+from .schema_registry.formats import FramedSchemas
 
 
 class KafkaTopic(KafkaLog, ServedTopic, ClusterTopic):
@@ -33,7 +33,7 @@ class KafkaTopic(KafkaLog, ServedTopic, ClusterTopic):
         policies: InForce,
         documents: Documents,
         hold_ms: int,
-        framings: RegistrySchemas | None,
+        framings: FramedSchemas | None,
     ) -> None:
         super().__init__(name, place, fetcher, clock, framings)
         ServedTopic.__init__(self, clock, policies, hold_ms)

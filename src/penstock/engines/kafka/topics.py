@@ -25,7 +25,7 @@ from .driver.fetcher import Fetcher
 from .driver.record import At
 from .naming import Naming, Place
 from .policies import KafkaNamespaces, KafkaPolicies
-from .schema_registry.schemas import RegistrySchemas
+from .schema_registry.formats import FramedSchemas
 from .topic import KafkaTopic
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         clock: Clock,
         settings: BrokerSettings,
         policies: KafkaPolicies,
-        registry: RegistrySchemas | None,
+        registry: FramedSchemas | None,
     ) -> None:
         super().__init__(namespaces, clock, cluster.settings.learned_ms)
         self.registry = registry  # of schemas

@@ -40,6 +40,7 @@ from .cluster import ActingClusters, PulsarCluster
 from .journals import PulsarJournals
 from .processes import PulsarProcessDocuments, ReplyTopics
 from .producer import Producer
+from .registry import PulsarRegistryRecords
 from .schemas import Schemas
 from .staging.parts import Staged
 from .staging.space import StagingSpace
@@ -59,8 +60,8 @@ class PulsarBroker:
     """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
 
     # The cluster's own, or not there.
-    administration = cluster_view = group_positions = groups = policies = None
-    record_formats = registry_documents = watch = None
+    administration = cluster_view = group_positions = groups = other_registry = None
+    own_documents = policies = record_formats = watch = None
     partitioner = Partitioner.JAVA
     _consumers: type[Consumer] = Consumer
     _recheck_missing = False
@@ -114,6 +115,9 @@ class PulsarBroker:
         self.open_journal = PulsarJournals(self.cluster, self.topics, self._own_producer).open
         self.processes: PulsarProcessDocuments | None = PulsarProcessDocuments(
             self.cluster, self._staging_namespace, f"penstock-{secrets.token_hex(8)}", clock, self.tasks
+        )
+        self.registry_records = PulsarRegistryRecords(
+            self.cluster, self._staging_namespace, clock, self.tasks
         )
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(wire.decode, self._letter_producers.lend, self.schemas)
@@ -180,6 +184,7 @@ class PulsarBroker:
             for subscription in list(topic.subscriptions.values()):
                 leaving += [one for one in subscription.consumers if isinstance(one, Consumer)]
         self.topics.close()
+        self.registry_records.close()
         work = [*(consumer.leave() for consumer in leaving)]
         if self._replies is not None:
             work.append(self._replies.close())

@@ -26,7 +26,7 @@ NAMESPACE: Final = "penstock"
 PRODUCERS_MAX: Final = 256  # that are kept; each leaves its topic by itself when it is not used
 READ_ENTRIES: Final = 1000
 
-_POLICIES: Final[dict[str, Any]] = {
+KEEPING: Final[dict[str, Any]] = {
     "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
     "inactive_topic_policies": {
         "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -58,7 +58,7 @@ class PulsarJournals:
         await self.topics.learn(name)
         if not self.topics.exists(name):
             namespace = Target.of_namespace(name.namespace_name)
-            await ensure(self._cluster.admin, namespace, _POLICIES, passed=EXISTS_OR_FORBIDDEN)
+            await ensure(self._cluster.admin, namespace, KEEPING, passed=EXISTS_OR_FORBIDDEN)
             await self.topics.create(name, 0)
         return await self._open(name, options)
 

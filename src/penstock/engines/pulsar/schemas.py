@@ -39,6 +39,8 @@ class _Known(msgspec.Struct):
 class Schemas:
     """`broker.Schemas`, from learned schemas."""
 
+    partial = True
+
     def __init__(self, cluster: PulsarCluster, bytes_max: int) -> None:
         self.changes = 0
         self._cluster = cluster
@@ -65,6 +67,8 @@ class Schemas:
         known.versions[found.version] = found
         self._set_newest(topic, known, found)
         await self.fetch(topic, *range(max(0, found.version - LEARNED_MAX), found.version))
+
+    refresh = learn
 
     def knows(self, topic: TopicName, number: int) -> bool:
         """Whether `version` can answer."""

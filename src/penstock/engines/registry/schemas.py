@@ -52,6 +52,8 @@ def stored_version(number: int, document: bytes) -> SchemaVersion:
 class Schemas:
     """`broker.Schemas`: every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
 
+    partial = False
+
     def __init__(
         self,
         store: MetaStore,
@@ -109,6 +111,9 @@ class Schemas:
         if topic is not None:
             for changed in followers:
                 changed(topic)
+
+    async def refresh(self, topic: TopicName) -> None:
+        """All schemas are known here."""
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         versions = self._versions.get(schema_id(topic))

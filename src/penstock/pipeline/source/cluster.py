@@ -40,10 +40,11 @@ _REFUSED: Final = {
 
 
 class KafkaTopic(msgspec.Struct, frozen=True):
-    """A topic's name in Kafka, and whether its contents may begin with ids of a schema registry."""
+    """A topic's name in Kafka, and whether its contents may begin with ids of a schema registry; `own`: of the server's own."""
 
     name: str
     registry: bool
+    own: bool = False
 
 
 def parse_cluster(fetch: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +86,7 @@ def kafka_topics(client: Caller, topics: Iterable[str]) -> dict[str, KafkaTopic]
                 f" {PREFIX}…: the messages are then read from the server",
                 error.kind,
             ) from None
-        found[topic] = KafkaTopic(answer["topic"], answer["registry"])
+        found[topic] = KafkaTopic(answer["topic"], answer["registry"], answer.get("own", False))
     return found
 
 

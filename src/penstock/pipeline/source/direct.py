@@ -64,7 +64,7 @@ def read_direct(
     without `fail_on_data_loss` what is there is read. Raises UNAVAILABLE, UNAUTHENTICATED and what the cluster refuses."""
     given = {name: revealed(f"{PREFIX}{name}", text) for name, text in properties.items()}
     name = TopicName.parse(wanted.topic)
-    framing = Framing(name, LoopClock()) if topic.registry else None
+    framing = Framing(name, LoopClock(), own=topic.own) if topic.registry else None
     decode = partial(record_rows, place, include, framing=framing)
     with _reader(given) as reader:
         if not _is_planned(reader, server, topic, wanted, fail_on_data_loss=fail_on_data_loss):

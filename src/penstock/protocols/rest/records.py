@@ -42,10 +42,12 @@ class IdMeaning(Struct, kw_only=True):
 
 
 class RecordsAnswer(Struct, kw_only=True):
-    """`topic` is the name in the cluster. With a `registry`, values may begin with a schema's id; if `keyed`, keys, too."""
+    """`topic` is the name in the cluster. With a `registry`, values may begin with a schema's id; if `keyed`, keys, too. `own`: it is the server's own, and versions in headers are the
+    topic's."""
 
     topic: str
     registry: bool
+    own: bool = False
     keyed: bool
     values: list[IdMeaning]
     keys: list[IdMeaning]
@@ -75,6 +77,7 @@ async def records(rest: Services, caller: Caller, target: Target, exchange: Exch
     answer = RecordsAnswer(
         topic=found.topic,
         registry=found.registry,
+        own=found.own,
         keyed=found.keyed,
         values=_meanings(found.values),
         keys=_meanings(found.keys),

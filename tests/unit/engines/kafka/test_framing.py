@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.unit.engines.kafka.test_records import Read
 
 from penstock.engines.kafka.driver.record import Header, NewRecord
-from penstock.engines.kafka.framing import Framing, UnknownSchemas, UnknownVersion, encode_indexes
+from penstock.engines.kafka.framing import Framing, UnknownSchemas, UnknownVersion, encode_indexes, version_of
+from penstock.engines.kafka.headers import UNVERSIONED, schema_header
 from penstock.engines.kafka.records import entries_of, record_of, records_of
 from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, pair
 from penstock.model.message import Message, OutMessage
@@ -218,3 +219,26 @@ def test_a_framed_value_is_read_by_the_fast_way() -> None:
     assert plain[:3] == ("", 300, 1_700_000_000_000)
     assert entry.data.endswith(b"x")
     assert admit(entry.data) is not None
+
+
+def test_values_of_the_servers_own_registry() -> None:
+    """Versions are numbers of documents; values are framed once the topic's subject is used, and only with an id."""
+    made = Framing(TOPIC, ManualClock(), keyed=False, own=True)
+    made.know(7, 2)
+    assert made.frame(b"k", b"v", 2) == (b"k", b"v", schema_header(2))
+    assert made.knows(2)
+    assert made.knows(3)
+    made.writes = True
+    assert made.frame(b"k", b"v", 2) == (b"k", b"\0\0\0\0\x07v", [])
+    assert made.frame(None, None, 2) == (None, None, [])
+    assert not made.knows(3)
+    made.leave_plain(3)
+    assert made.knows(3)
+    assert made.frame(None, b"v", 3) == (None, b"v", schema_header(3))
+    assert made.frame(None, b"\0\0\0\0\x07v", None)[2] == [UNVERSIONED]
+    keys: list[bytes | None] = [b"\0\0\0\0\x07k"]
+    values: list[bytes | None] = [b"\0\0\0\0\x07v"]
+    assert made.open(keys, values, [None]) == [2]
+    assert (keys, values) == ([b"\0\0\0\0\x07k"], [b"v"])
+    assert version_of(2, None, own=True) == 2
+    assert version_of(None, 5, own=True) == 5

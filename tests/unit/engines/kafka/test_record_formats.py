@@ -1,10 +1,12 @@
 """What other processes are told of how topics lie in Kafka."""
 
+from typing import Any, cast
+
 from tests.unit.engines.kafka.test_framing import TOPIC, framing
 
 from penstock.engines.kafka.framing import Framing, UnknownSchemas, encode_indexes
 from penstock.engines.kafka.naming import Naming
-from penstock.engines.kafka.schema_registry.schemas import KafkaRecordFormats
+from penstock.engines.kafka.schema_registry.formats import KafkaRecordFormats
 from penstock.engines.kafka.versions import MESSAGE
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion
@@ -41,16 +43,18 @@ class Learned:
     async def close(self) -> None: ...
 
 
-async def test_a_topic_without_a_registry() -> None:
-    formats = KafkaRecordFormats(Naming({"a/b": "other-"}), None)
-    found = await formats.of(TopicName.parse("a/b/t-partition-1"), [1], [2])
+async def test_a_topic_without_a_schema_in_the_servers_own_registry() -> None:
+    learned = Learned(ManualClock())
+    learned._framing = Framing(TOPIC, ManualClock(), keyed=False, own=True)
+    formats = KafkaRecordFormats(Naming({"a/b": "other-"}), cast(Any, learned))
+    found = await formats.of(TopicName.parse("a/b/t-partition-1"))
     assert (found.topic, found.registry, found.values, found.keys) == ("other-t", False, (), ())
 
 
 async def test_another_process_opens_what_this_one_opens() -> None:
     clock = ManualClock()
     learned = Learned(clock)
-    found = await KafkaRecordFormats(Naming({}), learned).of(TOPIC, [258, 7, 8], [9])
+    found = await KafkaRecordFormats(Naming({}), cast(Any, learned)).of(TOPIC, [258, 7, 8], [9])
     assert (found.topic, found.registry, found.keyed) == ("t", True, True)
     assert [(one.ids, one.keys) for one in learned.asked] == [({b"\0\0\0\7", b"\0\0\0\x08"}, {b"\0\0\0\x09"})]
     theirs = Framing(TOPIC, clock, keyed=found.keyed)

@@ -6,8 +6,7 @@ import pytest
 
 from penstock.broker.log import LogBounds
 from penstock.model.entry import Entry
-from penstock.protocols.rest.logs import _size
-from penstock.protocols.rest.logs import Size
+from penstock.protocols.rest.logs import Size, _size
 
 BYTES = 100  # of each entry
 

@@ -31,6 +31,7 @@ from .events import TopicEvents
 from .following import FollowingConsumers
 from .hosting import Means
 from .producers import Producers
+from .registry_records import StoredRegistryRecords
 from .retention_task import RetentionTask
 from .staging import open_staging
 from .stored_cursors import StoredCursors
@@ -52,7 +53,9 @@ class Broker:
     capabilities = frozenset(Capability)
     partitioner = Partitioner.JAVA
     cluster = None  # it is its own
-    cluster_view = group_positions = groups = open_journal = processes = record_formats = None  # of a cluster
+    # of a cluster
+    cluster_view = group_positions = groups = open_journal = None
+    other_registry = processes = record_formats = None
 
     def __init__(
         self,
@@ -65,7 +68,8 @@ class Broker:
         """Builds the parts in order: each is given those before it, and listens to them if it has to."""
         self.settings = settings = settings or BrokerSettings()
         self.clock = clock
-        self.store = self.registry_documents = store
+        self.store = self.own_documents = store
+        self.registry_records = StoredRegistryRecords(store)
         self._transient = transient
         self.storage = StorageHealth.of(store)
         self.failures = Failures(clock)

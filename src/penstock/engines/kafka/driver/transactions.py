@@ -36,7 +36,7 @@ TIMEOUT_MS_MAX: Final = 900_000  # Kafka's transaction.max.timeout.ms, as broker
 
 T = TypeVar("T")
 
-_FENCED: Final = frozenset(
+FENCED: Final = frozenset(
     (
         KafkaError._FENCED,
         KafkaError.PRODUCER_FENCED,
@@ -224,7 +224,7 @@ class Transaction:
             made.abort_transaction(ABORT_S)
         except KafkaException as error:
             found = error_of(error)
-            if found is None or not (ends_client(found) or found.code() in _FENCED):
+            if found is None or not (ends_client(found) or found.code() in FENCED):
                 log.warning("a transaction could not be aborted: %s", error)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -258,7 +258,7 @@ def _refusal(error: KafkaException) -> PenstockError:
     refused = engine_error(error)
     if found is None or refused.kind is not ErrorKind.UNAVAILABLE:
         return refused
-    over = found.code() in _FENCED or found.txn_requires_abort() or ends_client(found)
+    over = found.code() in FENCED or found.txn_requires_abort() or ends_client(found)
     return (Interrupted if over else PenstockError)(
         refused.kind, f"the transaction failed: {refused.message}"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from penstock.broker.registry import RegistryAnswer
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import Compatibility
@@ -230,6 +232,14 @@ class RegistryClient:
             await self._call("DELETE", f"{path}?permanent=true", missing=True)
         return _converted(found, list[Number]) or []
 
+    async def pass_on(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> RegistryAnswer:
+        """As `broker.OtherRegistry.pass_on`."""
+        own = {name: value for name, value in (await self._headers()).items() if name == "Authorization"}
+        status, kind, answer = await self._ask(method, target, body, {**headers, **own})
+        return RegistryAnswer(status, kind, answer)
+
     async def close(self) -> None:
         """Close every connection."""
         await self._http.aclose()
@@ -245,12 +255,7 @@ class RegistryClient:
     async def _call(self, method: str, path: str, body: Any = None, *, missing: bool = False) -> Any:
         """The answer's JSON; with `missing` None for 404."""
         content = None if body is None else msgspec.json.encode(body)
-        headers = await self._headers()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                status, answer = await self._answer(method, path, content, headers)
-        except (httpx.HTTPError, TimeoutError) as error:
-            raise self._unavailable(f"does not answer: {str(error) or type(error).__name__}") from None
+        status, _, answer = await self._ask(method, path, content, await self._headers())
         if missing and status == 404 and _is_missing(answer):
             return None
         if status >= 300:
@@ -261,17 +266,27 @@ class RegistryClient:
         except (msgspec.DecodeError, RecursionError):
             raise self._unavailable("answers with something else than JSON") from None
 
+    async def _ask(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, str, bytes]:
+        """Status, content type and body. Raises UNAVAILABLE."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._answer(method, path, content, headers)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise self._unavailable(f"does not answer: {str(error) or type(error).__name__}") from None
+
     async def _answer(
-        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes]:
-        """Status and body, within a bound."""
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, str, bytes]:
+        """As `_ask`, within a bound."""
         async with self._http.stream(method, self.url + path, content=content, headers=headers) as answer:
             found = bytearray()
             async for part in answer.aiter_bytes():
                 found += part
                 if len(found) > ANSWER_BYTES_MAX:
                     raise self._unavailable(f"answers with more than {ANSWER_BYTES_MAX} bytes")
-            return answer.status_code, bytes(found)
+            return answer.status_code, answer.headers.get("content-type", ""), bytes(found)
 
     async def _headers(self) -> dict[str, str]:
         token = self._token

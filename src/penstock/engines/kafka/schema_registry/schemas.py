@@ -5,10 +5,8 @@ follow another is the registry's own decision.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.records import RecordFormat, SchemaId
 from penstock.broker.settings import ClusterSettings
 from penstock.broker.topic import MetaStore
 from penstock.engines.kafka.framing import Framing, UnknownSchemas
@@ -33,7 +31,7 @@ REGISTER_MS: Final = 20_000  # so long a publish waits for its schema's register
 
 
 class RegistrySchemas(Schemas):
-    """`broker.Schemas`."""
+    """`broker.Schemas`, and `broker.OtherRegistry`."""
 
     def __init__(
         self,
@@ -50,6 +48,8 @@ class RegistrySchemas(Schemas):
         reader = DocumentReader(failures)
         super().__init__(store, namespaces, clock, bytes_max, first=DOCUMENTS, reader=reader)
         self._client = RegistryClient(settings)
+        self.pass_on = self._client.pass_on
+        self._naming = naming
         self._names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
         self._learning = Learning(self._client, self._names, clock, tasks, failures)
         self._learning.changed = self._note_change
@@ -68,6 +68,12 @@ class RegistrySchemas(Schemas):
     async def learn_ids(self, topic: TopicName, unknown: UnknownSchemas) -> None:
         """Learn the meaning of ids in front of values and keys; never fails, and afterwards each is known or guessed."""
         await self._learning.learn_ids(self._learning.topic(topic), unknown)
+
+    def topic_of(self, subject: str) -> TopicName | None:
+        """As `broker.OtherRegistry.topic_of`: by the name of the topic in Kafka."""
+        if not self._names.by_topic or not subject.endswith(("-value", "-key")):
+            return None
+        return self._naming.topic_name(subject.rpartition("-")[0])
 
     # -- reading
 
@@ -237,45 +243,6 @@ class RegistrySchemas(Schemas):
     async def close(self) -> None:
         """Ask the registry no more."""
         await self._client.close()
-
-
-class KafkaRecordFormats:
-    """`broker.RecordFormats`; `registry` is None without a schema registry."""
-
-    def __init__(self, naming: Naming, registry: RegistrySchemas | None) -> None:
-        self._naming = naming
-        self._registry = registry
-
-    async def of(
-        self, topic: TopicName, values: Sequence[int] = (), keys: Sequence[int] = ()
-    ) -> RecordFormat:
-        name = self._naming.kafka_name(topic.base)
-        registry = self._registry
-        if registry is None:
-            return RecordFormat(topic=name, registry=False)
-        framing = registry.framing(topic)
-        unknown = UnknownSchemas(
-            {_head(one) for one in values if framing.meaning(one, of_keys=False) is None},
-            {_head(one) for one in keys if framing.meaning(one, of_keys=True) is None},
-        )
-        if unknown.ids or unknown.keys or framing.keyed is None:
-            await registry.learn_ids(topic, unknown)
-            framing = registry.framing(topic)
-        return RecordFormat(
-            topic=name,
-            registry=True,
-            keyed=bool(framing.keyed),
-            values=_meanings(framing, values, of_keys=False),
-            keys=_meanings(framing, keys, of_keys=True),
-        )
-
-
-def _head(number: int) -> bytes:
-    return number.to_bytes(4, "big")
-
-
-def _meanings(framing: Framing, numbers: Sequence[int], *, of_keys: bool) -> list[SchemaId]:
-    return [one for number in numbers if (one := framing.meaning(number, of_keys=of_keys)) is not None]
 
 
 def _outgoing(schema: SchemaInfo) -> Outgoing:

@@ -66,7 +66,7 @@ class BrokerView:
                 raise PenstockError(ErrorKind.UNAVAILABLE, "the cluster does not say its name")
             names = msgspec.json.decode(answer.body, type=list[str])
             return next((name for name in sorted(names) if name != "global"), "pulsar")
-        documents = broker.registry_documents
+        documents = broker.own_documents
         if documents is None:
             raise not_supported("cluster id")
         found = (await documents.load_meta(KIND)).get(ID)

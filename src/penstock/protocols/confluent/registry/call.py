@@ -1,5 +1,6 @@
 """One request to the schema registry: what its path and body name, and what its caller may do with it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.model.confluent import ConfluentError
@@ -27,12 +28,25 @@ class RegistryCall(Call):
     """One request to the registry."""
 
     def __init__(
-        self, registry: Registry, caller: Caller, names: dict[str, str], exchange: Exchange, body: bytes
+        self,
+        registry: Registry | None,
+        caller: Caller,
+        names: dict[str, str],
+        exchange: Exchange,
+        body: bytes,
+        topic_of: Callable[[str], TopicName | None] = topic_of,
     ) -> None:
+        """`registry`: None for a request that another one answers; `topic_of` finds the topic of a subject."""
         super().__init__(caller, names, exchange, body)
-        self.registry = registry
+        self._registry = registry
+        self._topic_of = topic_of
         self.context = context_named(names["context"]) if "context" in names else CONTEXT
         self.shown: str | None = None  # the subject of an answer that depends on nothing else of the caller
+
+    @property
+    def registry(self) -> Registry:
+        assert self._registry is not None, "the request is answered here"
+        return self._registry
 
     @property
     def subject(self) -> str:
@@ -41,7 +55,7 @@ class RegistryCall(Call):
     @property
     def topic(self) -> TopicName | None:
         """The topic whose schemas the subject has."""
-        return topic_of(self.subject)
+        return self._topic_of(self.subject)
 
     @property
     def version(self) -> str:
@@ -106,12 +120,11 @@ class RegistryCall(Call):
         return topic is None or self.caller.allowed(topic)[ADMIN]
 
     def sees(self, subject: str) -> bool:
-        return sees(self.caller, subject)
+        return sees(self.caller, self._topic_of(subject))
 
 
-def sees(caller: Caller, subject: str) -> bool:
-    """Whether a caller may know a subject."""
+def sees(caller: Caller, topic: TopicName | None) -> bool:
+    """Whether a caller may know the subject of a topic, or (None) one that belongs to none."""
     if caller.role is None:
         return True
-    topic = topic_of(subject)
     return caller.knows(DEFAULT_NAMESPACE) if topic is None else caller.sees(topic)

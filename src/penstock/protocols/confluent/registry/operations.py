@@ -3,82 +3,51 @@
 Errors, codes and content types are Confluent's. Unknown parameters and fields are ignored, as clients of several versions send them.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.model.confluent import ConfluentError
-from penstock.model.errors import ErrorKind
-from penstock.model.names import DEFAULT_NAMESPACE
 from penstock.model.subjects import CONTEXT, SCHEMA_NOT_FOUND, SubjectVersion, context_of, qualified
 from penstock.protocols.http.answers import Answer
-from penstock.protocols.http.operations import Operation, Table
+from penstock.protocols.http.operations import Operation
 from penstock.protocols.http.params import Parameter
 
+from . import setting_operations
 from .call import RegistryCall
-from .shapes import (
-    Compatible,
-    Config,
-    GivenSchema,
-    ModeBody,
-    RegisteredSchema,
-    SchemaId,
-    VersionOfId,
-)
+from .shapes import Compatible, GivenSchema, RegisteredSchema, SchemaId, VersionOfId
+from .table import Handler, flag, may_compare, may_register, on, table
 
-MEDIA: Final = (
-    "application/vnd.schemaregistry.v1+json",
-    "application/vnd.schemaregistry+json",
-    "application/json",
-)
-
-Handler = Callable[[RegistryCall], Awaitable[Any]]
-
-table: Final = Table("schema registry", "/registry", "/registry/contexts/{context}")
+__all__ = ["OPERATIONS", "setting_operations"]
 
 _SUBJECT: Final = "/subjects/{subject}"
 _VERSION: Final = f"{_SUBJECT}/versions/{{version}}"
-_ERRORS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN, ErrorKind.UNAVAILABLE)
-_FURTHER: Final = (
-    (400, "The body is not valid JSON."),
-    (404, "40401 subject, 40402 version, 40403 schema not found; 40404 to 40409: of deletions and settings."),
-    (406, "No type of the answer is accepted."),
-    (409, "409: the schema is not compatible."),
-    (415, "The type of the body is not taken."),
-    (
-        422,
-        "42201 schema, 42202 version, 42203 level, 42204 mode, 42205 not permitted, 42206 referenced, 42208 subject.",
-    ),
-)
-
-
-def _flag(name: str, description: str) -> Parameter:
-    return Parameter(name, description, {"type": "boolean"})
-
-
-_DELETED: Final = _flag("deleted", "Also softly deleted versions.")
-_NORMALIZE: Final = _flag("normalize", "Compare and store the normalized schema.")
+_DELETED: Final = flag("deleted", "Also softly deleted versions.")
+_NORMALIZE: Final = flag("normalize", "Compare and store the normalized schema.")
 _FORMAT: Final = Parameter(
     "format", "`resolved` (AVRO): with its references; `serialized` (PROTOBUF): a descriptor in base64."
 )
 
 
-def _on(method: str, path: str, **about: Any) -> Callable[[Handler], Handler]:
-    return table.on(method, path, errors=_ERRORS, media=MEDIA, further=_FURTHER, **about)
+def knows(call: RegistryCall) -> bool:
+    """Whether a request asks for the schema with an id that is known here: an id always means the same."""
+    if "id" not in call.names or call.text("subject").startswith(":.") or call.flag("fetchMaxId"):
+        return False
+    path = call.exchange.scope["path"].rstrip("/")
+    return not path.endswith(("/subjects", "/versions")) and call.registry.has(call.context, call.id)
 
 
-@_on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])
+@on("GET", "/schemas/types", summary="The types of schemas.", answer=list[str])
 async def types(call: RegistryCall) -> list[str]:
     return list(call.registry.types)
 
 
-@_on(
+@on(
     "GET",
     "/schemas/ids/{id}",
     summary="A schema by its id.",
     parameters=(
         Parameter("subject", "One that has it, for its context."),
         _FORMAT,
-        _flag("fetchMaxId", "Also the greatest id."),
+        flag("fetchMaxId", "Also the greatest id."),
     ),
     answer=RegisteredSchema,
 )
@@ -91,14 +60,14 @@ async def by_id(call: RegistryCall) -> RegisteredSchema:
     return answer
 
 
-@_on("GET", "/schemas/ids/{id}/schema", summary="The text of a schema.", answer=Any)
+@on("GET", "/schemas/ids/{id}/schema", summary="The text of a schema.", answer=Any)
 async def text_by_id(call: RegistryCall) -> Answer:
     found = _seen(call)
     call.shown = found.subject
     return _text(call, found)
 
 
-@_on(
+@on(
     "GET",
     "/schemas/ids/{id}/subjects",
     summary="The subjects that have an id.",
@@ -109,7 +78,7 @@ async def subjects_of(call: RegistryCall) -> list[str]:
     return sorted({one.subject for one in _holders(call)})
 
 
-@_on(
+@on(
     "GET",
     "/schemas/ids/{id}/versions",
     summary="The versions that have an id.",
@@ -120,14 +89,14 @@ async def versions_of(call: RegistryCall) -> list[VersionOfId]:
     return [VersionOfId(one.subject, one.version) for one in _holders(call)]
 
 
-@_on(
+@on(
     "GET",
     "/schemas",
     summary="All schemas.",
     parameters=(
         Parameter("subjectPrefix", "How their subjects begin."),
         _DELETED,
-        _flag("latestOnly", "The newest version of each subject."),
+        flag("latestOnly", "The newest version of each subject."),
         Parameter("offset", "How many to leave out.", {"type": "integer"}),
         Parameter("limit", "How many to answer, 1,000 at most.", {"type": "integer"}),
     ),
@@ -143,14 +112,14 @@ async def schemas(call: RegistryCall) -> list[RegisteredSchema]:
     return [RegisteredSchema.of(one) for one in call.page(found)[:1000]]
 
 
-@_on(
+@on(
     "GET",
     "/subjects",
     summary="The subjects.",
     parameters=(
         Parameter("subjectPrefix", "How they begin; `:*:` for those of all contexts."),
         _DELETED,
-        _flag("deletedOnly", "Only those whose versions are all deleted softly."),
+        flag("deletedOnly", "Only those whose versions are all deleted softly."),
     ),
     answer=list[str],
 )
@@ -164,24 +133,25 @@ async def subjects(call: RegistryCall) -> list[str]:
     return call.page([name for name in found if call.sees(name)])
 
 
-@_on(
+@on(
     "GET",
     f"{_SUBJECT}/versions",
+    right=RegistryCall.may_read,
     summary="The versions of a subject.",
-    parameters=(_DELETED, _flag("deletedOnly", "Only softly deleted versions.")),
+    parameters=(_DELETED, flag("deletedOnly", "Only softly deleted versions.")),
     answer=list[int],
 )
 async def versions(call: RegistryCall) -> list[int]:
-    call.may_read()
     found = call.registry.versions(
         call.subject, deleted=call.flag("deleted"), only_deleted=call.flag("deletedOnly")
     )
     return call.page([one.version for one in found])
 
 
-@_on(
+@on(
     "POST",
     f"{_SUBJECT}/versions",
+    right=may_register,
     summary="Register a schema.",
     parameters=(_NORMALIZE,),
     request=GivenSchema,
@@ -189,7 +159,6 @@ async def versions(call: RegistryCall) -> list[int]:
 )
 async def register(call: RegistryCall) -> SchemaId:
     given = call.given()
-    call.may_register()
     found = await call.registry.register(
         call.subject,
         given.definition(),
@@ -201,9 +170,21 @@ async def register(call: RegistryCall) -> SchemaId:
     return SchemaId(found.id)
 
 
-@_on(
+def known(call: RegistryCall, handler: Handler) -> SchemaId | None:
+    """What `register` answers for a schema that is registered already; None if there is something to write."""
+    if handler is not register:
+        return None
+    given = call.given()
+    found = call.registry.registered(
+        call.subject, given.definition(), normalize=call.flag("normalize"), schema_id=given.id
+    )
+    return None if found is None else SchemaId(found.id)
+
+
+@on(
     "POST",
     _SUBJECT,
+    right=may_compare,
     summary="Look up a schema under a subject.",
     parameters=(_NORMALIZE, _DELETED),
     request=GivenSchema,
@@ -211,71 +192,93 @@ async def register(call: RegistryCall) -> SchemaId:
 )
 async def lookup(call: RegistryCall) -> RegisteredSchema:
     given = call.given()
-    call.may_read()
     found = call.registry.lookup(
         call.subject, given.definition(), normalize=call.flag("normalize"), deleted=call.flag("deleted")
     )
     return RegisteredSchema.of(found, _formatted(call, found))
 
 
-@_on(
+@on(
     "GET",
     _VERSION,
+    right=RegistryCall.may_read,
     summary="One version of a subject.",
     parameters=(_DELETED, _FORMAT),
     answer=RegisteredSchema,
 )
 async def version(call: RegistryCall) -> RegisteredSchema:
-    call.may_read()
     found = call.registry.version(call.subject, call.version, deleted=call.flag("deleted"))
     return RegisteredSchema.of(found, _formatted(call, found))
 
 
-@_on("GET", f"{_VERSION}/schema", summary="The text of a version.", parameters=(_DELETED,), answer=Any)
+@on(
+    "GET",
+    f"{_VERSION}/schema",
+    right=RegistryCall.may_read,
+    summary="The text of a version.",
+    parameters=(_DELETED,),
+    answer=Any,
+)
 async def text(call: RegistryCall) -> Answer:
-    call.may_read()
     return _text(call, call.registry.version(call.subject, call.version, deleted=call.flag("deleted")))
 
 
-@_on("GET", f"{_VERSION}/referencedby", summary="The ids of schemas that use a version.", answer=list[int])
+@on(
+    "GET",
+    f"{_VERSION}/referencedby",
+    right=RegistryCall.may_read,
+    summary="The ids of schemas that use a version.",
+    answer=list[int],
+)
 async def referenced_by(call: RegistryCall) -> list[int]:
-    call.may_read()
     return call.registry.users(call.subject, call.version)
 
 
-@_on(
+@on(
     "GET",
     f"{_SUBJECT}/metadata",
+    right=RegistryCall.may_read,
     summary="The newest version with properties of its metadata, by `key` and `value`.",
     answer=RegisteredSchema,
 )
 async def with_metadata(call: RegistryCall) -> RegisteredSchema:
-    call.may_read()
     wanted = dict(zip(call.texts("key"), call.texts("value"), strict=False))
     return RegisteredSchema.of(
         call.registry.with_metadata(call.subject, wanted, deleted=call.flag("deleted"))
     )
 
 
-_PERMANENT: Final = _flag("permanent", "Delete for good what is deleted softly.")
+_PERMANENT: Final = flag("permanent", "Delete for good what is deleted softly.")
 
 
-@_on("DELETE", _SUBJECT, summary="Delete a subject.", parameters=(_PERMANENT,), answer=list[int])
+@on(
+    "DELETE",
+    _SUBJECT,
+    right=RegistryCall.may_administer,
+    summary="Delete a subject.",
+    parameters=(_PERMANENT,),
+    answer=list[int],
+)
 async def delete_subject(call: RegistryCall) -> list[int]:
-    call.may_administer()
     return await call.registry.delete_subject(call.subject, permanent=call.flag("permanent"))
 
 
-@_on("DELETE", _VERSION, summary="Delete a version.", parameters=(_PERMANENT,), answer=int)
+@on(
+    "DELETE",
+    _VERSION,
+    right=RegistryCall.may_administer,
+    summary="Delete a version.",
+    parameters=(_PERMANENT,),
+    answer=int,
+)
 async def delete_version(call: RegistryCall) -> int:
-    call.may_administer()
     return await call.registry.delete_version(call.subject, call.version, permanent=call.flag("permanent"))
 
 
-_VERBOSE: Final = _flag("verbose", "Say why not.")
+_VERBOSE: Final = flag("verbose", "Say why not.")
 
 
-@_on(
+@on(
     "POST",
     "/compatibility/subjects/{subject}/versions/{version}",
     summary="Whether a schema may follow a version.",
@@ -287,9 +290,10 @@ async def compatible_with(call: RegistryCall) -> Compatible:
     return _compatible(call, call.version)
 
 
-@_on(
+@on(
     "POST",
     "/compatibility/subjects/{subject}/versions",
+    right=may_compare,
     summary="Whether a schema may follow all that the level compares.",
     parameters=(_NORMALIZE, _VERBOSE),
     request=GivenSchema,
@@ -301,118 +305,24 @@ async def compatible(call: RegistryCall) -> Compatible:
 
 def _compatible(call: RegistryCall, number: str | None) -> Compatible:
     given = call.given()
-    call.may_read()
     found = call.registry.objections(
         call.subject, given.definition(), number, normalize=call.flag("normalize")
     )
     return Compatible(not found, found if call.flag("verbose") else None)
 
 
-@_on("GET", "/config", summary="The global level.", answer=dict[str, Any])
-async def config(call: RegistryCall) -> dict[str, Any]:
-    return call.registry.config(_whole(call))
-
-
-@_on("PUT", "/config", summary="Set the global level.", request=Config, answer=dict[str, Any])
-async def set_config(call: RegistryCall) -> dict[str, Any]:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
-    return await call.registry.set_config(_whole(call), call.json(dict[str, Any]))
-
-
-@_on("DELETE", "/config", summary="Reset the global level.", answer=dict[str, Any])
-async def delete_config(call: RegistryCall) -> dict[str, Any]:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
-    return await call.registry.delete_config(_whole(call))
-
-
-_DEFAULT: Final = _flag("defaultToGlobal", "Answer the global one if the subject has none.")
-
-
-@_on(
-    "GET",
-    "/config/{subject}",
-    summary="The level of a subject.",
-    parameters=(_DEFAULT,),
-    answer=dict[str, Any],
-)
-async def subject_config(call: RegistryCall) -> dict[str, Any]:
-    call.may_read()
-    return call.registry.config(call.subject, default=call.flag("defaultToGlobal"))
-
-
-@_on("PUT", "/config/{subject}", summary="Set the level of a subject.", request=Config, answer=dict[str, Any])
-async def set_subject_config(call: RegistryCall) -> dict[str, Any]:
-    call.may_administer()
-    return await call.registry.set_config(call.subject, call.json(dict[str, Any]))
-
-
-@_on("DELETE", "/config/{subject}", summary="Reset the level of a subject.", answer=dict[str, Any])
-async def delete_subject_config(call: RegistryCall) -> dict[str, Any]:
-    call.may_administer()
-    return await call.registry.delete_config(call.subject)
-
-
-@_on("GET", "/mode", summary="The global mode.", answer=ModeBody)
-async def mode(call: RegistryCall) -> ModeBody:
-    return ModeBody(call.registry.mode(_whole(call)))
-
-
-_FORCE: Final = _flag("force", "To IMPORT although there are schemas.")
-
-
-@_on("PUT", "/mode", summary="Set the global mode.", parameters=(_FORCE,), request=ModeBody, answer=ModeBody)
-async def set_mode(call: RegistryCall) -> ModeBody:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
-    wanted = call.json(ModeBody).mode
-    return ModeBody(await call.registry.set_mode(_whole(call), wanted, force=call.flag("force")))
-
-
-@_on("DELETE", "/mode", summary="Reset the global mode.", answer=ModeBody)
-async def delete_mode(call: RegistryCall) -> ModeBody:
-    call.caller.may_administer(DEFAULT_NAMESPACE)
-    return ModeBody(await call.registry.delete_mode(_whole(call)))
-
-
-@_on("GET", "/mode/{subject}", summary="The mode of a subject.", parameters=(_DEFAULT,), answer=ModeBody)
-async def subject_mode(call: RegistryCall) -> ModeBody:
-    call.may_read()
-    return ModeBody(call.registry.mode(call.subject, default=call.flag("defaultToGlobal")))
-
-
-@_on(
-    "PUT",
-    "/mode/{subject}",
-    summary="Set the mode of a subject.",
-    parameters=(_FORCE,),
-    request=ModeBody,
-    answer=ModeBody,
-)
-async def set_subject_mode(call: RegistryCall) -> ModeBody:
-    call.may_administer()
-    wanted: str = call.json(ModeBody).mode
-    if wanted.upper() == "IMPORT":  # ids are of all subjects
-        call.caller.may_administer(DEFAULT_NAMESPACE)
-    return ModeBody(await call.registry.set_mode(call.subject, wanted, force=call.flag("force")))
-
-
-@_on("DELETE", "/mode/{subject}", summary="Reset the mode of a subject.", answer=ModeBody)
-async def delete_subject_mode(call: RegistryCall) -> ModeBody:
-    call.may_administer()
-    return ModeBody(await call.registry.delete_mode(call.subject))
-
-
-@_on("GET", "/contexts", summary="The contexts.", answer=list[str])
+@on("GET", "/contexts", summary="The contexts.", answer=list[str])
 async def contexts(call: RegistryCall) -> list[str]:
     seen = filter(call.sees, call.registry.names(":*:", deleted=True))
     return sorted({CONTEXT, *map(context_of, seen)})
 
 
-@_on("GET", "/v1/metadata/id", summary="The cluster, which has no name here.", answer=dict[str, Any])
+@on("GET", "/v1/metadata/id", summary="The cluster, which has no name here.", answer=dict[str, Any])
 async def cluster_id(call: RegistryCall) -> dict[str, Any]:
     return {"scope": {"path": [], "clusters": {}}, "id": ""}
 
 
-@_on("GET", "/v1/metadata/version", summary="The version of the API.", answer=dict[str, str])
+@on("GET", "/v1/metadata/version", summary="The version of the API.", answer=dict[str, str])
 async def api_version(call: RegistryCall) -> dict[str, str]:
     return {"version": "8.0.0", "commitId": ""}
 
@@ -423,13 +333,8 @@ async def _nothing(call: RegistryCall) -> dict[str, Any]:
 
 
 for _method in ("GET", "POST"):
-    _on(_method, "", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
-    _on(_method, "/", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
-
-
-def _whole(call: RegistryCall) -> str | None:
-    """What a setting without a subject is of: the context, or everything."""
-    return None if call.context == CONTEXT else f":{call.context}:"
+    on(_method, "", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
+    on(_method, "/", summary="That a registry is here.", answer=dict[str, Any])(_nothing)
 
 
 def _seen(call: RegistryCall) -> SubjectVersion:

@@ -1,14 +1,20 @@
 """The state of a registry: subjects, ids, levels and modes, read from its records.
 
 Records are those of the topic `_schemas`, which Confluent's registry and Karapace share: a JSON key and a JSON value, where a later
-record replaces an earlier one with its key, and none deletes it.
+record replaces an earlier one with its key, and none deletes it. They may be written by other registries: fields that are not known
+here stay, and a record that cannot be read is skipped.
+
+Key types that begin with PENSTOCK_ and `RegistryRecord.own` are of this registry alone. Confluent's stops at a key type that it does not
+know, so engines keep them elsewhere.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.registry import RegistryRecord
 from penstock.model.subjects import (
     Definition,
     Level,
@@ -19,7 +25,7 @@ from penstock.model.subjects import (
     qualified,
 )
 
-Record = tuple[str, bytes | None]  # a key and a value
+log = logging.getLogger(__name__)
 
 _DEFAULT_LEVEL: Final = Level.BACKWARD
 _CONFIG_LEVEL: Final = "compatibilityLevel"
@@ -29,21 +35,32 @@ class _Key(msgspec.Struct):
     keytype: str
     subject: str | None = None
     version: int = 0
-    time: int = 0
 
 
-class _Schema(msgspec.Struct, omit_defaults=True, rename="camel"):
+class _Schema(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
+    """In the order in which Confluent's registry writes the fields."""
+
     subject: str
     version: int
     id: int
-    schema: str
-    schema_type: str = "AVRO"
-    references: tuple[Reference, ...] = ()
+    schema_type: str | None = None
+    references: tuple[Reference, ...] | None = None
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
+    schema: str
     deleted: bool = False
-    topic_version: int | None = msgspec.field(default=None, name="penstockVersion")
-    topic_time: int | None = msgspec.field(default=None, name="penstockTime")
+
+
+class _Own(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """Which schema of a topic a version is."""
+
+    topic_version: int | None = None
+    topic_time: int | None = None
+    registered: bool = False
+
+
+class _Gone(msgspec.Struct):
+    time: int | None = None
 
 
 class _UpTo(msgspec.Struct):
@@ -55,28 +72,34 @@ class _Greatest(msgspec.Struct):
 
 
 _key: Final = msgspec.json.Decoder(_Key)
-_schema: Final = msgspec.json.Decoder(_Schema)
+_own: Final = msgspec.json.Decoder(_Own)
+_KNOWN: Final = frozenset(
+    msgspec.structs.fields(_Schema)[at].encode_name for at in range(len(_Schema.__struct_fields__))
+)
 
 
-def schema_record(version: SubjectVersion) -> Record:
+def schema_record(version: SubjectVersion) -> RegistryRecord:
     """The record of a version."""
     definition = version.definition
     value = _Schema(
-        version.subject,
-        version.version,
-        version.id,
-        definition.schema,
-        definition.schema_type,
-        definition.references,
-        None if definition.metadata is None else dict(definition.metadata),
-        None if definition.rule_set is None else dict(definition.rule_set),
-        version.deleted,
-        version.topic_version,
-        version.topic_time,
+        subject=version.subject,
+        version=version.version,
+        id=version.id,
+        schema_type=None if definition.schema_type == "AVRO" else definition.schema_type,
+        references=definition.references or None,
+        metadata=None if definition.metadata is None else dict(definition.metadata),
+        rule_set=None if definition.rule_set is None else dict(definition.rule_set),
+        schema=definition.schema,
     )
     # Fields with defaults are left out, but readers of the topic expect this one.
-    content = {**msgspec.to_builtins(value), "deleted": version.deleted}
-    return schema_key(version.subject, version.version), msgspec.json.encode(content)
+    content = {**msgspec.to_builtins(value), "deleted": version.deleted, **(version.unknown or {})}
+    own = _Own(version.topic_version, version.topic_time, version.registered)
+    noted = own != _Own()
+    return RegistryRecord(
+        schema_key(version.subject, version.version),
+        msgspec.json.encode(content),
+        msgspec.json.encode(own) if noted else b"",
+    )
 
 
 def schema_key(subject: str, version: int) -> str:
@@ -84,34 +107,36 @@ def schema_key(subject: str, version: int) -> str:
     return _text({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
 
 
-def ids_record(context: str, greatest: int) -> Record:
-    """The record of the greatest id of a context, whose version is deleted: ids are not used again. Other registries ignore it."""
+def ids_record(context: str, greatest: int) -> RegistryRecord:
+    """The record of the greatest id of a context, whose version is deleted: ids are not used again."""
     key = _text({"keytype": "PENSTOCK_IDS", "subject": f":{context}:", "magic": 0})
-    return key, msgspec.json.encode(_Greatest(greatest))
+    return RegistryRecord(key, msgspec.json.encode(_Greatest(greatest)))
 
 
-def gone_record(one: SubjectVersion) -> Record:
-    """The record that a topic's schema is no version of its subject any more, though the topic has it. Other registries ignore it."""
-    place = {"subject": one.subject, "version": one.topic_version, "time": one.topic_time, "magic": 0}
-    return _text({"keytype": "PENSTOCK_GONE", **place}), b"{}"
+def gone_record(one: SubjectVersion) -> RegistryRecord:
+    """The record that a topic's schema is no version of its subject any more, though the topic has it."""
+    place = {"subject": one.subject, "version": one.topic_version, "magic": 0}
+    return RegistryRecord(
+        _text({"keytype": "PENSTOCK_GONE", **place}), msgspec.json.encode(_Gone(one.topic_time))
+    )
 
 
-def config_record(subject: str | None, config: Mapping[str, Any] | None) -> Record:
+def config_record(subject: str | None, config: Mapping[str, Any] | None) -> RegistryRecord:
     """The record of a subject's configuration, or the global one (None); no configuration deletes it."""
     return _setting("CONFIG", subject, config)
 
 
-def mode_record(subject: str | None, mode: Mode | None) -> Record:
+def mode_record(subject: str | None, mode: Mode | None) -> RegistryRecord:
     """The record of a subject's mode, or the global one (None)."""
     return _setting("MODE", subject, None if mode is None else {"mode": mode.value})
 
 
-def _setting(kind: str, subject: str | None, value: Mapping[str, Any] | None) -> Record:
+def _setting(kind: str, subject: str | None, value: Mapping[str, Any] | None) -> RegistryRecord:
     key = _text({"keytype": kind, "subject": subject, "magic": 0})
     if value is None:
-        return key, None
+        return RegistryRecord(key, None)
     named = {} if subject is None else {"subject": subject}
-    return key, msgspec.json.encode({**named, **value})
+    return RegistryRecord(key, msgspec.json.encode({**named, **value}))
 
 
 def _text(value: Mapping[str, Any]) -> str:
@@ -135,20 +160,29 @@ class Subjects:
         self._gone: dict[str, set[tuple[int | None, int | None]]] = {}  # schemas of topics, by subject
         self._users: dict[tuple[str, int], set[tuple[str, int]]] = {}  # who references a version
 
-    def learn(self, key: str, value: bytes | None) -> None:
-        """Take in a record. Raises msgspec.DecodeError, ValueError for one that cannot be read."""
-        what = _key.decode(key)
+    def learn(self, record: RegistryRecord) -> None:
+        """Take in a record; one that cannot be read is skipped."""
         self.revision += 1
+        try:
+            self._learn(_key.decode(record.key), record)
+        except (msgspec.DecodeError, ValueError, KeyError, TypeError, RecursionError) as error:
+            log.warning(
+                "a record of the schema registry cannot be read",
+                extra={"key": record.key, "reason": str(error)},
+            )
+
+    def _learn(self, what: _Key, record: RegistryRecord) -> None:
+        value = record.value
         match what.keytype:
             case "SCHEMA":
-                found = None if value is None else _schema.decode(value)
-                self._learn_version(what, found)
+                self._learn_version(what, record)
             case "PENSTOCK_IDS" if value is not None and what.subject is not None:
                 context = context_of(what.subject) if what.subject != ":.:" else "."
                 greatest = msgspec.json.decode(value, type=_Greatest).id
                 self._greatest[context] = max(greatest, self._greatest.get(context, 0))
-            case "PENSTOCK_GONE" if what.subject is not None:
-                self._gone.setdefault(what.subject, set()).add((what.version, what.time))
+            case "PENSTOCK_GONE" if value is not None and what.subject is not None:
+                time = msgspec.json.decode(value, type=_Gone).time
+                self._gone.setdefault(what.subject, set()).add((what.version, time))
             case "CONFIG":
                 config = None if value is None else msgspec.json.decode(value, type=dict[str, Any])
                 _set(self._configs, what.subject, config)
@@ -165,15 +199,23 @@ class Subjects:
                     if one.deleted:
                         self._remove(one)
 
-    def _learn_version(self, key: _Key, found: _Schema | None) -> None:
-        if found is None:
+    def _learn_version(self, key: _Key, record: RegistryRecord) -> None:
+        if record.value is None:
             held = self._versions.get(key.subject or "", {}).get(key.version)
             if held is not None:
                 self._remove(held)
             return
+        content = msgspec.json.decode(record.value, type=dict[str, Any])
+        found = msgspec.convert(content, _Schema)
+        own = _own.decode(record.own) if record.own else _Own()
         definition = Definition(
-            found.schema, found.schema_type, found.references, found.metadata, found.rule_set
+            _compact(found.schema, found.schema_type),
+            found.schema_type or "AVRO",
+            found.references or (),
+            found.metadata,
+            found.rule_set,
         )
+        unknown = {name: one for name, one in content.items() if name not in _KNOWN}
         self._put(
             SubjectVersion(
                 found.subject,
@@ -181,8 +223,10 @@ class Subjects:
                 found.id,
                 definition,
                 found.deleted,
-                found.topic_version,
-                found.topic_time,
+                own.topic_version,
+                own.topic_time,
+                own.registered,
+                unknown or None,
             )
         )
 
@@ -291,6 +335,16 @@ class Subjects:
     def _places(self, subject: str) -> tuple[str | None, ...]:
         context = context_of(subject)
         return (subject, None) if context == "." else (subject, f":{context}:", None)
+
+
+def _compact(text: str, kind: str | None) -> str:
+    """The text of a schema as this registry writes it: others keep white space."""
+    if kind == "PROTOBUF":
+        return text
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text)).decode()
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def _set(settings: dict[Any, Any], subject: str | None, value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.broker import Broker
+from penstock.broker.registry import RegistryRecord
 from penstock.codec.avro.references import with_references
 from penstock.codec.json_schema.pulsar import FOREIGN, json_schema, of_json_schema
 from penstock.codec.key_value import key_value_parts
@@ -28,7 +29,7 @@ from penstock.model.subjects import (
     topic_of,
 )
 
-from .subjects import Record, Subjects, schema_record
+from .subjects import Subjects, schema_record
 
 _LEVELS: Final[Mapping[Compatibility, Level]] = {
     Compatibility.ALWAYS_COMPATIBLE: Level.NONE,
@@ -42,12 +43,20 @@ class TopicSubjects:
     def __init__(self, broker: Broker, subjects: Subjects) -> None:
         self._broker = broker
         self._subjects = subjects
-        self._changed = {topic for topic in map(topic_of, subjects.names()) if topic is not None}
+        self._changed: set[TopicName] = set()
+        if not broker.schemas.partial:  # topics that lost their schemas
+            self._changed.update(topic for topic in map(topic_of, subjects.names()) if topic is not None)
         self._taken: set[TopicName] = set()  # whose records are being written
         broker.schemas.follow(self._note)
 
     def _note(self, topic: TopicName) -> None:
         self._changed.add(topic.base)
+
+    async def refresh(self, subject: str) -> None:
+        """Ask a cluster for the schemas of a subject's topic. Raises what the cluster refuses."""
+        topic = topic_of(subject) if self._broker.schemas.partial else None
+        if topic is not None:
+            await self._broker.schemas.refresh(topic)
 
     @property
     def current(self) -> bool:
@@ -60,7 +69,7 @@ class TopicSubjects:
         found = None if topic is None else self._broker.namespaces.find(topic.namespace_name)
         return None if found is None else _LEVELS.get(found.schema_compatibility)
 
-    def changes(self) -> list[Record]:
+    def changes(self) -> list[RegistryRecord]:
         """The records that make the subjects of topics what the topics' schemas are now. Call `written` when they are, or if they
         cannot be."""
         self._taken |= self._changed
@@ -74,7 +83,7 @@ class TopicSubjects:
             self._changed |= self._taken
         self._taken.clear()
 
-    def _changes_of(self, topic: TopicName, ids: "_Ids") -> Iterator[Record]:
+    def _changes_of(self, topic: TopicName, ids: "_Ids") -> Iterator[RegistryRecord]:
         live = {(one.version, one.timestamp): one for one in self._broker.schemas.all(topic)}
         subject = subject_of(topic)
         known = list(self._subjects.versions(subject, deleted=True))
@@ -114,6 +123,8 @@ class TopicSubjects:
             number = await schemas.get_or_create(topic, schema, forced=forced, checked=True)
             return (None, None) if number is None else (number, schemas.version(topic, number).timestamp)
         except PenstockError as error:
+            if error.kind is ErrorKind.TOPIC_NOT_FOUND:  # a cluster keeps no schema for it yet
+                return None, None
             if error.kind is ErrorKind.INCOMPATIBLE_SCHEMA:  # producers may register none
                 raise ConfluentError(NOT_PERMITTED, error.message) from None
             if error.kind in (ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.NAMESPACE_NOT_FOUND):

@@ -2,17 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from penstock.broker.registry import OvertakenError, RegistryRecord
 from penstock.codec.registered import Schema
 from penstock.model.confluent import ConfluentError
 from penstock.model.subjects import Definition, Mode, Reference
 from penstock.protocols.confluent.registry import definitions
 from penstock.protocols.confluent.registry.registry import Registry
-from penstock.protocols.confluent.registry.subjects import Record, Subjects
+from penstock.protocols.confluent.registry.subjects import Subjects, schema_record
 
 STRING = Definition('"string"')
 INT, LONG = Definition('"int"'), Definition('"long"')
@@ -22,28 +23,39 @@ class Records:
     """Records in memory, and registries over them."""
 
     def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
+        self.stored: dict[str, RegistryRecord] = {}
+        self.writer = ""
+        self.number_schemas = None
         self.registry, self._subjects = self._open()
 
     def _open(self) -> tuple[Registry, Subjects]:
         subjects = Subjects()
-        for key, value in self.stored.items():
-            subjects.learn(key, value)
-        return Registry(subjects, self._write), subjects
+        for record in self.stored.values():
+            subjects.learn(record)
+        return Registry(subjects, self), subjects
 
     def again(self) -> Registry:
         """A registry that reads the records as they are stored now."""
         self.registry, self._subjects = self._open()
         return self.registry
 
-    async def _write(self, records: Sequence[Record]) -> None:
+    async def open(self, learn: Callable[[RegistryRecord], None]) -> None:
+        raise NotImplementedError
+
+    async def catch_up(self) -> None:
+        pass
+
+    async def take(self) -> None:
+        pass
+
+    async def write(self, records: Sequence[RegistryRecord], process: str) -> None:
         await asyncio.sleep(0)  # as a store: others run meanwhile
-        for key, value in records:
-            if value is None:
-                self.stored.pop(key, None)
+        for record in records:
+            if record.value is None:
+                self.stored.pop(record.key, None)
             else:
-                self.stored[key] = value
-            self._subjects.learn(key, value)
+                self.stored[record.key] = record
+            self._subjects.learn(record)
 
 
 @pytest.fixture
@@ -131,7 +143,7 @@ async def test_an_incompatible_schema_is_refused(records: Records) -> None:
     assert registry.objections("a", record(field("x", "int"), field("y", "int", default=0)), "latest") == []
     assert len(registry.versions("a")) == 1
     assert await refused(registry.register("a", record(field("x", "int"), name="S"))) == 409  # by name
-    await registry.set_config("a", {"compatibility": "none"})
+    await registry.settings.set_config("a", {"compatibility": "none"})
     assert (await registry.register("a", Definition('{"type": "string"}', "JSON"))).version == 2
 
 
@@ -140,17 +152,17 @@ async def test_an_incompatible_schema_is_refused(records: Records) -> None:
     [("BACKWARD", [LONG, INT]), ("FORWARD", [INT, LONG]), ("FULL", [INT, LONG]), ("FULL", [LONG, INT])],
 )
 async def test_levels_decide_the_direction(records: Records, level: str, versions: list[Definition]) -> None:
-    await records.registry.set_config(None, {"compatibility": level})
+    await records.registry.settings.set_config(None, {"compatibility": level})
     await records.registry.register("a", versions[0])
     assert await refused(records.registry.register("a", versions[1])) == 409
 
 
 async def test_transitive_levels_compare_all_live_versions(records: Records) -> None:
     registry = records.registry
-    await registry.set_config(None, {"compatibility": "NONE"})
+    await registry.settings.set_config(None, {"compatibility": "NONE"})
     for kind in ("string", "int", "long"):
         await registry.register("a", Definition(f'"{kind}"'))
-    await registry.set_config("a", {"compatibility": "BACKWARD_TRANSITIVE"})
+    await registry.settings.set_config("a", {"compatibility": "BACKWARD_TRANSITIVE"})
     double = Definition('"double"')
     assert registry.objections("a", double, None)
     await registry.delete_version("a", "1")
@@ -191,11 +203,11 @@ async def test_a_live_version_is_not_deleted_permanently(records: Records) -> No
 async def test_settings_go_with_the_last_version(records: Records) -> None:
     registry = records.registry
     await registry.register("a", INT)
-    await registry.set_config("a", {"compatibility": "FULL"})
+    await registry.settings.set_config("a", {"compatibility": "FULL"})
     await registry.delete_version("a", "1")
-    assert registry.config("a") == {"compatibilityLevel": "FULL"}
+    assert registry.settings.config("a") == {"compatibilityLevel": "FULL"}
     await registry.delete_version("a", "1", permanent=True)
-    assert refusal(registry.config, "a") == 40408
+    assert refusal(registry.settings.config, "a") == 40408
 
 
 async def test_references_are_resolved_and_kept(records: Records) -> None:
@@ -260,7 +272,7 @@ async def test_what_cannot_be_read_is_refused(records: Records, definition: Defi
     with pytest.raises(ConfluentError, match=message) as caught:
         await records.registry.register("a", definition)
     assert caught.value.code.code == 42201
-    assert records.stored == {}
+    assert {one.key: one.value for one in records.stored.values()} == {}
 
 
 @pytest.mark.parametrize("number", ["0", "-2", "x", "2147483648", "", "٣", "1" * 5000])
@@ -280,33 +292,33 @@ async def test_normalized_schemas_are_the_same(records: Records) -> None:
     found = await registry.register("a", first, normalize=True)
     assert await registry.register("a", second, normalize=True) == found
     assert refusal(registry.lookup, "a", second) == 40403
-    await registry.set_config("a", {"normalize": True})
+    await registry.settings.set_config("a", {"normalize": True})
     assert registry.lookup("a", second) == found
 
 
 async def test_configurations(records: Records) -> None:
     registry = records.registry
-    assert registry.config(None) == {"compatibilityLevel": "BACKWARD"}
-    assert refusal(registry.config, "a") == 40408
-    assert registry.config("a", default=True) == {"compatibilityLevel": "BACKWARD"}
-    assert await registry.set_config(None, {"compatibility": "full"}) == {"compatibility": "FULL"}
-    assert await refused(registry.set_config("a", {"compatibility": "SOME"})) == 42203
-    await registry.set_config("a", {"compatibility": "NONE", "normalize": True})
+    assert registry.settings.config(None) == {"compatibilityLevel": "BACKWARD"}
+    assert refusal(registry.settings.config, "a") == 40408
+    assert registry.settings.config("a", default=True) == {"compatibilityLevel": "BACKWARD"}
+    assert await registry.settings.set_config(None, {"compatibility": "full"}) == {"compatibility": "FULL"}
+    assert await refused(registry.settings.set_config("a", {"compatibility": "SOME"})) == 42203
+    await registry.settings.set_config("a", {"compatibility": "NONE", "normalize": True})
     registry = records.again()
-    assert registry.config("a") == {"compatibilityLevel": "NONE", "normalize": True}
-    assert await registry.delete_config("a") == {"compatibilityLevel": "NONE", "normalize": True}
-    assert await refused(registry.delete_config("a")) == 40401
-    assert await registry.delete_config(None) == {"compatibilityLevel": "FULL"}
-    assert registry.config(None) == {"compatibilityLevel": "BACKWARD"}
+    assert registry.settings.config("a") == {"compatibilityLevel": "NONE", "normalize": True}
+    assert await registry.settings.delete_config("a") == {"compatibilityLevel": "NONE", "normalize": True}
+    assert await refused(registry.settings.delete_config("a")) == 40401
+    assert await registry.settings.delete_config(None) == {"compatibilityLevel": "FULL"}
+    assert registry.settings.config(None) == {"compatibilityLevel": "BACKWARD"}
 
 
 async def test_what_is_no_configuration_changes_nothing(records: Records) -> None:
     registry = records.registry
     for wanted in ({}, {"compatibility": None}, {"compatibilityLevel": "full"}, {"subject": "b"}):
-        assert await registry.set_config("a", wanted) == {}
-    assert refusal(registry.config, "a") == 40408
-    assert await refused(registry.set_config("a", {"normalize": "false"})) == 422
-    assert records.stored == {}
+        assert await registry.settings.set_config("a", wanted) == {}
+    assert refusal(registry.settings.config, "a") == 40408
+    assert await refused(registry.settings.set_config("a", {"normalize": "false"})) == 422
+    assert {one.key: one.value for one in records.stored.values()} == {}
 
 
 async def test_references_are_counted_in_their_context_and_by_their_number(records: Records) -> None:
@@ -322,7 +334,7 @@ async def test_references_are_counted_in_their_context_and_by_their_number(recor
 
 
 async def test_ids_and_versions_are_bounded(records: Records) -> None:
-    await records.registry.set_mode("a", "IMPORT")
+    await records.registry.settings.set_mode("a", "IMPORT")
     for more in ({"schema_id": 2**31}, {"version": 10**25}):
         assert await refused(records.registry.register("a", INT, **more)) == 42201
     first = await records.registry.register("a", INT, schema_id=5)
@@ -346,18 +358,18 @@ async def test_names_of_references_stay_as_they_are_when_normalized(records: Rec
 
 async def test_modes(records: Records) -> None:
     registry = records.registry
-    assert registry.mode(None) is Mode.READWRITE
-    assert refusal(registry.mode, "a") == 40409
+    assert registry.settings.mode(None) is Mode.READWRITE
+    assert refusal(registry.settings.mode, "a") == 40409
     await registry.register("a", INT)
-    assert await registry.set_mode("a", "readonly") is Mode.READONLY
+    assert await registry.settings.set_mode("a", "readonly") is Mode.READONLY
     assert await registry.register("a", INT)  # what is there is answered
     assert await refused(registry.register("a", LONG)) == 42205
     assert await refused(registry.delete_subject("a")) == 42205
-    assert await refused(registry.set_mode("a", "WRITEONLY")) == 42204
-    assert await refused(registry.set_mode("a", "IMPORT")) == 42205
-    assert await registry.delete_mode("a") is Mode.READONLY
+    assert await refused(registry.settings.set_mode("a", "WRITEONLY")) == 42204
+    assert await refused(registry.settings.set_mode("a", "IMPORT")) == 42205
+    assert await registry.settings.delete_mode("a") is Mode.READONLY
     assert await refused(registry.register("b", LONG, schema_id=17)) == 42205
-    await registry.set_mode("b", "IMPORT")
+    await registry.settings.set_mode("b", "IMPORT")
     made = await registry.register("b", LONG, schema_id=17, version=3)
     assert (made.version, made.id) == (3, 17)
     assert await refused(registry.register("b", STRING, schema_id=17)) == 42205
@@ -374,7 +386,7 @@ async def test_contexts_count_ids_for_themselves(records: Records) -> None:
     assert registry.names(context=".dev") == [":.dev:a"]
     assert registry.names(":*:") == [":.dev:a", "a"]
     assert registry.by_id(".", 1, ":.dev:").definition == LONG
-    await registry.set_config(":.dev:", {"compatibility": "NONE"})
+    await registry.settings.set_config(":.dev:", {"compatibility": "NONE"})
     assert (await registry.register(":.dev:a", STRING)).version == 2
 
 
@@ -385,8 +397,8 @@ async def test_names_of_subjects(records: Records, subject: str) -> None:
 
 async def test_records_are_those_of_the_topic(records: Records) -> None:
     await records.registry.register("a", INT)
-    await records.registry.set_config(None, {"compatibility": "FULL"})
-    assert records.stored == {
+    await records.registry.settings.set_config(None, {"compatibility": "FULL"})
+    assert {one.key: one.value for one in records.stored.values()} == {
         '{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}': b'{"subject":"a","version":1,"id":1,"schema":"\\"int\\"","deleted":false}',
         '{"keytype":"CONFIG","subject":null,"magic":0}': b'{"compatibilityLevel":"FULL"}',
     }
@@ -404,10 +416,46 @@ def test_records_of_other_registries_are_read() -> None:
             "schema": f'"{version}"',
             "ts": 5,
         }
-        subjects.learn(key, json.dumps(value).encode())
-    subjects.learn('{"keytype":"NOOP","magic":0}', None)
-    subjects.learn('{"keytype":"DELETE_SUBJECT","subject":"a","magic":0}', b'{"subject":"a","version":1}')
+        subjects.learn(RegistryRecord(key, json.dumps(value).encode()))
+    subjects.learn(RegistryRecord('{"keytype":"NOOP","magic":0}', None))
+    subjects.learn(RegistryRecord('{"keytype":"FUTURE","subject":"a","magic":0}', b"{}"))
+    subjects.learn(RegistryRecord("no JSON", b"{}"))
+    subjects.learn(RegistryRecord('{"keytype":"SCHEMA","subject":"a","version":9,"magic":1}', b'{"id":"x"}'))
+    kept = subjects.version("a", 2)
+    assert kept is not None
+    assert json.loads(schema_record(kept).value or b"") == {**value, "deleted": False}
+    key = '{"keytype":"DELETE_SUBJECT","subject":"a","magic":0}'
+    subjects.learn(RegistryRecord(key, b'{"subject":"a","version":1}'))
     assert [each.version for each in subjects.versions("a")] == [2]
     assert [each.version for each in subjects.versions("a", deleted=True)] == [1, 2]
-    subjects.learn('{"keytype":"CLEAR_SUBJECT","subject":"a","magic":0}', b'{"subject":"a"}')
+    subjects.learn(RegistryRecord('{"keytype":"CLEAR_SUBJECT","subject":"a","magic":0}', b'{"subject":"a"}'))
     assert [each.version for each in subjects.versions("a", deleted=True)] == [2]
+
+
+async def test_a_change_is_made_again_after_another_process_was_faster(records: Records) -> None:
+    """The other one has given the id that this one wanted to give."""
+    other = Subjects()
+    theirs = Registry(other, records)
+
+    class Overtaken(Records):
+        """Records in which the other process writes before this one does, once."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tries = 0
+
+        async def write(self, written: Sequence[RegistryRecord], process: str) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                records._subjects = other
+                await theirs.register("theirs", LONG)
+                for record in records.stored.values():
+                    self.stored[record.key] = record
+                    self._subjects.learn(record)
+                raise OvertakenError
+            await super().write(written, process)
+
+    mine = Overtaken()
+    found = await mine.registry.register("mine", INT)
+    assert (found.id, mine.tries) == (2, 2)
+    assert mine.registry.by_id(".", 1).subject == "theirs"

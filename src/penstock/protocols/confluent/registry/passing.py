@@ -1,0 +1,96 @@
+"""Requests that a configured registry answers: the caller's rights are checked here, and answers show what the caller may see."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.broker.registry import OtherRegistry, RegistryAnswer
+from penstock.model.confluent import ConfluentError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.subjects import NOT_PERMITTED, SCHEMA_NOT_FOUND
+from penstock.protocols.confluent.content import NOT_FOUND, NOT_FOUND_TEXT
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.answers import Answer, to_json
+from penstock.protocols.http.paths import segments
+
+from . import operations
+from .call import RegistryCall
+
+_PASSED: Final[tuple[str, ...]] = (
+    "content-type",
+    "accept",
+    "confluent-accept-unknown-properties",
+    "confluent-client-version",
+)
+
+
+async def pass_on(
+    other: OtherRegistry, context: ServerContext, call: RegistryCall, handler: Callable[..., Awaitable[Any]]
+) -> Answer:
+    """What the configured registry answers, of what the caller may see. Raises UNAVAILABLE, ConfluentError."""
+    exchange = call.exchange
+    parts = segments(exchange.scope)[1:]
+    if any(part in (".", "..") for part in parts):  # such a path would be another one there
+        raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)
+    path = "".join("/" + quote(part, safe="") for part in parts)
+    query: str = exchange.scope["query_string"].decode("latin-1")
+    headers = {name: exchange.headers[name] for name in _PASSED if name in exchange.headers}
+    body = call.body if exchange.method in ("POST", "PUT") else None
+
+    async def ask(method: str, target: str, content: bytes | None) -> RegistryAnswer:
+        found = await other.pass_on(method, target, headers, content)
+        if found.status == 401:  # the server's credentials are refused, not the caller's
+            raise PenstockError(ErrorKind.FORBIDDEN, "the configured schema registry refuses this server")
+        return found
+
+    if context.auth is not None and "id" in call.names:
+        await _check_seen(call, ask)
+    if handler is operations.register and not (call.administers or _updates(context, call)):
+        found = await ask("POST", f"/subjects/{quote(call.subject, safe='')}", body)
+        if found.status != 200:
+            raise ConfluentError(NOT_PERMITTED, "Schema not found and schema auto updating is disabled.")
+    found = await ask(exchange.method, f"{path}?{query}" if query else path, body)
+    content = found.body
+    if context.auth is not None and found.status == 200 and handler in _SHOWN:
+        seen = _SHOWN[handler]
+        content = to_json([one for one in _list(content) if call.sees(seen(one))])
+    return Answer(status=found.status, raw=content, headers={"content-type": found.content_type})
+
+
+def _list(body: bytes) -> list[Any]:
+    try:
+        return msgspec.json.decode(body, type=list[Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise PenstockError(
+            ErrorKind.UNAVAILABLE, "the schema registry answers with something else than asked for"
+        ) from None
+
+
+def _updates(context: ServerContext, call: RegistryCall) -> bool:
+    """Whether producers may register schemas of the subject's topic."""
+    topic = call.topic
+    policies = None if topic is None else context.broker.namespaces.find(topic.namespace_name)
+    return policies is None or policies.schema_auto_update
+
+
+async def _check_seen(
+    call: RegistryCall, ask: Callable[[str, str, bytes | None], Awaitable[RegistryAnswer]]
+) -> None:
+    """Raise SCHEMA_NOT_FOUND for the id of a schema of subjects that the caller may not see."""
+    context = f"/contexts/{quote(call.context, safe='')}" if "context" in call.names else ""
+    found = await ask("GET", f"{context}/schemas/ids/{call.id}/versions?deleted=true", None)
+    if found.status == 404:  # which it answers for the request, too
+        return
+    places = _list(found.body) if found.status == 200 else []
+    if not any(call.sees(one["subject"]) for one in places):
+        raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
+
+
+_SHOWN: Final[dict[Callable[..., Awaitable[Any]], Callable[[Any], str]]] = {
+    operations.subjects: lambda one: str(one),
+    operations.subjects_of: lambda one: str(one),
+    operations.schemas: lambda one: str(one["subject"]),
+    operations.versions_of: lambda one: str(one["subject"]),
+}
