@@ -1,7 +1,7 @@
 """For whom an engine before a cluster acts: the caller whose request or connection the running task serves.
 
 It is a context variable, as only such an engine asks, and whatever lies between an endpoint and the engine would have to
-pass it on. Tasks that are started meanwhile act for the same caller.
+pass it on. Tasks that are started within it act for the same caller.
 """
 
 from contextvars import ContextVar

@@ -60,7 +60,7 @@ class Subscriptions(Protocol):
     async def set_mark(
         self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
     ) -> Subscription:
-        """Count everything below `offset` as acknowledged, creating the subscription where it is missing.
+        """Count everything below `offset` as acknowledged, creating the subscription if missing.
 
         Only `exact` moves it back. The caller flushes it. Raises BAD_PARAMETER past the end, and for a subscription
         that consumers share.

@@ -46,7 +46,7 @@ class Broker(Protocol):
     def clock(self) -> Clock: ...
     @property
     def registry_records(self) -> RegistryRecords | None:
-        """Where the schema registry keeps its records; None if another registry is configured."""
+        """The records of the schema registry; None if another registry is configured."""
 
     @property
     def other_registry(self) -> OtherRegistry | None:
@@ -67,7 +67,7 @@ class Broker(Protocol):
 
     @property
     def cluster_view(self) -> ClusterView | None:
-        """Brokers and consumer groups as Kafka's administration describes them; None if there is no such cluster."""
+        """Brokers and consumer groups as Kafka's administration describes them; None without such a cluster."""
 
     @property
     def groups(self) -> Groups | None:
@@ -89,7 +89,7 @@ class Broker(Protocol):
 
     @property
     def processes(self) -> ProcessDocuments | None:
-        """Where the processes before one cluster write documents for one another; None if the log belongs to one process."""
+        """Documents that the processes before one cluster write for one another; None if the log belongs to one process."""
 
     @property
     def record_formats(self) -> RecordFormats | None:
@@ -156,7 +156,7 @@ class Broker(Protocol):
     ) -> Consumer:
         """A consumer of every partition of `names`; creates topics and subscriptions that are not there.
 
-        What is read for it counts in `budget`. Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is
+        Reads for it count in `budget`. Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is
         attached nowhere.
         """
 
@@ -174,7 +174,7 @@ class Broker(Protocol):
         """A consumer of every topic of a namespace whose full name matches, also of those that come later.
 
         `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
-        `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for what is no `Pattern`.
+        `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for an invalid `Pattern`.
         """
 
     async def append_entries(

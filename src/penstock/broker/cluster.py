@@ -1,4 +1,4 @@
-"""The cluster that an engine stands before, as far as endpoints show it, or pass clients and requests on to it."""
+"""The cluster behind an engine, as far as endpoints show it, or pass clients and requests on to it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -25,7 +25,7 @@ class ClusterAnswer(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The addresses of the broker that has a topic, "" where it has none: `pulsar://` and `pulsar+ssl://`."""
+    """The addresses of the broker that has a topic, "" if it has none: `pulsar://` and `pulsar+ssl://`."""
 
     url: str
     tls_url: str = ""
@@ -53,7 +53,7 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterTraits(msgspec.Struct, frozen=True, kw_only=True):
     """How a cluster is used, the same for ever.
 
-    `administered`: it has an administration and brokers of Pulsar's protocol of its own, to which clients are sent and
+    `administered`: it has its own administration and brokers of Pulsar's protocol, to which clients are sent and
     requests passed on; else they are served here. `acts_for_callers`: producers and consumers reach it for the caller that they
     are made for (`acting.ACTING`), and with `wants_tokens` by the caller's own token rather than its role.
     """
@@ -97,7 +97,7 @@ class Cluster(Protocol):
         Only headers about the body and the answer are forwarded, none that identifies the caller."""
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        """The properties of the consumers of a subscription, of every process; none where it is not there. Raises
+        """The properties of the consumers of a subscription, of every process; empty if it does not exist. Raises
         UNAVAILABLE."""
 
     async def elsewhere(self, topic: TopicName) -> Elsewhere:
@@ -105,7 +105,7 @@ class Cluster(Protocol):
         another process."""
 
     async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
-        """Where a client of Pulsar's protocol finds a topic or partition, without an address where that is here; raises
+        """The broker at which a client of Pulsar's protocol finds a topic or partition, without an address if it is this one; raises
         TOPIC_NOT_FOUND, UNAVAILABLE."""
 
     def announce(self, own: Owner) -> None:

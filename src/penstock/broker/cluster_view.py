@@ -13,7 +13,7 @@ Sees = Callable[[TopicName], bool]
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A broker, and where clients reach it."""
+    """A broker and its address for clients."""
 
     id: int
     host: str | None = None
@@ -37,7 +37,7 @@ class Replicas(msgspec.Struct, frozen=True):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):
-    """Where a value of a configuration may come from."""
+    """The sources of values of a configuration."""
 
     name: str
     value: str | None
@@ -45,7 +45,7 @@ class ConfigSynonym(msgspec.Struct, frozen=True):
 
 
 class ConfigValue(msgspec.Struct, frozen=True):
-    """One value of a topic's configuration; `source` is Kafka's name of where it was set."""
+    """One value of a topic's configuration; `source` is Kafka's name of its source."""
 
     name: str
     value: str | None
@@ -96,7 +96,7 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 class ClusterView(Protocol):
-    """What is read of a cluster. Topics that a caller does not see are left out of groups. Raises FORBIDDEN, UNAVAILABLE."""
+    """Reads of a cluster's description. Topics that a caller does not see are left out of groups. Raises FORBIDDEN, UNAVAILABLE."""
 
     async def nodes(self) -> Nodes: ...
 

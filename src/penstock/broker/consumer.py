@@ -18,9 +18,7 @@ class Consumer(Receiver, Protocol):
 
     end_reached: Callable[[], None] | None  # everything of a terminated topic was read
     active_changed: Callable[[Any, bool], None] | None  # of a Failover subscription
-    moved: (
-        Callable[[], None] | None
-    )  # a subscription was moved: what was delivered before is not out any more
+    moved: Callable[[], None] | None  # a subscription was moved: earlier deliveries are no longer outstanding
 
     @property
     def attached(self) -> Sequence[Subscription]: ...
@@ -49,7 +47,7 @@ class Consumer(Receiver, Protocol):
         consumer, after `keep_ms`."""
 
     async def acknowledge(self, message_id: MessageId) -> None:
-        """Acknowledge one message, or a whole entry where the id has no batch index; durable after `flush`."""
+        """Acknowledge one message, or a whole entry if the id has no batch index; durable after `flush`."""
 
     async def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id` in its partition; raises BAD_PARAMETER."""

@@ -1,4 +1,4 @@
-"""What is delivered to consumers, and the side of a consumer that it is delivered to."""
+"""Deliveries, and the receiving side of a consumer."""
 
 from collections import deque
 from collections.abc import Callable

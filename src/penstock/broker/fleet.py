@@ -32,10 +32,10 @@ Learned = Callable[[str, bytes | None], None]
 
 
 class ProcessDocuments(Protocol):
-    """Where an engine keeps the documents of processes, by their ids."""
+    """The documents of processes, by their ids, which an engine stores."""
 
     async def start(self, learned: Learned) -> None:
-        """Call `learned` with every document, and with each that is written from now on; None: removed, by whoever may write.
+        """Call `learned` with every document, and with each that is written from now on; None: removed, by any writer.
         Raises a PenstockError if they cannot be kept."""
 
     async def write(self, id: str, document: bytes) -> None:

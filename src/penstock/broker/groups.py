@@ -39,7 +39,7 @@ Position = int | Edge | Since
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """The offset at which a group goes on in a partition, with the text that was committed beside it."""
+    """The offset at which a group goes on in a partition, with the text committed with it."""
 
     offset: int
     metadata: str = ""
@@ -133,7 +133,7 @@ class GroupMember(Protocol):
         """
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed] | None = None) -> None:
-        """Commit offsets for the group, durably; None: the positions behind what was fetched."""
+        """Commit offsets for the group, durably; None: the positions behind fetched records."""
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
         """What the group has committed, without partitions in which it has committed nothing."""

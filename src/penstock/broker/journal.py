@@ -1,4 +1,4 @@
-"""Journals: small durable records beside a log of a cluster, in one order that every process before it sees."""
+"""Journals: small durable records of a log of a cluster, in one order that every process before it sees."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from penstock.model.names import TopicName
 
 
 class Journal(Protocol):
-    """Records that never change and never go: who has read them all knows what every other process knows."""
+    """Records that never change and are never deleted: all processes that have read them know the same."""
 
     async def read_on(self) -> Sequence[bytes]:
         """The records that any process appended since the last call, in their order; the first call gives all.
@@ -24,6 +24,6 @@ class JournalLostError(Exception):
     """A journal was deleted, or emptied, by someone else."""
 
 
-# Opens the journal of a kind beside the log of a topic or partition, from its first record on. It is created with the first
+# Opens the journal of a kind for the log of a topic or partition, from its first record on. It is created with the first
 # record, and stays when the log is deleted.
 OpenJournal = Callable[[TopicName, str], Journal]

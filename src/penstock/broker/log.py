@@ -12,7 +12,7 @@ from penstock.runtime.clock import Clock
 
 
 class LogBounds(msgspec.Struct, frozen=True):
-    """Where a log begins and ends at one moment. Entry ids and offsets grow; `next_…` is what the next append gets."""
+    """The bounds of a log at one moment. Entry ids and offsets grow; `next_…` are those of the next append."""
 
     first_entry: int
     next_entry: int
@@ -43,15 +43,15 @@ class Log(Protocol):
         """What one read may bring, in bytes."""
 
     async def refresh(self) -> None:
-        """Learn where the log begins and ends now; does nothing if the engine stores the log itself."""
+        """Learn the present bounds of the log; does nothing if the engine stores the log itself."""
 
     @property
     def ledger(self) -> int:
-        """The ledger of its entries; -1 where they are in many: then each entry names its own."""
+        """The ledger of its entries; -1 if they are in many: then each entry names its own."""
 
     @property
     def dense(self) -> bool:
-        """Whether every offset is a message's: else some between two messages may be nobody's."""
+        """Whether every offset has a message: else there may be offsets without one between two messages."""
 
     @property
     def bounds(self) -> LogBounds: ...
@@ -95,7 +95,7 @@ class Log(Protocol):
         """One entry; raises MESSAGE_NOT_FOUND when the log does not hold it."""
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
-        """Wait until there is a message at offset `beyond`, or no more can come; False when time is over."""
+        """Wait until there is a message at offset `beyond`, or no more can come; False after the timeout."""
 
     def has_read(self, size: int) -> None:
         """A read brought `size` bytes: the next may, too."""

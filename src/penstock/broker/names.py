@@ -16,7 +16,7 @@ def matched_name(name: TopicName) -> str:
 
 
 def dead_letter_topic(topic: TopicName, subscription: str, named: str) -> TopicName:
-    """`named`, or `{topic}-{subscription}-DLQ` beside the topic; a partition's letters go to its topic's."""
+    """`named`, or `{topic}-{subscription}-DLQ` in the topic's namespace; a partition's letters go to its topic's."""
     if named:
         return TopicName.parse(named)
     return topic.base.sibling(f"{topic.base.local}-{subscription}-DLQ")

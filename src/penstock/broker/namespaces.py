@@ -11,13 +11,13 @@ from penstock.model.policy import InForce, NamespacePolicies, TopicPolicies
 
 
 class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a tenant: the roles that administer everything in it."""
+    """The stored properties of a tenant: the roles that administer everything in it."""
 
     admin_roles: tuple[str, ...] = ()
 
 
 def tenant_of(tenants: Mapping[str, TenantInfo], tenant: str) -> TenantInfo:
-    """What is kept of a tenant; raises NOT_FOUND."""
+    """The stored properties of a tenant; raises NOT_FOUND."""
     found = tenants.get(tenant)
     if found is None:
         raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
@@ -29,10 +29,10 @@ class Namespaces(Protocol):
 
     @property
     def tenants(self) -> Mapping[str, TenantInfo]:
-        """What is kept of each tenant."""
+        """The stored properties of each tenant."""
 
     async def set_tenant(self, tenant: str, info: TenantInfo, *, new: bool = False) -> None:
-        """Set who administers a tenant, or create a `new` one; raises NOT_FOUND, ALREADY_EXISTS."""
+        """Set the administrators of a tenant, or create a `new` one; raises NOT_FOUND, ALREADY_EXISTS."""
 
     listeners: list[Callable[[], None]]  # called after a change that may concern permissions
 
@@ -61,7 +61,7 @@ class Policies(Protocol):
     """What holds for a topic: its own policies before its namespace's before the server's."""
 
     def of_topic(self, name: TopicName) -> TopicPolicies:
-        """What a topic has of its own; a partition has its topic's."""
+        """The policies set for a topic; a partition has its topic's."""
 
     def in_force(self, name: TopicName) -> InForce:
         """What holds for a topic."""
@@ -70,4 +70,4 @@ class Policies(Protocol):
         """The most logs of a namespace; 0: any number."""
 
     async def change_topic(self, name: TopicName, change: Callable[[TopicPolicies], TopicPolicies]) -> None:
-        """Set what a topic has of its own by what it is now, durably; `name` is no partition's."""
+        """Change the policies set for a topic, given the present ones, durably; `name` is not a partition's."""

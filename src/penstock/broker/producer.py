@@ -27,7 +27,7 @@ class Reply(msgspec.Struct, frozen=True):
     schema_version: int | None = None  # of the request's topic
 
 
-# What a wait for a reply ends with; the error is REQUEST_TIMEOUT, or why nobody waits any more.
+# The result of a wait for a reply; the error is REQUEST_TIMEOUT, or why the wait ended.
 ReplyOrError = Reply | PenstockError
 
 
@@ -35,7 +35,7 @@ class Request(Protocol):
     """A wait for a reply. What it ends with is given to one caller, once."""
 
     def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
-        """Have `on_end` called with what the wait ends with; now where it has ended. Not after `withdraw`."""
+        """Call `on_end` with the result of the wait; now if it has ended. Not after `withdraw`."""
 
     async def reply(self) -> Reply:
         """Await the reply; raises the error that the wait ended with."""
@@ -92,7 +92,7 @@ class Item(msgspec.Struct, Generic[T], gc=False):
     result: Result | None = None
 
     def settle(self, result: Result) -> None:
-        """Set the result, and tell the request that waits for a reply."""
+        """Set the result, and notify the request that waits for a reply."""
         self.result = result
         if self.request is not None:
             if isinstance(result, PenstockError):
@@ -102,7 +102,7 @@ class Item(msgspec.Struct, Generic[T], gc=False):
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """Where plain messages were stored. `batched`: in one entry, where message i has the batch index i (none when alone);
+    """The position of plain messages. `batched`: in one entry, where message i has the batch index i (none when alone);
     else message i is the entry `entry_id + i`."""
 
     topic: Log
@@ -145,10 +145,10 @@ class Producer(Publisher, Protocol):
         *,
         batch: bool = True,
     ) -> Placement | list[Result]:
-        """Store messages that are nothing but payloads, all of them in one partition, where `takes_plain` says so: with `batch`
-        as one entry, where the engine has such, else as an entry each.
+        """Store plain messages, all of them in one partition, if `takes_plain` says so: with `batch`
+        as one entry, if the engine has batches, else as an entry each.
 
-        They are stored all or none, or each has a result of its own: where one cluster's order has others between them, or took
+        They are stored all or none, or each has a separate result: if a cluster's order has others between them, or took
         some of them only. Raises why none was stored.
         """
 

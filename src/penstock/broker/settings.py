@@ -18,20 +18,22 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     deduplication: bool = False  # for namespaces that do not say; Pulsar's brokerDeduplicationEnabled
     max_message_bytes: int = 5 * 1024 * 1024  # Pulsar's maxMessageSize
     max_schema_bytes: int = 1024 * 1024  # a definition is parsed on the loop: it must stay short work
-    max_partitions: int = 1024  # of one topic; each is a log of its own
+    max_partitions: int = 1024  # of one topic; each is a separate log
     tail_bytes: int = 32 * 1024 * 1024  # newest entries kept in memory, all topics together
-    transient_topic_bytes: int = 32 * 1024 * 1024  # what a non-persistent topic keeps for who is late
+    transient_topic_bytes: int = 32 * 1024 * 1024  # kept by a non-persistent topic for slow readers
     cursor_flush_ms: int = 100  # acknowledgements that no request waits for are durable after this
     request_timeout_ms_max: int = 300_000  # longest wait for a reply
-    stage_timeout_ms: int = 86_400_000  # what is staged and not committed goes; long, as jobs of Spark may be
-    max_staged_bytes: int = 64 * 1024**3  # room on the disk for what is not published yet
+    stage_timeout_ms: int = (
+        86_400_000  # after which uncommitted stages are deleted; long, as jobs of Spark may be
+    )
+    max_staged_bytes: int = 64 * 1024**3  # disk space of uncommitted stages
     max_staged_bytes_per_writer: int = 32 * 1024**3
-    # Writers of staged batches that were not in use for so long are forgotten: a batch that comes again is new then.
+    # Writers of staged batches that were unused for so long are forgotten: a repeated batch is new then.
     writer_expiry_minutes: int = 129_600  # 90 days, longer than a query rests; 0: never
     max_writers_per_role: int = 100_000  # and as many last commits; of each address without authentication
     # What topics and namespaces may decide otherwise. Of data, the default loses nothing.
     retention_minutes: int = -1  # acknowledged data is kept for so long; -1: for ever
-    retention_mb: int = -1  # and as long as the topic is no larger than this; -1: without bound
+    retention_mb: int = -1  # and while the topic is at most this large; -1: without bound
     message_ttl_s: int = (
         0  # older messages count as acknowledged; 0: never, Pulsar's ttlDurationDefaultInSeconds
     )
@@ -57,7 +59,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster that the server stands before, and who the server is to it."""
+    """The cluster behind the server, and the server's credentials for it."""
 
     # pulsar://host:port or pulsar+ssl://…, kafka://host:port or kafka+ssl://…, several hosts by commas; empty: the server
     # keeps messages itself.
@@ -77,13 +79,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     oauth_scope: str = ""
     oauth_trust_file: str = ""  # PEM: CAs of the identity provider's certificate; empty: the system's
     oauth_extensions: dict[str, str] = {}  # SASL extensions (KIP-342) for the brokers
-    # For whom producers and consumers are made there, where the server authenticates its callers. principal: the server,
+    # The identity of producers and consumers there, if the server authenticates its callers. principal: the server,
     # with the caller's role as original principal (the server's role is in the cluster's proxyRoles); token: the caller,
     # by its own token; server: the server for all.
     act_for: Literal["principal", "token", "server"] = "principal"
     # What the server asks for itself names this principal as the original one: brokers want one of each of their proxyRoles.
     own_principal: str = ""
-    tls_trust_file: str = ""  # PEM: who may have signed the brokers' certificates; empty: the system's
+    tls_trust_file: str = ""  # PEM: the accepted issuers of the brokers' certificates; empty: the system's
     # PEM: the server's certificate, for authentication by certificate. For Kafka read again when it changes.
     tls_cert_file: str = ""
     tls_key_file: str = ""
@@ -92,7 +94,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1  # processes of this server on this machine, behind one address
     # What the cluster knows of a topic (whether it is there, its partitions, schema and policies) is asked again after this.
     learned_ms: int = 5_000
-    # A namespace of the cluster for what is staged and not committed; made where it is missing.
+    # A namespace of the cluster for uncommitted stages; created if missing.
     staging_namespace: str = "public/penstock"
     # Kafka's topics of a namespace begin with its prefix; without one named here it is `{tenant}.{namespace}.`, and nothing
     # for public/default.
@@ -117,4 +119,4 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say
     # How a key chooses its partition before Kafka; murmur2: as Kafka's Java clients, Connect, Streams and Spark do.
     partitioner: Literal["murmur2", "crc32", "fnv1a", "java", "murmur3"] = "murmur2"
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"  # of what is published to Kafka
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"  # of records published to Kafka

@@ -29,7 +29,7 @@ def another_roles(writer: str) -> PenstockError:
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who stages or commits. `role` is empty without authentication; `origin` is what writers are counted by.
+    """The caller that stages or commits. `role` is empty without authentication; writers are counted by `origin`.
 
     `may_produce` raises FORBIDDEN; `forbidden` makes the error of a writer that is another role's.
     """
@@ -52,10 +52,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Published(msgspec.Struct):
-    """What became of entries that were appended: where the first one went, and how many were repeats.
+    """The result of an append of entries: the position of the first one, and the number of repeats.
 
-    `first` is None if all were, `offset` also where the log does not tell it. `last_sequence_id` is the highest of the
-    last entry's producer, where repeats are looked for.
+    `first` is None if all were, `offset` also if the log does not report it. `last_sequence_id` is the highest of the
+    last entry's producer, if repeats are looked for.
     """
 
     first: MessageId | None = None
@@ -110,15 +110,15 @@ class Staging(Protocol):
         """Append what the stages hold to their topics, in one transaction; the commit, and whether it is new.
 
         `topics` are those that the writer writes to. The last batch that it committed to them changes nothing and
-        returns its commit, where as many messages of each topic are staged as were committed. Raises
-        BATCH_CONFLICT if they are not, where a topic was deleted since, and for a batch before the last;
+        returns its commit, if as many messages of each topic are staged as were committed. Raises
+        BATCH_CONFLICT if they are not, if a topic was deleted since, and for a batch before the last;
         STAGE_NOT_FOUND, STAGE_CONFLICT if it is not as `stages` say, FORBIDDEN for another's writer and by
         `may_produce`, TOPIC_NOT_FOUND, TOPIC_TERMINATED, EXCLUSIVE_PRODUCER, BACKLOG_QUOTA_HOLD,
         BACKLOG_QUOTA_EXCEPTION, TOO_MANY_REQUESTS, and what the store raises; then nothing has changed.
         """
 
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
-        """Drop what is staged for a batch, or one stage of it; how many stages that were.
+        """Drop the stages of a batch, or one of them; returns their number.
 
         Raises FORBIDDEN, and STAGE_CONFLICT if nothing is staged and the batch is committed: that is never undone.
         """
@@ -133,7 +133,7 @@ class Staging(Protocol):
     async def forget(
         self, writer: str, caller: Caller, topics: Sequence[TopicName] | None, *, force: bool
     ) -> None:
-        """Remove a writer, or (with `topics`) its last commit to these: a batch that comes again is new.
+        """Remove a writer, or (with `topics`) its last commit to these: a repeated batch is new.
 
         Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
         """

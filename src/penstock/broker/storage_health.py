@@ -3,7 +3,7 @@
 While it does not, publishes and new producers are refused: a client that may open a producer takes the storage for
 healthy, restarts its send timeout, and never gives up. Reads, acknowledgements and what frees room go on.
 
-The first failure and the recovery are logged; what is refused between them is counted.
+The first failure and the recovery are logged; refusals between them are counted.
 """
 
 import logging
@@ -88,7 +88,7 @@ class StorageHealth:
         """No publishes are taken from now on."""
         before, self.problem = self.problem, problem
         if before is not None and before.cause != "limit":
-            return  # full where it failed before, or the other way round: the probe found another reason
+            return  # the probe found another reason: full instead of failing, or the other way round
         if before is None:
             self.since = datetime.now(UTC)
             self._began = monotonic()
@@ -121,7 +121,7 @@ class StorageHealth:
         self.problem = self.since = None
 
     def commit_failed(self, cause: str) -> None:
-        """Count a commit that failed; causes beside those of problems are `damaged` and `other`."""
+        """Count a failed commit; causes other than problems are `damaged` and `other`."""
         self.failed_commits[cause] += 1
         if cause == "damaged" and self.failed_commits[cause] == 1:
             log.error(

@@ -1,4 +1,4 @@
-"""Subscriptions of one log: where they stand, who takes part, and what consumers say of their messages."""
+"""Subscriptions of one log: positions, consumers, and acknowledgements."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -34,11 +34,11 @@ class Answers(EntryAnswers, Protocol):
 
     @property
     def save(self) -> int:
-        """The number of the save of the cursor that is to store what is acknowledged now."""
+        """The number of the save of the cursor that will store the present acknowledgements."""
 
     @property
     def saved(self) -> int:
-        """What was to be stored by the saves up to this number is durable."""
+        """The saves up to this number are durable."""
 
     def acknowledge(self, entry_id: int, index: int) -> bool:
         """Acknowledge a message that is out; False when the entry is not out."""
@@ -48,7 +48,7 @@ class Answers(EntryAnswers, Protocol):
         over, as they are not out or have not all of these messages."""
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
-        """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
+        """Acknowledge a message that is not outstanding (any more); raises MESSAGE_NOT_FOUND if it does not exist."""
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id`; raises MESSAGE_NOT_FOUND."""
@@ -80,7 +80,7 @@ class PartialBatches(Protocol):
 
 
 class SubscriptionFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a subscription; before a cluster, what `refresh` learned last. Counters are since the server's start."""
+    """The figures of a subscription; before a cluster, those that `refresh` learned last. Counters are since the server's start."""
 
     type: SubscriptionType | None
     durable: bool
@@ -121,7 +121,7 @@ class Subscription(DeliverySource, Protocol):
         """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
 
     async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
-        """Go on after `target` (or with it), or with the first message published at or after that time (ms). What is out with
+        """Continue after `target` (or at it), or at the first message published at or after that time (ms). Messages outstanding with
         consumers is forgotten."""
 
     async def move(self, offset: int) -> None:
@@ -167,7 +167,7 @@ class Subscription(DeliverySource, Protocol):
         (`answers` is None): `Consumer.flush` completes these."""
 
     async def refresh(self) -> None:
-        """Learn the cursor, the backlog and the figures of now; nothing to do where the engine is its own cluster."""
+        """Learn the present cursor, backlog and figures; does nothing if the engine is its own cluster."""
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         """Replace the properties, durably."""

@@ -1,4 +1,4 @@
-"""A topic that is open: its log with who uses it. A partition is a separate topic."""
+"""An open topic: its log and its users. A partition is a separate topic."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
@@ -35,7 +35,7 @@ class Publisher(Protocol):
     def options(self) -> ProducerOptions: ...
     def figures(self) -> ProducerFigures: ...
     def close(self, reason: PenstockError | None = None) -> None:
-        """Leave the topic; `reason` says why where it is not the producer's own wish."""
+        """Leave the topic; `reason` says why if it is not the producer's own wish."""
 
 
 def producer_key(producer: Publisher) -> str:
@@ -59,7 +59,7 @@ class Compaction(msgspec.Struct):
 
 
 class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a topic beside its log. Counters are since the server's start."""
+    """The figures of a topic. Counters are since the server's start."""
 
     policies: InForce
     rate_in: Rate
@@ -71,7 +71,7 @@ class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetaStore(Protocol):
-    """Small durable documents by kind and key: what is remembered beside the logs."""
+    """Small durable documents by kind and key, stored with the logs."""
 
     def load_meta(self, kind: str) -> Awaitable[dict[str, bytes]]:
         """All documents of a kind."""

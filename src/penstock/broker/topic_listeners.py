@@ -1,4 +1,4 @@
-"""Who is told of topics that are created, grow or are deleted."""
+"""Listeners for topics that are created, grow or are deleted."""
 
 from collections.abc import Callable, Iterable
 

@@ -14,7 +14,7 @@ from .topic import Topic
 
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a topic beside its logs. No partitions (0): the topic is one log itself."""
+    """The stored properties of a topic. No partitions (0): the topic is one log itself."""
 
     partitions: int = 0
     terminated: bool = False
@@ -69,7 +69,7 @@ class Topics(Protocol):
         """Let no message follow; returns the topic's logs. A partition ends with its whole topic."""
 
     def document(self, name: TopicName) -> TopicDocument | None:
-        """What is kept of a topic (of its base, for a partition)."""
+        """The stored properties of a topic (of its base, for a partition)."""
 
     def exists(self, name: TopicName) -> bool:
         """Whether there is such a topic or partition."""
@@ -92,7 +92,7 @@ class Topics(Protocol):
 
     async def learn(self, name: TopicName, *, whole: bool = False) -> None:
         """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies; the
-        `whole`: also where its logs begin and end now, and its subscriptions, as administrators see them.
+        `whole`: also the present bounds of its logs, and its subscriptions, as administrators see them.
 
         At most once in a short while, and nothing if the engine is its own cluster. A topic that is not there is
         no error here. Raises UNAVAILABLE while the cluster cannot be asked, and what it refuses.

@@ -76,7 +76,7 @@ SWEEP_S: Final = 1.0
 PRODUCERS_MAX: Final = 1024  # kept for dead letters and entries of other processes; they share a connection
 LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
-LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
+LIST_S: Final = 10.0  # poll interval for created, deleted and grown topics
 
 
 class KafkaBroker:
@@ -227,7 +227,7 @@ class KafkaBroker:
         self.topics.listeners.add(self._topic_changed)
 
     async def start(self) -> None:
-        """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
+        """Reach the cluster, and read stored documents; raises UNAVAILABLE."""
         try:
             await self.kafka.start()
             await self.documents.start()
@@ -260,7 +260,7 @@ class KafkaBroker:
         """Nothing is held here."""
 
     async def close(self) -> None:
-        """Leave every topic; what was out with consumers is delivered again, here or by another process.
+        """Leave every topic; unacknowledged messages are redelivered, here or by another process.
 
         A cluster that does not answer is waited for LEAVE_S at most, twice: threads that still wait for it hold up nothing.
         """
@@ -359,7 +359,7 @@ class KafkaBroker:
                 raise result
         return Published(first=next((one for one in results if isinstance(one, MessageId)), None))
 
-    # -- what the parts tell one another
+    # -- notices between the parts
 
     def _topic_changed(self, name: TopicName) -> None:
         if self.topics.document(name) is not None and any(one.producers for one in self.topics.open_of(name)):

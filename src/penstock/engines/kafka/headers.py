@@ -10,7 +10,7 @@
 | `penstock-replicate-to` | a cluster; one header for each |
 | `penstock-key` | `base64`: the key was given in base64; `text`: so, but it was none, and is stored as it came |
 | `penstock-entry` | Pulsar's MessageMetadata of an entry that is kept as it is: the value is its payload |
-| `penstock-reply-to`, `penstock-correlation-id` | of a request: where its reply goes, and its number there (`replies`) |
+| `penstock-reply-to`, `penstock-correlation-id` | of a request: the address of its reply, and its number there (`replies`) |
 | `penstock-property-…` | a property whose own name begins with `penstock-` |
 | `penstock-version` | the version of all these headers; missing: 1 |
 
@@ -51,7 +51,7 @@ _ORDERING_KEY: Final = "penstock-ordering-key"
 _REPLICATE_TO: Final = "penstock-replicate-to"
 _PROPERTY: Final = "penstock-property-"
 
-# Properties that are headers of their own: what a request says to those who may reply.
+# Properties that are separate headers: those of a request for its repliers.
 _REQUESTS: Final = frozenset((REPLY_TO, CORRELATION_ID))
 
 _REPORTED_MAX: Final = 16  # unknown versions that are logged; any producer may name one
@@ -65,7 +65,7 @@ _NAMES: Final[Memo[str, str]] = Memo(
 
 
 class Said:
-    """What the headers of a record say: the message without key and value, and what it has beside a message."""
+    """The contents of the headers of a record: the message without key and value, and further fields."""
 
     __slots__ = ("entry", "key_form", "message", "producer")
 
@@ -77,7 +77,7 @@ class Said:
 
 
 def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list[Header]:
-    """The headers of a message, but for its schema; with its producer's name and (`numbered`) sequence id where they are to be kept.
+    """The headers of a message, but for its schema; with its producer's name and (`numbered`) sequence id, if they are kept.
 
     Raises BAD_ENCODING for a text that has no bytes.
     """
@@ -105,7 +105,7 @@ def schema_header(version: int) -> list[Header]:
 
 
 def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
-    """The properties that headers are; None where one of them may say something else."""
+    """The properties that headers are; None if one of them may say something else."""
     found: dict[str, str] = {}
     for name, value in headers:
         if name.startswith(OURS):
@@ -115,7 +115,7 @@ def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
 
 
 def properties_and_version(headers: Sequence[Header]) -> tuple[dict[str, str], int | None] | None:
-    """The properties that headers are, and the version of a schema; None where they may say something else."""
+    """The properties that headers are, and the version of a schema; None if they may say something else."""
     version = None
     own = [(name, value) for name, value in headers if name.startswith(OURS)]
     if own:
@@ -147,7 +147,7 @@ def split_headers(headers: Sequence[Header]) -> tuple[Said, list[Header]]:
                     read(said, value)
                     continue
             except ValueError:
-                pass  # another's, who uses our names: then it is a property
+                pass  # another program uses our names: then it is a property
             else:
                 name = name.removeprefix(_PROPERTY)
         others.append((name, value))

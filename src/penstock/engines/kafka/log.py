@@ -2,7 +2,7 @@
 
 Ids rise and may skip, as transactions and compaction leave gaps: what a read returns has none, and what lies between the id
 that was asked for and the first entry is no record. A log with followers is followed itself, and its newest entries are held
-in memory; other positions are read by readers that all logs share. Where it begins and ends is what was learned last.
+in memory; other positions are read by readers that all logs share. Its bounds are those learned last.
 """
 
 import asyncio
@@ -88,17 +88,17 @@ class KafkaLog:
         self._wanted_from: int | None = (
             None  # the lowest offset that followers need, if it is close to the end
         )
-        self._behind_until = 0  # where the log ended as it began to be followed
+        self._behind_until = 0  # the end of the log as following began
         self._idle_since_ms: int | None = None
         self._looked_ms = clock.monotonic_ms()
         self._refreshed_ms: int | None = None
-        self._gaps: dict[int, int] = {}  # offsets that are no records: the first, and the one after the last
+        self._gaps: dict[int, int] = {}  # offsets without records: the first, and the one after the last
         self._count = self._bytes = 0  # of entries that were seen
 
     # -- positions
 
     async def refresh(self) -> None:
-        """Ask where the log begins and ends; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
+        """Ask for the bounds of the log; raises UNAVAILABLE, TOPIC_NOT_FOUND, and refusals of the cluster."""
         self.used_ms = asked_ms = self.clock.monotonic_ms()
         known = self.next_offset
         first, following = await self._fetcher.ends(self._at)
@@ -113,11 +113,11 @@ class KafkaLog:
         self._grow(following)
 
     async def end_now(self) -> int:
-        """Where the log ends, as the cluster says now; what was learned of it stays. Raises as `refresh`."""
+        """The present end of the log; the learned bounds stay. Raises as `refresh`."""
         return (await self._fetcher.ends(self._at))[1]
 
     async def _look_whose(self) -> None:
-        """The log ends before what was known: raise TOPIC_NOT_FOUND where the topic was made again."""
+        """The log ends before the known end: raise TOPIC_NOT_FOUND if the topic was made again."""
         if not self._is_same(await self._fetcher.topic_id(self.place.topic)):
             self.end(deleted=True)
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
@@ -135,7 +135,7 @@ class KafkaLog:
             self.lost()
 
     async def _look(self) -> None:
-        """Look whether the topic is there, and where it begins: what comes does not say so."""
+        """Check that the topic exists, and its start: arriving records do not show it."""
         try:
             await self.refresh()
         except PenstockError as error:
@@ -153,7 +153,7 @@ class KafkaLog:
             try:
                 found = await self._fetcher.topic_id(self.place.topic)
             except PenstockError:
-                return  # nobody knows
+                return  # unknown
             if self._is_same(found):
                 return
             if found is not None:
@@ -168,17 +168,17 @@ class KafkaLog:
             self.wake()
 
     def stored(self, end: int) -> None:
-        """A record was stored before `end`. What is followed grows as it comes: then it can be delivered, too."""
+        """A record was stored before `end`. A followed log grows when the record arrives: then it can be delivered, too."""
         if not self._live:
             self._grow(end)
 
     def wake(self) -> None:
-        """The log grew or ended: tell all who follow it."""
+        """The log grew or ended: notify its followers."""
         for follower in list(self.followers):
             follower()
 
     def gap_end(self, entry_id: int) -> int:
-        """The id that follows the gap that begins at `entry_id`, as far as it was seen; `entry_id` where there is none."""
+        """The id that follows the gap that begins at `entry_id`, as far as it was seen; `entry_id` if there is none."""
         while (end := self._gaps.get(entry_id)) is not None:  # one may have been seen in parts
             entry_id = end
         return entry_id
@@ -190,7 +190,7 @@ class KafkaLog:
             self._gaps[start] = end
 
     def _measure(self, found: Sequence[Stretch]) -> int:
-        """The bytes of entries; the mean of what was seen lately estimates the rest."""
+        """The bytes of entries; the mean of recent ones estimates the rest."""
         size = sum([one.size_bytes if isinstance(one, RecordRun) else len(one.data) for one in found])
         if self._count > 10_000:
             self._count, self._bytes = self._count // 2, self._bytes // 2
@@ -285,7 +285,7 @@ class KafkaLog:
         self.wake()
 
     def _learn_first(self, unknown: UnknownSchemas, end: int) -> None:
-        """Records name schemas that are not known here: they are read like all that is older, and so is what comes meanwhile."""
+        """Records name unknown schemas: they, and records that arrive until then, are read like older ones."""
         self._live = False
         self._beginning = True
         self._fetcher.tasks.spawn(self._learn_and_begin(unknown), f"learn the schemas of {self.name}")
@@ -311,14 +311,14 @@ class KafkaLog:
             self.wake()
 
     def truncated(self) -> None:
-        """As `driver.tail.Follower.truncated`. Where the log ended is not known: it may have grown since."""
+        """As `driver.tail.Follower.truncated`. The end of the log is not known: it may have grown since."""
         if self._live:
             self._cut(self.first_offset)
 
     def lost(self) -> None:
-        """As `driver.tail.Follower.lost`: what was missed is read like all that is older."""
+        """As `driver.tail.Follower.lost`: missed records are read like older ones."""
         self._live = False
-        self.wake()  # who waits for what was to come reads it otherwise
+        self.wake()  # waiting readers read it another way
         if not self._beginning:
             self._beginning = True
             self._fetcher.tasks.spawn(self._begin(AGAIN_S), f"follow {self.name}")
@@ -426,7 +426,7 @@ class KafkaLog:
         raise PenstockError(ErrorKind.UNAVAILABLE, f"entries of {self.name} are deleted as they are read")
 
     async def _opened(self, made: _Made[T], records: Sequence[Record], first: int) -> list[T]:
-        """What is made of records; schemas that they name are learned first."""
+        """The entries of records; schemas that they name are learned first."""
         framings = self.framings
         if framings is None:
             return made(records, first, self.ledger, None)
@@ -485,7 +485,7 @@ class KafkaLog:
         return count * self._bytes // max(1, self._count)
 
     async def find_size(self, size_bytes: int) -> Entry | None:
-        """As `broker.Log.find_size`, estimated likewise."""
+        """As `broker.Log.find_size`, estimated in the same way."""
         await self._sample()
         count = size_bytes * self._count // max(1, self._bytes)
         found = await self.read(self.next_offset - count, 1) if count else []

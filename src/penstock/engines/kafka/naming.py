@@ -85,7 +85,7 @@ class Naming:
         return list(self._given)
 
     def know(self, namespaces: Iterable[NamespaceName]) -> None:
-        """Which namespaces there are, beside those of the configuration: topics with their prefixes are theirs."""
+        """The namespaces that exist in addition to those of the configuration: topics with their prefixes belong to them."""
         self._by_prefix = {}
         for name in sorted({*self._given, *namespaces}):
             self._by_prefix.setdefault(self.prefix(name), name)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 SHOWN_MAX: Final = 20  # pairs of namespaces in one log line
 
-# What nobody keeps here, and how it is called to the user.
+# Policies that are not enforced here, and their names for the user.
 _REFUSED: Final = {
     "message_ttl_s": "expiry of messages",
     "size_quota": "backlog quotas",
@@ -47,7 +47,7 @@ UNBOUNDED: Final = -1
 
 
 def check_kept(policies: TopicPolicies) -> None:
-    """Raise NOT_SUPPORTED for a policy that would bound something, and that nobody keeps before Kafka."""
+    """Raise NOT_SUPPORTED for a policy with a bound that is not enforced before Kafka."""
     for field, what in _REFUSED.items():
         if _bounds(getattr(policies, field)):
             raise PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")
@@ -60,7 +60,7 @@ def _bounds(value: object) -> bool:
 
 
 def configs_of(policies: TopicPolicies) -> dict[str, str | None]:
-    """What Kafka is told of a topic's policies; None: its brokers decide."""
+    """Kafka's configuration for a topic's policies; None: its brokers decide."""
     kept, compaction = policies.retention, policies.compaction_threshold
     return {
         RETENTION_MS: None if kept is None else retention_ms(kept),
@@ -148,7 +148,7 @@ class KafkaNamespaces(Namespaces):
 
 
 class KafkaPolicies(Policies):
-    """`broker.Policies`. `apply` tells Kafka what other policies mean for a topic."""
+    """`broker.Policies`. `apply` sets the configuration of other policies in Kafka."""
 
     apply: Callable[[TopicName], Awaitable[None]]
 
@@ -158,7 +158,7 @@ class KafkaPolicies(Policies):
             self._defaults = msgspec.structs.replace(self._defaults, retention=retention_of(configs))
 
     def configs(self, name: TopicName) -> dict[str, str]:
-        """What Kafka is told of a topic's policies when it is created."""
+        """Kafka's configuration for a new topic's policies."""
         told = configs_of(self._decided(name))
         return {key: value for key, value in told.items() if value is not None}
 

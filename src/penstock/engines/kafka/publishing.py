@@ -53,10 +53,10 @@ class Publishing:
         self.check_delay = retention.check_delay
         self.partitioner = partitioner
         self._topics = topics
-        self.framings = framings  # where there is a schema registry
+        self.framings = framings  # if there is a schema registry
 
     async def framing(self, topic: TopicName, versions: Iterable[int | None]) -> Framing | None:
-        """The framing of a topic's values, where there is a schema registry, which was asked for these versions.
+        """The framing of a topic's values, if there is a schema registry, which was asked for these versions.
 
         Raises UNAVAILABLE, SCHEMA_NOT_FOUND.
         """
@@ -83,7 +83,7 @@ class Publishing:
         return KeyPartitions(log, self._topics, self.partitioner)
 
     def address(self, topic: TopicName, records: Iterable[NewRecord], request: Request | None) -> None:
-        """Have the reply to the request among records of one entry come to who waits for it, if somebody does."""
+        """Let the reply to the request among records of one entry reach its waiting requester, if any."""
         if not isinstance(request, OwnRequest):
             return
         for record in records:
@@ -167,7 +167,7 @@ class KeyPartitions:
 class Turns:
     """The partitions of plain messages, in turn: for as long as a batch waits for more, all of them go to one.
 
-    Each partition has requests of its own, and what is published within a moment takes one instead of one for each partition.
+    Each partition has separate requests, and records published within a moment take one instead of one for each partition.
     """
 
     def __init__(self, router: Router, clock: Clock) -> None:

@@ -70,7 +70,7 @@ def entries_of(
 ) -> list[Entry]:
     """The entries of records with the offsets `first`, `first + 1`, …; `framing` is that of a topic with a schema registry.
 
-    Raises nothing but UnknownSchemas, where there is a framing.
+    Raises nothing but UnknownSchemas, if there is a framing.
     """
     times = [record.timestamp()[1] for record in records]
     values = [record.value() for record in records]
@@ -93,7 +93,7 @@ def entries_of(
 
 
 class Columns(NamedTuple):
-    """Records that say nothing but this; `properties` are None if none of them has any."""
+    """Records with these fields only; `properties` are None if none of them has any."""
 
     times: Sequence[int]
     versions: Sequence[int | None]
@@ -177,7 +177,7 @@ def _data_of_each(
     versions: Sequence[int | None] | None,
     framing: Framing | None,
 ) -> tuple[list[bytes], list[int]]:
-    """The data of records some of which have headers, and when each is to be delivered; `versions` are those of their framing."""
+    """The data of records, some with headers, and their delivery times; `versions` are those of their framing."""
     made: list[bytes] = []
     delays: list[int] = []
     for offset, (time, key, value, some) in enumerate(zip(times, keys, values, headers, strict=True), first):
@@ -236,7 +236,7 @@ def _described(
 
 
 def _kept_entry(head: bytes, payload: bytes | None) -> tuple[bytes, int] | None:
-    """An entry that was kept as it came, and when it is to be delivered; None where that cannot be read."""
+    """An entry that was stored unchanged, and its delivery time; None if it cannot be read."""
     try:
         metadata = parse_metadata(head)
     except PenstockError:
@@ -269,7 +269,7 @@ def record_of(
 ) -> NewRecord:
     """The record of a message; `producer` is the name that is kept in it, "" for none, and `numbered`: its sequence id, too.
 
-    Raises BAD_ENCODING for texts that have no bytes, and numbers beyond 64 bits; SCHEMA_NOT_FOUND where `framing`, that of a
+    Raises BAD_ENCODING for texts that have no bytes, and numbers beyond 64 bits; SCHEMA_NOT_FOUND if `framing`, that of a
     topic with a schema registry, does not know its schema.
     """
     try:
@@ -308,7 +308,7 @@ def _write_key(message: OutMessage) -> tuple[bytes | None, bytes | None]:
     try:
         key.decode()
     except UnicodeDecodeError:
-        return key, None  # which says by itself that it is no text
+        return key, None  # which itself says that it is not text
     return key, KEY_BASE64
 
 

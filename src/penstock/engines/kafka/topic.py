@@ -1,4 +1,4 @@
-"""A topic or partition as this server uses it: its log, and who publishes and consumes here."""
+"""A topic or partition as this server uses it: its log, and its producers and consumers here."""
 
 from penstock.engines.core.topic.served import ServedTopic
 from penstock.engines.shared.cluster_topic import ClusterTopic
@@ -59,4 +59,4 @@ class KafkaTopic(KafkaLog, ServedTopic, ClusterTopic):
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 
     def check_shared(self) -> None:
-        """Nobody has a topic alone: Kafka knows of no exclusive producers."""
+        """No producer has a topic alone: Kafka has no exclusive producers."""

@@ -57,7 +57,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         self.registry = registry  # of schemas
         self.properties = TopicProperties(documents, documents.reader)
         self.naming = naming
-        # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
+        # Called with an existing topic, to enter subscriptions without consumers here.
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
         # Called with a topic that was deleted, or is not used any more here.
         self.closers: list[Callable[[KafkaTopic], None]] = []
@@ -71,7 +71,7 @@ class KafkaTopics(Catalog[KafkaTopic]):
         self._policies = policies
 
     async def load(self) -> None:
-        """Read what is stored of topics, and learn which there are."""
+        """Read stored documents of topics, and learn the list of topics."""
         await self.properties.load()
         await self.list_all()
 

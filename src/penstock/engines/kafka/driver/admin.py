@@ -1,6 +1,6 @@
-"""What the cluster is asked beside records: topics, their configuration, where partitions begin and end.
+"""Requests to the cluster other than records: topics, their configuration, bounds of partitions.
 
-librdkafka answers on threads of its own; here an answer is awaited. What passes by itself, as a leader that is not known
+librdkafka answers on its own threads; here an answer is awaited. A temporary error, such as a leader that is not known
 yet, is asked again for a short while.
 """
 
@@ -44,7 +44,9 @@ Ask = Callable[[Sequence[str]], Mapping[str, "Future[Any]"]]
 UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 AGAIN_S: Final = 0.05  # until what passes is asked again
 ASKED_TOPIC: Final = "__consumer_offsets"  # the answer names the brokers, whether this topic exists or not
-AGAIN_FOR_S: Final = 10.0  # each time may last as long as an answer is waited for; busy brokers take seconds to tell one another
+AGAIN_FOR_S: Final = (
+    10.0  # of retries, each as long as its answer; busy brokers take seconds to learn from one another
+)
 
 
 class Descriptions:
@@ -104,7 +106,7 @@ class Descriptions:
 
 
 class KafkaAdmin:
-    """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
+    """One client for all requests; raises UNAVAILABLE without an answer in time, and refusals of the cluster."""
 
     def __init__(self, clients: Clients, timeout_s: float, *, renewed: bool = False) -> None:
         self.clients = clients
@@ -118,11 +120,11 @@ class KafkaAdmin:
         self._committed = Offsets(clients, timeout_s, committed=True)
         self._written = Offsets(clients, timeout_s, committed=False)
         self._descriptions = Descriptions(self._ask_for_topics)
-        self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
+        self._heard: KafkaError | None = None  # why brokers are not reached, if librdkafka knows
 
     @property
     def client(self) -> AdminClient:
-        """The client itself, for what is beside it in this package."""
+        """The client itself, for other modules of this package."""
         if self._credentials.replaced():
             self._leave()
         if self._made is None:
@@ -214,12 +216,12 @@ class KafkaAdmin:
             raise engine_error(error) from None
 
     async def describe(self, topic: str) -> Described | None:
-        """One topic; None where it is not there."""
+        """One topic; None if it is not there."""
         found = await self._description(topic)
         return None if found is None else Described(str(found.topic_id), len(found.partitions))
 
     async def replicas(self, topic: str) -> list[Replicas] | None:
-        """Who has the partitions of a topic; None if it does not exist."""
+        """The brokers of the partitions of a topic; None if it does not exist."""
         found = await self._description(topic)
         if found is None:
             return None
@@ -335,11 +337,11 @@ class KafkaAdmin:
         return await self._offsets(places, END, committed=False)
 
     async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]:
-        """The offsets of the first records of a time (ms) or after it; -1 where there is none."""
+        """The offsets of the first records of a time (ms) or after it; -1 if there is none."""
         return await self._offsets(places, time_ms)
 
     async def delete_records(self, ends: Mapping[At, int]) -> None:
-        """Delete what is before these offsets."""
+        """Delete records before these offsets."""
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
 
         async def deleted() -> None:
@@ -433,6 +435,6 @@ def _config_value(entry: ConfigEntry) -> ConfigValue:
 
 
 def _source(entry: ConfigEntry) -> str:
-    """Kafka's name of where a value was set; some versions of the client give its number."""
+    """Kafka's name of the source of a value; some versions of the client give its number."""
     name = ConfigSource(entry.source).name
     return "UNKNOWN" if name == ConfigSource.UNKNOWN_CONFIG.name else name

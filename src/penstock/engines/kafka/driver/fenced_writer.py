@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class FencedError(Exception):
-    """Another writer was opened. Whether what was being written is stored is not known."""
+    """Another writer was opened. It is not known whether the current write is stored."""
 
 
 class FencedWriter:

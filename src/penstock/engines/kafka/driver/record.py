@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 At = tuple[str, int]  # a topic and its partition
-RECORD_BYTES: Final = 200  # what a record takes on its way beside its data, about
+RECORD_BYTES: Final = 200  # approximate overhead of a record
 
 Header = tuple[str, bytes | None]
 
@@ -28,7 +28,7 @@ class Record(Protocol):
 
 
 def contiguous(records: Sequence[Record], first: int) -> int:
-    """How many records of the beginning have the offsets `first`, `first + 1`, … : where the first gap is."""
+    """The number of records at the beginning with the offsets `first`, `first + 1`, …: the index of the first gap."""
     if records[-1].offset() - first == len(records) - 1:
         return len(records)
     for at, record in enumerate(records):

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 KEPT_MAX: Final = 32  # producers between transactions
 KEPT_S: Final = 60.0
 AT_ONCE: Final = 8  # transactions of a process; the next ones wait
-ABORT_S: Final = 5.0  # for an answer; whoever opens the id next aborts it anyway
+ABORT_S: Final = 5.0  # for an answer; the next producer of the id aborts it anyway
 ROOM_S: Final = 0.1  # of one wait for records that are on their way
 QUEUE_KB: Final = 16 << 10  # on their way, of one transaction
 LINGER_MS: Final = 5
@@ -48,7 +48,7 @@ FENCED: Final = frozenset(
 
 
 class Stored(msgspec.Struct):
-    """What was sent to one partition: the first and the last offset, and how many records."""
+    """The records sent to one partition: the first and the last offset, and their number."""
 
     first: int
     last: int
@@ -91,7 +91,7 @@ class Transactions:
         }
 
     def take(self, transactional_id: str, timeout_ms: int) -> Any:
-        """The producer that was kept for an id; None where there is none for transactions of that time."""
+        """The kept producer of an id; None if there is none with that transaction timeout."""
         kept = self._kept.pop(transactional_id, None)
         if kept is None or kept.timeout_ms < min(timeout_ms, TIMEOUT_MS_MAX):
             return None
@@ -127,7 +127,7 @@ class Transactions:
 
 
 class Transaction:
-    """One transaction under a transactional id, as a context: what is not committed at its end is aborted.
+    """One transaction under a transactional id, as a context: aborted at its end unless committed.
 
     If it commits, no other producer of the id was opened since the one of this transaction was, and what those before had
     begun was over by then. Raises Interrupted, UNAVAILABLE, FORBIDDEN, and what the cluster refuses of records.
@@ -167,7 +167,7 @@ class Transaction:
         await self._run(lambda: self._send(at, records))
 
     async def flush(self) -> None:
-        """Wait until all that was sent is stored, so that `stored` tells where."""
+        """Wait until all sent records are stored, so that `stored` has their offsets."""
         await self._run(self._flush)
 
     async def commit(self) -> None:
