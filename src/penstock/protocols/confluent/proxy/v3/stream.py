@@ -7,6 +7,7 @@ out while records come in. If too much waits, reading pauses, and with it the cl
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -139,18 +140,26 @@ class RecordStream:
         """Have the records of a part of the body published; completes when there is room for more. Raises BrokenJsonError."""
         found = self._values.feed(data)
         at_once = READ_AT_ONCE if allowance is None else 1  # none is published before its time
-        for start in range(0, len(found), at_once):
-            part = [Waiting(value, size) for value, size in found[start : start + at_once]]
+        broken: BrokenJsonError | None = None
+        while broken is None:
+            part: list[Waiting] = []
+            try:
+                for value, size in islice(found, at_once):
+                    part.append(Waiting(value, size))
+            except BrokenJsonError as error:  # after the records that precede it
+                broken = error
+            if not part:
+                break
             self._backlog.extend(part, sum([one.size for one in part]))
             if allowance is not None:
                 await allowance.spend(len(part), 0)
             if self._backlog.full:
                 await self._backlog.room()
-            elif start:
+            elif len(part) == at_once:
                 await asyncio.sleep(0)
         self._settle()
-        if found:
-            self._values.feed(b"")  # raises what follows the records
+        if broken is not None:
+            raise broken
 
     def _settle(self) -> None:
         """Count what waits and is being published, no more."""

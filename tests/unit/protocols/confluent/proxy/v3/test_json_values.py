@@ -2,7 +2,7 @@
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -92,10 +92,25 @@ def test_what_is_no_object_is_broken_wherever_it_is_cut(body: bytes) -> None:
 
 
 def test_what_precedes_something_broken_is_read_first() -> None:
-    values = JsonValues(ANY, 1 << 20)
-    assert [value for value, _ in values.feed(b'{"a": 1} {"b": 2} x {"c": 3}')] == [{"a": 1}, {"b": 2}]
+    found = JsonValues(ANY, 1 << 20).feed(b'{"a": 1} {"b": 2} x {"c": 3}')
+    assert [next(found)[0], next(found)[0]] == [{"a": 1}, {"b": 2}]
     with pytest.raises(BrokenJsonError, match="b'x'"):
-        values.feed(b"")
+        next(found)
+
+
+def test_values_are_decoded_when_they_are_asked_for() -> None:
+    """So that a part of many small ones does not take memory for all of them at once."""
+    decoded: list[bytes] = []
+
+    class Decoder:
+        def decode(self, text: bytes) -> Any:
+            decoded.append(text)
+            return ANY.decode(text)
+
+    found = JsonValues(cast(Any, Decoder()), 1 << 20).feed(b"{}" * 1000)
+    assert [next(found), next(found)] == [({}, 2)] * 2
+    assert decoded[-2:] == [b"{}", b"{}"]
+    assert len(decoded) <= 3  # that it is not alone on its line is known once
 
 
 def test_a_value_of_another_shape_is_followed_by_the_next() -> None:
@@ -118,16 +133,16 @@ def test_a_value_that_is_nested_too_deeply_is_followed_by_the_next() -> None:
 @pytest.mark.parametrize("end", [b"", b"\n", b"}"])
 def test_a_value_that_is_too_long_ends_it(end: bytes) -> None:
     values = JsonValues(ANY, 100)
-    assert values.feed(b'{"a": "' + b"x" * 80 + b'"}') != []
+    assert feed(values, b'{"a": "' + b"x" * 80 + b'"}') != []
     with pytest.raises(TooLongError):
-        values.feed(b'{"a": "' + b"x" * 100 + b'"}' + end)
+        feed(values, b'{"a": "' + b"x" * 100 + b'"}' + end)
     with pytest.raises(TooLongError):
         feed(JsonValues(ANY, 100), b'{"a":"', *[b"x" * 10] * 12)
 
 
 def test_half_a_value_is_known() -> None:
     values = JsonValues(ANY, 100)
-    assert values.feed(b'{"a": "\\') == []
+    assert feed(values, b'{"a": "\\') == []
     assert not values.complete
-    assert values.feed(b'""}') == [({"a": '"'}, 11)]
+    assert list(values.feed(b'""}')) == [({"a": '"'}, 11)]
     assert values.complete
