@@ -66,6 +66,7 @@ class Request(Exchange):
         "_left",
         "_news",
         "_when_gone",
+        "_whole",
         "answered",
         "cut",
         "disconnected",
@@ -94,6 +95,7 @@ class Request(Exchange):
         self.answered = False
         self.more_body = body is None
         self.streams = False  # the body has no deadline
+        self._whole = False  # a streamed body is not ended before an answer has begun
         self.cut = False  # a streamed body was ended, and what follows of it is dropped
         self._body: bytes | bytearray = body or b""
         self._news = body is not None  # since the last `receive`
@@ -167,12 +169,12 @@ class Request(Exchange):
 
     # -- the request's body
 
-    def stream_body(self) -> None:
-        self.streams = True
+    def stream_body(self, *, whole: bool = False) -> None:
+        self.streams, self._whole = True, whole
         self._carrier.keep_alive_probes()
 
     def end_body(self) -> None:
-        if self.streams and self.more_body:
+        if self.streams and self.more_body and (self.started or not self._whole):
             self.cut, self.more_body = True, False
             self.notify()
 

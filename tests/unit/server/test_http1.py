@@ -187,6 +187,38 @@ async def test_a_streamed_body_ends_when_the_server_stops() -> None:
     assert connection._holding.received == 0
 
 
+@pytest.mark.parametrize("answering", [False, True])
+async def test_a_body_that_has_to_be_whole_ends_with_the_server_only_once_it_is_answered(
+    answering: bool,
+) -> None:
+    """A process that passes a request on must not give half a body for a whole one."""
+    parts: list[bytes] = []
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.stream_body(whole=True)
+        if answering:
+            await exchange.head(200)
+        more = True
+        while more:
+            event = await exchange.receive()
+            parts.append(event["body"])
+            more = event["more_body"]
+        if not answering:
+            await exchange.head(200)
+        await exchange.end()
+
+    connection, transport = connected(serve)
+    connection.data_received(b"POST /t HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    await turns()
+    connection.shutdown()
+    await turns()
+    assert transport.written[-1:] == ([b"0\r\n\r\n"] if answering else [])
+    connection.data_received(b"1\r\nb\r\n0\r\n\r\n")
+    await turns()
+    assert b"".join(parts) == (b"a" if answering else b"ab")
+    assert not connection.server_state.tasks
+
+
 async def test_a_body_that_goes_on_after_its_answer_ends_the_connection() -> None:
     async def serve(exchange: Exchange) -> None:
         exchange.stream_body()

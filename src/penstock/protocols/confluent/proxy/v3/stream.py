@@ -32,6 +32,7 @@ WAITING_BYTES_MAX: Final = 4 << 20  # of them; one record more may overdraw it
 GROUP_MAX: Final = 1_000  # records of one publication
 READ_AT_ONCE: Final = 100  # records that are taken before others have their turn on the loop
 EMPTY_BODY: Final = ConfluentCode(422, 42206)
+STOPPING: Final = "the server is shutting down"
 
 Outcome = Stored | Failed
 Produce = Callable[[Sequence[Record | ShapeError]], Awaitable[Sequence[Outcome]]]
@@ -88,11 +89,13 @@ class RecordStream:
             exchange.settle(self._held)
         if self._gone:
             raise ClientGoneError
+        if self._last is None and not self._values.complete:
+            self._last = _half(stopping=caller.context.draining)
         if self._last is not None:
             await self._write([self._last])
         elif not exchange.started:
             if caller.context.draining:
-                raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+                raise PenstockError(ErrorKind.UNAVAILABLE, STOPPING)
             raise ConfluentError(EMPTY_BODY, "Payload error. Request body is empty. Data is required.")
         await exchange.end()
 
@@ -115,6 +118,7 @@ class RecordStream:
 
     async def _read_all(self) -> None:
         allowance: Allowance | None = self._exchange.scope.get(SCOPE_KEY)
+        holding = self._exchange.holding
         more = True
         while more:
             event = await self._exchange.receive()
@@ -133,8 +137,10 @@ class RecordStream:
                 name = "Request Entity Too Large" if code == 413 else "Bad Request: Error processing message"
                 self._finish(Failed(code, f"{name}: {error}"))
                 return
-        if not self._values.complete and self._last is None:
-            self._last = Failed(400, "Bad Request: Error processing message: Unexpected end of the body")
+            if holding is not None and holding.far_over:  # halves of records cannot wait for room
+                kind, text = holding.refuse()
+                self._finish(Failed(kind.codes.status, text))
+                return
 
     async def _take(self, data: bytes, allowance: Allowance | None) -> None:
         """Have the records of a part of the body published; completes when there is room for more. Raises BrokenJsonError."""
@@ -194,3 +200,10 @@ class RecordStream:
         if not exchange.started:
             await exchange.head(200, JSON_TYPE)
         await exchange.part(_ENCODER.encode_lines(results))
+
+
+def _half(*, stopping: bool) -> Failed:
+    """The result of a record of which the body has only a part."""
+    if stopping:
+        return Failed(503, STOPPING)
+    return Failed(400, "Bad Request: Error processing message: Unexpected end of the body")
