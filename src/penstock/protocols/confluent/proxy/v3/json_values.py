@@ -69,7 +69,9 @@ class JsonValues(Generic[T]):
                 if at == len(data):
                     return
                 if data[at] != _OBJECT:
-                    raise BrokenJsonError(f"Unexpected character {data[at : at + 1]!r}: an object is expected")
+                    raise BrokenJsonError(
+                        f"Unexpected character {data[at : at + 1]!r}: an object is expected"
+                    )
                 if at >= crowded:
                     line = data.find(b"\n", at)
                     crowded = len(data) if line < 0 else line

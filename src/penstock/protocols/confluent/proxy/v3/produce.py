@@ -184,7 +184,9 @@ def _timestamp(given: datetime) -> int:
             BAD_REQUEST, f"Bad Request: Invalid timestamp: {at}. Timestamp should always be non-negative."
         )
     if at > _TIME_MAX:
-        raise ConfluentError(BAD_REQUEST, f"Bad Request: Invalid timestamp: {at} is later than the year 9999.")
+        raise ConfluentError(
+            BAD_REQUEST, f"Bad Request: Invalid timestamp: {at} is later than the year 9999."
+        )
     return at
 
 
