@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 CANCEL_S = 2.0  # for what has been cancelled to say so
 HEARD_S = 0.5  # for peers that are still sending to read the ends of their answers
+HEARD_LOOKS = 50  # within it
 
 
 class HttpServer:
@@ -142,10 +143,10 @@ class HttpServer:
 
     async def _until_heard(self) -> None:
         """Let peers that were still sending read the ends of their answers, for a moment."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + HEARD_S
-        while loop.time() < until and any(one.lingers for one in self.state.connections):
-            await asyncio.sleep(0.01)
+        for _ in range(HEARD_LOOKS):
+            if not any(one.lingers for one in self.state.connections):
+                return
+            await asyncio.sleep(HEARD_S / HEARD_LOOKS)
 
 
 def _serve_below(prefix: str, serve: Serve, exchange: Exchange) -> Awaitable[None]:
