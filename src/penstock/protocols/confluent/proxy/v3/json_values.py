@@ -48,11 +48,17 @@ class JsonValues(Generic[T]):
         """`bytes_max`: of one value."""
         self._decoder = decoder
         self._bytes_max = bytes_max
-        self._parts: list[bytes] = []  # of a value that is not complete
-        self.size = 0  # of the value that is not complete, as far as it came
+        self._begun = (
+            bytearray()
+        )  # of a value that is not complete; many small parts take no more than their bytes
         self._depth = 0  # open brackets of that value
         self._in_string = False
         self._escaped = False  # the next byte of the string is part of an escape
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value that is not complete, as far as it came."""
+        return len(self._begun)
 
     @property
     def complete(self) -> bool:
@@ -82,15 +88,16 @@ class JsonValues(Generic[T]):
                         continue
             whole = None if self._depth else _WHOLE.match(data, at)
             end = self._scan(data, at) if whole is None else whole.end()
-            self._parts.append(data[at:end])
-            self.size += end - at
-            if self.size > self._bytes_max:
+            text: bytes | bytearray = data[at:end]
+            size = self.size + len(text)
+            if size > self._bytes_max:
                 raise TooLongError(f"A record is larger than {self._bytes_max} bytes")
             if self._depth:
+                self._begun += text
                 return
-            size, self.size = self.size, 0
-            text = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            self._parts.clear()
+            if self._begun:
+                self._begun += text
+                text, self._begun = self._begun, bytearray()
             yield self._decoded(text), size
             at = end
 
@@ -103,7 +110,7 @@ class JsonValues(Generic[T]):
         except (msgspec.MsgspecError, RecursionError):
             return None
 
-    def _decoded(self, text: bytes) -> T | ShapeError:
+    def _decoded(self, text: bytes | bytearray) -> T | ShapeError:
         """Raises BrokenJsonError."""
         try:
             return self._decoder.decode(text)

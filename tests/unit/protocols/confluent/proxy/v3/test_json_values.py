@@ -1,6 +1,7 @@
 """Objects of a body that is cut anywhere."""
 
 import json
+import tracemalloc
 from itertools import pairwise
 from typing import Any, cast
 
@@ -146,3 +147,17 @@ def test_half_a_value_is_known() -> None:
     assert not values.complete
     assert list(values.feed(b'""}')) == [({"a": '"'}, 11)]
     assert values.complete
+
+
+def test_a_value_in_many_small_parts_takes_little_more_than_its_bytes() -> None:
+    values = JsonValues(ANY, 1 << 20)
+    tracemalloc.start()
+    try:
+        assert feed(values, b'{"a": "') == []
+        for number in range(50_000):
+            assert list(values.feed(b"%02d" % (number % 100))) == []
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert values.size == 100_007
+    assert held < 2 * values.size
