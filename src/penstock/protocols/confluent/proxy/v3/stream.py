@@ -16,6 +16,7 @@ from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.backlog import Backlog
 from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import JSON_TYPE
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.rates import SCOPE_KEY, Allowance
@@ -79,7 +80,7 @@ class RecordStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._publish_all(), name="publish a stream")
                 try:
-                    await self._read_all()
+                    await self._read_all(caller.context)
                 finally:
                     self._backlog.close()
         finally:
@@ -116,7 +117,7 @@ class RecordStream:
 
     # -- reading
 
-    async def _read_all(self) -> None:
+    async def _read_all(self, context: ServerContext) -> None:
         allowance: Allowance | None = self._exchange.scope.get(SCOPE_KEY)
         holding = self._exchange.holding
         more = True
@@ -131,7 +132,7 @@ class RecordStream:
                 continue
             self._held += len(data)
             try:
-                await self._take(data.decode("latin-1").encode() if self._latin else data, allowance)
+                await self._take(data.decode("latin-1").encode() if self._latin else data, allowance, context)
             except BrokenJsonError as error:
                 code = 413 if isinstance(error, TooLongError) else 400
                 name = "Request Entity Too Large" if code == 413 else "Bad Request: Error processing message"
@@ -142,8 +143,9 @@ class RecordStream:
                 self._finish(Failed(kind.codes.status, text))
                 return
 
-    async def _take(self, data: bytes, allowance: Allowance | None) -> None:
-        """Have the records of a part of the body published; completes when there is room for more. Raises BrokenJsonError."""
+    async def _take(self, data: bytes, allowance: Allowance | None, context: ServerContext) -> None:
+        """Have the records of a part of the body published; completes when there is room for more. Records that wait for the rate of
+        the caller are left when the stream or the server ends. Raises BrokenJsonError."""
         found = self._values.feed(data)
         at_once = READ_AT_ONCE if allowance is None else 1  # none is published before its time
         broken: BrokenJsonError | None = None
@@ -159,6 +161,8 @@ class RecordStream:
             self._backlog.extend(part, sum([one.size for one in part]))
             if allowance is not None:
                 await allowance.spend(len(part), 0)
+                if self._last is not None or context.draining:
+                    break
             if self._backlog.full:
                 await self._backlog.room()
             elif len(part) == at_once:

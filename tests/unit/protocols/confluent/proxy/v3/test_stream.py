@@ -13,6 +13,7 @@ from penstock.protocols.confluent.proxy.v3.stream import RecordStream
 from penstock.protocols.holding import STATE_KEY, Holding
 from penstock.protocols.http.exchange import Event, Exchange
 from penstock.protocols.load import Load
+from penstock.protocols.rates import SCOPE_KEY
 from penstock.runtime.clock import LoopClock
 
 
@@ -41,6 +42,20 @@ class Sent(Exchange):
         self.scope["state"][STATE_KEY].receive(-size)
 
 
+class Rate:
+    """An allowance; the server stops when some records were counted."""
+
+    def __init__(self, context: SimpleNamespace, records: int) -> None:
+        self._context = context
+        self._left = records
+
+    async def spend(self, requests: int, size: int) -> None:
+        self._left -= requests
+        self._context.draining = self._left <= 0
+
+    def take(self, requests: int, size: int) -> None: ...
+
+
 async def produce(records: Sequence[Record | ShapeError]) -> list[Stored]:
     return [
         Stored(cluster_id="c", topic_name="t", partition_id=0, offset=number, timestamp="")
@@ -49,12 +64,16 @@ async def produce(records: Sequence[Record | ShapeError]) -> list[Stored]:
 
 
 async def results(
-    parts: Sequence[bytes], *, draining: bool = False, room: int = 1 << 30
+    parts: Sequence[bytes], *, draining: bool = False, room: int = 1 << 30, stops_after: int = 0
 ) -> tuple[list[Any], int]:
-    """What a stream answers, and how many bytes are held at its end."""
+    """What a stream answers, and how many bytes are held at its end. `stops_after`: the server stops after so many records of a caller
+    with a rate."""
     holding = Holding(Load(10, 10, room), "127.0.0.1")
     exchange = Sent(holding, parts)
-    caller = SimpleNamespace(watch=lambda *_: None, context=SimpleNamespace(draining=draining))
+    context = SimpleNamespace(draining=draining)
+    caller = SimpleNamespace(watch=lambda *_: None, context=context)
+    if stops_after:
+        exchange.scope[SCOPE_KEY] = Rate(context, stops_after)
     stream = RecordStream(exchange, produce, LoopClock(), 1 << 20, latin=False)
     await stream.run(cast(Any, caller), lambda: None)
     return [json.loads(line) for line in exchange.answered.splitlines()], holding.received
@@ -73,4 +92,11 @@ async def test_a_stream_ends_if_there_is_no_room_for_its_record() -> None:
     assert len(found) == 2
     assert found[1]["error_code"] == 429
     assert "max_bytes_in_flight" in found[1]["message"]
+    assert held == 0
+
+
+async def test_records_that_wait_for_their_rate_do_not_hold_up_a_stop() -> None:
+    found, held = await results([b"{}" * 1000], stops_after=3)
+    assert len(found) == 3
+    assert all("offset" in one for one in found)
     assert held == 0
