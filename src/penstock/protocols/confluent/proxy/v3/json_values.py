@@ -66,7 +66,7 @@ class JsonValues(Generic[T]):
         return not self._depth
 
     def feed(self, data: bytes) -> Iterator[tuple[T | ShapeError, int]]:
-        """Yield the values that are complete with `data`, each with its size in bytes; to be exhausted before the next call. Each is
+        """Yield the values that are complete with `data`, each with its size in bytes; exhaust it before the next call. Each is
         decoded when it is asked for, as small ones take many times their bytes. Raises BrokenJsonError."""
         at, crowded = 0, 0  # up to `crowded`, lines have several values
         while True:
