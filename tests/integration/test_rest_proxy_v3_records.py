@@ -202,6 +202,7 @@ def test_what_is_wrong_with_a_record_is_said_in_its_place(server: Running) -> No
         ({"partition_id": "1"}, 400, "Bad Request: Error processing JSON: Expected `int | null`, got `str`"),
         ({"timestamp": "2026-02-05"}, 400, "Bad Request: Error processing JSON"),
         ({"timestamp": "1969-02-05T00:00:00Z"}, 400, "Bad Request: Invalid timestamp: -"),
+        ({"timestamp": "9999-12-31T23:59:59-01:00"}, 400, "Bad Request: Invalid timestamp: 2534"),
         (
             {"partition": 1},
             400,
@@ -501,6 +502,52 @@ def test_rights_are_looked_at_as_long_as_it_lasts() -> None:
                 assert last["error_code"] == 403
                 assert stream.read() is None
         assert httpx.post(server.url + path, content="{}", trust_env=False).status_code == 401
+
+
+def test_subjects_of_other_topics_need_rights_of_theirs() -> None:
+    """`me` administers one topic, and may only know the other."""
+    avro = {"type": "AVRO", "schema": '"string"', "data": "x"}
+    with running(auth=issuer.settings(audience=AUDIENCE, super_users=("root",))) as server:
+        root = headers_of(token("root"))
+        with httpx.Client(base_url=server.url, headers=root, trust_env=False) as admin:
+            for topic, actions in (("mine", ["produce", "admin"]), ("known", ["consume"]), ("hidden", [])):
+                path = f"/admin/v2/persistent/public/default/{topic}"
+                admin.put(path)
+                admin.post(f"{path}/permissions/me", json=actions)
+                schema = {"schema": '"int"'}
+                found = admin.post(f"/registry/subjects/{topic}-value/versions", json=schema)
+                assert found.status_code == 200, found.text
+            number = found.json()["id"]
+            path = records_path(server, "mine", headers=root)
+            given = [
+                ({"subject": "known-value", **avro}, 40301),
+                ({"subject": "hidden-value", **avro}, 40301),
+                ({"subject": "hidden-value", "schema_id": number, "data": 1}, 40301),
+                ({"subject": "hidden-value", "schema_version": 1, "data": 1}, 40301),
+                ({"subject": "hidden-value", "data": 1}, 40301),
+                (
+                    {
+                        "type": "JSONSCHEMA",
+                        "schema": '{"title": "hidden-value"}',
+                        "subject_name_strategy": "RECORD_NAME",
+                        "data": 1,
+                    },
+                    40301,
+                ),
+                ({"subject": "known-value", "data": 1}, 200),
+                ({"subject": "mine-value", "schema_id": number, "data": 1}, 200),
+                ({"subject": "of-no-topic", **avro}, 200),
+            ]
+            answer = httpx.post(
+                server.url + path,
+                content="".join(json.dumps({"value": one}) for one, _ in given),
+                headers={**headers_of(token("me")), "content-type": "application/json"},
+                trust_env=False,
+            )
+            for (one, code), found in zip(given, results(answer), strict=True):
+                assert found["error_code"] == code, (one, found)
+            assert admin.get("/registry/subjects/hidden-value/versions").json() == [1]
+            assert admin.get("/registry/subjects/known-value/versions").json() == [1]
 
 
 def test_each_record_counts_in_the_rate_of_its_caller() -> None:

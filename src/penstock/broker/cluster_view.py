@@ -76,9 +76,9 @@ class Group(msgspec.Struct, frozen=True):
     coordinator: int | None = None
     members: Sequence[Member] = ()
 
-    def member_of(self, topic: TopicName, partition: int) -> Member:
-        """The consumer that has a partition."""
-        return next((one for one in self.members if (topic, partition) in one.partitions), Member())
+    def owners(self) -> Mapping[tuple[TopicName, int], Member]:
+        """The consumer of each partition that has one; the first of several."""
+        return {place: one for one in reversed(self.members) for place in one.partitions}
 
 
 class Lag(msgspec.Struct, frozen=True):

@@ -182,9 +182,10 @@ def _passed(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header
 
 
 async def _parts(exchange: Exchange, watch: Callable[[], None]) -> AsyncIterator[bytes]:
-    """The body as it comes; the process that it goes to decides how long it may take. Raises ClientGoneError."""
-    exchange.stream_body()
-    more = True
+    """The body as it comes; the process that it goes to decides how long it may take. Raises ClientGoneError, and UNAVAILABLE if this
+    process stops within a body of announced length."""
+    exchange.stream_body(whole=True)
+    more, size = True, 0
     while more:
         event = await exchange.receive()
         if event["type"] == "http.disconnect":
@@ -193,6 +194,9 @@ async def _parts(exchange: Exchange, watch: Callable[[], None]) -> AsyncIterator
         if not more:
             watch()
         part = event.get("body", b"")
+        size += len(part)
+        if not more and size < exchange.length:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
         yield part
         exchange.settle(len(part))
 

@@ -14,7 +14,7 @@ from penstock.protocols.transport import Pieces
 from .deadlines import LINGER_S, Deadlines, Sending, Taking, Unwritten, cut
 from .heads import announces_body, head_bytes
 from .http1 import Http1Connection
-from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refuse_unread
+from .refusals import BAD_HEAD, BAD_PATH, EARLY_UPGRADE, UPGRADE_WITH_BODY, raw_answer, refuse_unread
 from .request import Request, Serve
 from .sockets import WebSocketConnection
 from .state import State
@@ -199,6 +199,8 @@ class HttpConnection(Http1Connection):
             self._end(raw_answer(*self._holding.refuse()))
         elif not self.url.isascii():
             self._end(BAD_PATH)
+        elif self.request is not None and not self.request.answered:  # its answer would go between the frames
+            self._end(EARLY_UPGRADE)
         else:
             self._upgrade()
 
@@ -259,6 +261,17 @@ class HttpConnection(Http1Connection):
                 self._end(raw_answer(ErrorKind.SLOW_REQUEST, said))
 
     # -- the end
+
+    def hang_up(self) -> None:
+        if self._whole:
+            super().hang_up()
+        else:  # the peer is still sending
+            self._end(b"")
+
+    @property
+    def lingers(self) -> bool:
+        """Whether it ends, and its peer may still read why, or the end of its answer."""
+        return self._ending is not None
 
     def _is_open(self) -> bool:
         return not self._ended and not self.transport.is_closing()

@@ -24,6 +24,8 @@ from .state import Connection, State
 log = logging.getLogger(__name__)
 
 CANCEL_S = 2.0  # for what has been cancelled to say so
+HEARD_S = 0.5  # for peers that are still sending to read the ends of their answers
+HEARD_LOOKS = 50  # within it
 
 
 class HttpServer:
@@ -104,9 +106,8 @@ class HttpServer:
         for listener in self.tls:
             listener.close()
         for connection in list(self.state.connections):
-            if not isinstance(
-                connection, WebSocketConnection
-            ):  # a WebSocket's end is its endpoint's business
+            # A WebSocket's end is its endpoint's business.
+            if not isinstance(connection, WebSocketConnection) and not connection.lingers:
                 _shut_down(connection)
 
     async def drain(self, endpoints: Callable[[], Awaitable[None]], force: asyncio.Event) -> None:
@@ -126,6 +127,7 @@ class HttpServer:
             await asyncio.wait(left, timeout=CANCEL_S)
         for listener in self.tls:
             await listener.wait_closed()
+        await self._until_heard()
         for connection in list(self.state.connections):
             _shut_down(connection)
         for _ in range(10):  # transports close on the loop's next rounds
@@ -138,6 +140,13 @@ class HttpServer:
                 await asyncio.wait([*self.state.tasks, forced], return_when=asyncio.FIRST_COMPLETED)
         finally:
             forced.cancel()
+
+    async def _until_heard(self) -> None:
+        """Let peers that were still sending read the ends of their answers, for a moment."""
+        for _ in range(HEARD_LOOKS):
+            if not any(one.lingers for one in self.state.connections):
+                return
+            await asyncio.sleep(HEARD_S / HEARD_LOOKS)
 
 
 def _serve_below(prefix: str, serve: Serve, exchange: Exchange) -> Awaitable[None]:

@@ -250,6 +250,9 @@ class Http1Connection(asyncio.Protocol):
             self.idle_since = self.loop.time()
         self.resume_reading()
 
+    def hang_up(self) -> None:
+        self.transport.close()
+
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""
         if self.request is None or self.request.answered:

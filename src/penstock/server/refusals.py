@@ -64,3 +64,6 @@ BAD_HEAD: Final = raw_answer(
 )
 BAD_PATH: Final = raw_answer(ErrorKind.BAD_PARAMETER, "the path of the request is not ASCII")
 UPGRADE_WITH_BODY: Final = raw_answer(ErrorKind.BAD_PARAMETER, "a WebSocket upgrade must have no body")
+EARLY_UPGRADE: Final = raw_answer(
+    ErrorKind.BAD_PARAMETER, "a WebSocket upgrade must wait for the answers to the requests before it"
+)

@@ -53,6 +53,9 @@ class Carrier(Protocol):
     def on_answered(self) -> None:
         """The answer is complete."""
 
+    def hang_up(self) -> None:
+        """Close the connection once the answer is written."""
+
 
 class Request(Exchange):
     """`answered`: the answer is complete. `more_body`: the body is not."""
@@ -66,6 +69,7 @@ class Request(Exchange):
         "_left",
         "_news",
         "_when_gone",
+        "_whole",
         "answered",
         "cut",
         "disconnected",
@@ -94,6 +98,7 @@ class Request(Exchange):
         self.answered = False
         self.more_body = body is None
         self.streams = False  # the body has no deadline
+        self._whole = False  # a streamed body is not ended before an answer has begun
         self.cut = False  # a streamed body was ended, and what follows of it is dropped
         self._body: bytes | bytearray = body or b""
         self._news = body is not None  # since the last `receive`
@@ -101,7 +106,7 @@ class Request(Exchange):
         self._when_gone: Callable[[], None] | None = None
         self._head = b""  # of the answer, until it is written
         self._chunked = False
-        self._left = 0  # of the body, if its length was announced
+        self._left: int | None = 0  # of the body; None: it ends with the connection
 
     # -- from the connection
 
@@ -167,12 +172,12 @@ class Request(Exchange):
 
     # -- the request's body
 
-    def stream_body(self) -> None:
-        self.streams = True
+    def stream_body(self, *, whole: bool = False) -> None:
+        self.streams, self._whole = True, whole
         self._carrier.keep_alive_probes()
 
     def end_body(self) -> None:
-        if self.streams and self.more_body:
+        if self.streams and self.more_body and (self.started or not self._whole):
             self.cut, self.more_body = True, False
             self.notify()
 
@@ -263,8 +268,9 @@ class Request(Exchange):
     def _open(self, status: int, headers: Sequence[Header]) -> None:
         lines = self._lines(status, headers)
         length = next((value for name, value in headers if name == b"content-length"), None)
-        self._left = 0 if length is None else int(length)
-        self._chunked = length is None and self.method != "HEAD" and status not in _BODILESS
+        unframed = length is None and self.method != "HEAD" and status not in _BODILESS
+        self._chunked = unframed and self.scope["http_version"] != "1.0"  # which has no chunks (RFC 9112 6.1)
+        self._left = int(length or 0) if not unframed or self._chunked else None
         lines.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
         self._head = b"".join(lines)
         self.expects_continue = False
@@ -281,9 +287,9 @@ class Request(Exchange):
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             if last:
                 body += b"0\r\n\r\n"
-        elif len(body) > self._left:
-            raise RuntimeError("an answer is longer than its content-length")
-        else:
+        elif self._left is not None:
+            if len(body) > self._left:
+                raise RuntimeError("an answer is longer than its content-length")
             self._left -= len(body)
         if self._head:
             body, self._head = self._head + body, b""
@@ -299,5 +305,5 @@ class Request(Exchange):
         self.answered = True
         self.notify()
         if not self.keep_alive:
-            self._carrier.transport.close()
+            self._carrier.hang_up()
         self._carrier.on_answered()

@@ -118,6 +118,8 @@ class WebSocketConnection(asyncio.Protocol):
     the answer finds its producer or consumer gone from the topic.
     """
 
+    lingers = False  # its close frame is answered, or not, before the server stops
+
     def __init__(
         self,
         request: Request,

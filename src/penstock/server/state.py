@@ -17,6 +17,11 @@ class Connection(Protocol):
 
     transport: asyncio.Transport
 
+    @property
+    def lingers(self) -> bool:
+        """Whether it ends, and its peer may still read why."""
+        ...
+
     def look(self, now: float) -> None:
         """Called now and then: drop a peer that is late."""
 

@@ -15,7 +15,7 @@ from penstock.protocols.auth.principal import scope_role
 from penstock.protocols.caller import PROCESS_KEY, Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.forwarding import _request_of, forwarded_scope
-from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.exchange import Event, Exchange
 from penstock.testing.credentials import Issuer
 
 
@@ -144,3 +144,22 @@ async def test_a_length_that_is_no_number_is_refused(length: bytes) -> None:
     with pytest.raises(PenstockError) as raised:
         await passed_on(scope(method="POST", headers=[(b"content-length", length)]))
     assert raised.value.kind is ErrorKind.BAD_PARAMETER
+
+
+async def test_half_a_body_of_announced_length_is_not_passed_on() -> None:
+    """The other process would take the next request of the connection for the rest."""
+
+    class Ending(Exchange):
+        async def receive_event(self) -> Event:
+            return {"type": "http.request", "body": b"ab", "more_body": False}
+
+    async def parts(length: int) -> list[bytes]:
+        exchange = Ending(scope(method="POST", headers=[(b"content-length", b"%d" % length)]))
+        request = await _request_of(exchange, lambda: None, None)
+        assert not isinstance(request.body, bytes)
+        return [part async for part in request.body]
+
+    assert await parts(2) == [b"ab"]
+    with pytest.raises(PenstockError) as refused:
+        await parts(3)
+    assert refused.value.kind is ErrorKind.UNAVAILABLE

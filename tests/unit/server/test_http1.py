@@ -183,8 +183,81 @@ async def test_a_streamed_body_ends_when_the_server_stops() -> None:
     await turns()
     assert parts == [b"a", b""]
     assert transport.written[-1].endswith(b"\r\n\r\n3")
-    assert transport.is_closing()
+    assert transport.ended
+    assert not transport.is_closing(), "to close at once would reset a client that still sends"
+    assert connection.lingers
     assert connection._holding.received == 0
+
+
+async def test_parts_for_a_client_without_chunks_end_with_the_connection() -> None:
+    async def serve(exchange: Exchange) -> None:
+        await exchange.head(200)
+        await exchange.part(b"ab")
+        await exchange.part(b"c")
+        await exchange.end()
+
+    connection, transport = connected(serve)
+    connection.data_received(b"GET /t HTTP/1.0\r\n\r\n")
+    await turns()
+    answer = b"".join(transport.written)
+    assert answer == b"HTTP/1.1 200 OK\r\ndate: today\r\nconnection: close\r\n\r\nabc"
+    assert transport.is_closing()
+
+
+async def test_an_upgrade_behind_an_unanswered_request_is_refused() -> None:
+    done = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        await exchange.head(200)
+        await exchange.part(b"ab")
+        await done.wait()
+        await exchange.end()
+
+    connection, transport = connected(serve)
+    connection.data_received(b"GET /t HTTP/1.1\r\nhost: a\r\n\r\n")
+    await turns()
+    connection.data_received(
+        b"GET /ws HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    done.set()
+    await turns()
+    assert b"101" not in b"".join(transport.written)
+    assert transport.ended
+    assert not connection.server_state.tasks
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("answering", [False, True])
+async def test_a_body_that_has_to_be_whole_ends_with_the_server_only_once_it_is_answered(
+    answering: bool,
+) -> None:
+    """A process that passes a request on must not give half a body for a whole one."""
+    parts: list[bytes] = []
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.stream_body(whole=True)
+        if answering:
+            await exchange.head(200)
+        more = True
+        while more:
+            event = await exchange.receive()
+            parts.append(event["body"])
+            more = event["more_body"]
+        if not answering:
+            await exchange.head(200)
+        await exchange.end()
+
+    connection, transport = connected(serve)
+    connection.data_received(b"POST /t HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    await turns()
+    connection.shutdown()
+    await turns()
+    assert transport.written[-1:] == ([b"0\r\n\r\n"] if answering else [])
+    connection.data_received(b"1\r\nb\r\n0\r\n\r\n")
+    await turns()
+    assert b"".join(parts) == (b"a" if answering else b"ab")
+    assert not connection.server_state.tasks
 
 
 async def test_a_body_that_goes_on_after_its_answer_ends_the_connection() -> None:

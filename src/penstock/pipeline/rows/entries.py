@@ -14,7 +14,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.batch import MESSAGES_MAX
 from penstock.wire.compression import decompress
 from penstock.wire.contents import BODY_AT, MAGIC, METADATA_AT, crc32c
-from penstock.wire.runs import ENTRY, HEAD, RUN, split_head
+from penstock.wire.runs import ENTRY, HEAD, RECORDS, RUN, split_head
 
 from . import fields as metadata
 from .fields import ABSENT, Bytes, Fields, Ints, read_fields
@@ -22,7 +22,7 @@ from .fields import ABSENT, Bytes, Fields, Ints, read_fields
 READ_BYTES: Final = 512 << 10  # one read; larger ones leave the caches
 CONTENT_BYTES_MAX: Final = 256 << 20  # what claims more is no frame
 
-_LEDGER_MAX: Final = 2**63 - 1
+_NUMBER_MAX: Final = 2**63 - 1  # of a ledger or an offset
 _SIZE: Final = np.dtype("<u4")
 
 
@@ -49,11 +49,11 @@ def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
     while True:
         while at + size <= len(buffer):
             offset, kind, count, entry_id, length = split_head(buffer, at)
-            if not count and not length and entry_id <= _LEDGER_MAX:
+            if not count and not length and entry_id <= _NUMBER_MAX:
                 ledger = entry_id
                 at += size
                 continue
-            if length > CONTENT_BYTES_MAX or not count:
+            if length > CONTENT_BYTES_MAX or not count or offset > _NUMBER_MAX - count or kind > RECORDS:
                 raise ValueError("the server's answer is not a stream of entries")
             end = at + size + length
             if end > len(buffer):

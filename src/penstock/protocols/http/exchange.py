@@ -189,9 +189,9 @@ class Exchange:
                 headers[key] = f"{headers[key]}, {text}" if key in headers else text
         return self._headers
 
-    def stream_body(self) -> None:
+    def stream_body(self, *, whole: bool = False) -> None:
         """The client may send its body for as long as it wants, and read the answer in the meantime. The body ends when the server
-        stops. Bytes that were taken count as held until `settle`."""
+        stops; with `whole` only if an answer has begun. Bytes that were taken count as held until `settle`."""
 
     def end_body(self) -> None:
         """Take no more of a streamed body: `receive` gives its end."""

@@ -18,7 +18,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .clients import Clients, CredentialsInUse
 from .errors import ends_client, engine_error
 from .held_records import HeldRecords, place_of
-from .reader import ask_for_leaders, mends
+from .reader import QUEUE_BACKOFF_MS, ask_for_leaders, mends
 from .record import At, Record
 from .threads import DaemonThreads
 
@@ -42,7 +42,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "heartbeat.interval.ms": 1000,  # how soon a member learns of a rebalance
     "max.poll.interval.ms": 60_000,  # also the longest that a hanging process holds up a rebalance
     "fetch.wait.max.ms": 100,  # a partition that is added or sought waits for the request under way
-    "fetch.queue.backoff.ms": 10,  # librdkafka's default of 1 s halts a reader that empties its queue
+    "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
     "queued.max.messages.kbytes": 16_384,
     "topic.metadata.refresh.interval.ms": 10_000,  # how soon new topics and partitions are found
     "socket.nagle.disable": True,

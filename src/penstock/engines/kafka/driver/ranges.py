@@ -11,7 +11,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import REFUSED_S, UNREACHABLE
 from .errors import REFUSALS, engine_error
-from .reader import FETCH_WAIT_MS, log_end, reading
+from .reader import FETCH_WAIT_MS, fetching, log_end, reading
 from .record import At, Record
 
 RECORDS_MAX: Final = 8192  # of one call
@@ -39,7 +39,7 @@ class RangeReader:
         self._admin: AdminClient | None = None
         common = {"client.id": "penstock", "log_level": 0, "reconnect.backoff.max.ms": 1000}
         self._properties = {**common, **properties, "error_cb": self._hear}
-        ahead = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
+        ahead = fetching(FETCH_WAIT_MS, AHEAD_KB)
         group = {name: properties[name] for name in ("group.id",) if name in properties}
         self._consumer = self._make(Consumer, {**ahead, **self._properties, **reading(**group)})
 

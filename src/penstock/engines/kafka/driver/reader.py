@@ -26,6 +26,8 @@ QUIET_S: Final = 30.0  # without an expected record; then the cluster counts as 
 FETCH_WAIT_MS: Final = 20  # the broker's at the end of the log; a reader that is moved waits for it
 MISSING_MS: Final = 2000  # a topic unknown to the brokers for so long is reported as missing
 AHEAD_KB: Final = 4096  # that is fetched ahead, about
+# A full queue is looked at again after so long. librdkafka's default of 1 s halts a reader that empties its queue sooner.
+QUEUE_BACKOFF_MS: Final = 10
 
 T = TypeVar("T")
 
@@ -46,6 +48,15 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
     records: Sequence[Record]
     end: int
+
+
+def fetching(wait_ms: int, ahead_kb: int) -> dict[str, Any]:
+    """How consumers fetch that read alone: how long a request waits at the end of a log, and how much they fetch ahead, about."""
+    return {
+        "fetch.wait.max.ms": wait_ms,
+        "queued.max.messages.kbytes": ahead_kb,
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+    }
 
 
 def reading(**own: Any) -> dict[str, Any]:
@@ -101,8 +112,7 @@ class Reader:
         self._end = -1  # the last seen end of the log
         self._running: Future[Any] | None = None
         self._errors = clients.errors
-        own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
-        self._consumer = clients.consumer("reader", reading(**own))
+        self._consumer = clients.consumer("reader", reading(**fetching(FETCH_WAIT_MS, AHEAD_KB)))
 
     def covers(self, place: At, offset: int) -> bool:
         """Whether it goes on at `offset`."""

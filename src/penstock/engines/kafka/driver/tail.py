@@ -17,7 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .clients import Clients, CredentialsInUse
 from .errors import engine_error
-from .reader import ask_for_leaders, mends, reading
+from .reader import ask_for_leaders, fetching, mends, reading
 from .record import At, Record
 from .threads import in_thread
 
@@ -122,8 +122,7 @@ class TailReader:
             consumer.close()
 
     def _consumer(self) -> Consumer:
-        own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
-        return self._clients.consumer("tail", reading(**own))
+        return self._clients.consumer("tail", reading(**fetching(FETCH_WAIT_MS, AHEAD_KB)))
 
     def _renewed(self, consumer: Consumer) -> Consumer:
         """A consumer with the current credentials that continues at the same positions."""

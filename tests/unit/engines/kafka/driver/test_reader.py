@@ -5,15 +5,18 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 from tests.support.kafka_clients import FakeClients
 
+from penstock.engines.kafka.driver import ranges
 from penstock.engines.kafka.driver import reader as module
 from penstock.engines.kafka.driver.clients import CredentialsInUse
 from penstock.engines.kafka.driver.reader import Found, OutOfRange, Readers, log_end
 from penstock.engines.kafka.driver.record import At
+from penstock.engines.kafka.driver.tail import TailReader
 from penstock.model.errors import ErrorKind, PenstockError
 
+REAL_READER = module.Reader
 ORDERS, OTHERS = ("orders", 0), ("others", 3)
 
 
@@ -179,3 +182,22 @@ def test_the_end_of_a_log_and_other_errors() -> None:
 def message_of(code: int, offset: int = -1) -> Any:
     """A message that has nothing but an error."""
     return SimpleNamespace(error=lambda: KafkaError(code), offset=lambda: offset)
+
+
+async def test_a_full_queue_does_not_halt_a_consumer_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Clients(FakeClients):
+        def consumer(self, kind: str, own: dict[str, Any]) -> None:
+            made.append(own)
+
+    clients: Any = Clients()
+    unused: Any = None
+    REAL_READER(clients, unused)
+    TailReader(clients)._consumer()
+    monkeypatch.setattr(ranges, "Consumer", made.append)
+    ranges.RangeReader({})
+    ranges.RangeReader({"fetch.queue.backoff.ms": "20"})
+    assert [one["fetch.queue.backoff.ms"] for one in made] == [10, 10, 10, "20"]
+    for own in made:
+        Consumer({name: value for name, value in own.items() if name != "error_cb"}).close()

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.names import TopicName
-from penstock.model.subjects import SUBJECT_NOT_FOUND, subject_of
+from penstock.model.subjects import SUBJECT_NOT_FOUND, subject_of, topic_of
+from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.produce import from_base64, to_json
 from penstock.protocols.confluent.proxy.schemas import (
@@ -15,6 +16,7 @@ from penstock.protocols.confluent.proxy.schemas import (
     ProxySchemas,
     key_subject_of,
 )
+from penstock.protocols.confluent.registry.call import administers, may_read, may_register
 
 from .record_shapes import Data
 
@@ -37,14 +39,14 @@ class Content:
 
 class Contents:
     """Encodes the keys or the values of a topic, and remembers their schemas: an id and a version keep their meaning. The newest
-    schema of a subject is looked up again after `begin`."""
+    schema of a subject is looked up again after `begin`. The subjects of other topics need the rights that the registry asks for."""
 
-    def __init__(self, schemas: ProxySchemas, topic: TopicName, *, keys: bool, forced: bool) -> None:
-        """`forced`: the caller administers the topic."""
+    def __init__(self, schemas: ProxySchemas, topic: TopicName, caller: Caller, *, keys: bool) -> None:
+        """`caller` may produce to the topic."""
         self._schemas = schemas
         self._topic = topic
-        self._keys = keys
-        self._forced = forced
+        self._caller = caller
+        self._subject = key_subject_of(topic) if keys else subject_of(topic)  # that belongs to the topic
         self._known: dict[Hashable, ContentSchema] = {}
         self._newest: dict[Hashable, ContentSchema] = {}
 
@@ -64,13 +66,23 @@ class Contents:
         return Content(given.type or "", None if data is None else encode(data))
 
     async def encode(self, given: Data) -> Content:
-        """A key or value with a schema. Raises ConfluentError."""
+        """A key or value with a schema. Raises ConfluentError, FORBIDDEN."""
         data = given.data
+        if given.subject is not None:
+            self._check(given.subject, given)
         schema = await self._schema(given)
+        self._check(schema.subject, given)
         payload = None if data is None else _encoded(schema, data)
         if schema.version is None:  # not before a value fits
-            await self._schemas.register(schema, forced=self._forced)
+            forced = administers(self._caller, topic_of(schema.subject))
+            await self._schemas.register(schema, forced=forced)
         return Content(_TYPES[schema.definition.schema_type], payload, schema)
+
+    def _check(self, subject: str, given: Data) -> None:
+        """Raise FORBIDDEN unless the caller may use the schemas of a subject, and register one if it is given as text."""
+        if subject != self._subject:
+            check = may_read if given.schema is None else may_register
+            check(self._caller, topic_of(subject))
 
     async def _schema(self, given: Data) -> ContentSchema:
         key = (
@@ -124,11 +136,6 @@ class Contents:
                 raise
             text = f"Error when fetching schema version. subject = {subject}, schema_id = {schema_id}"
             raise ConfluentError(UNSERIALIZED, f"Error serializing message. {text}") from None
-
-    @property
-    def _subject(self) -> str:
-        """The subject that belongs to the topic."""
-        return key_subject_of(self._topic) if self._keys else subject_of(self._topic)
 
     def _subject_by(self, schema: ContentSchema, given: Data) -> str:
         """The subject by the name of a schema's record. Raises ConfluentError."""

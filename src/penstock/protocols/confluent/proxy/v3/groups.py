@@ -142,7 +142,8 @@ def _assignment(call: V3Call, group: str, consumer: str, topic: TopicName, parti
 @read(table, f"{_GROUP}/lags", "How far a group is behind, the furthest partitions first.", Resources)
 async def lags(call: V3Call) -> Resources:
     found, behind = await _lags(call)
-    made = [_lag(call, found, one) for one in behind]
+    owners = found.owners()
+    made = [_lag(call, found.id, one, owners.get((one.topic, one.partition), Member())) for one in behind]
     return call.listed("KafkaConsumerLag", ("consumer-groups", found.id, "lags"), made)
 
 
@@ -152,7 +153,7 @@ async def lag(call: V3Call) -> ConsumerLag:
     found, behind = await _lags(call)
     for one in behind:
         if (one.topic, one.partition) == (topic, partition):
-            return _lag(call, found, one)
+            return _lag(call, found.id, one, found.owners().get((topic, partition), Member()))
     _not_found()
 
 
@@ -160,7 +161,7 @@ async def lag(call: V3Call) -> ConsumerLag:
 async def lag_summary(call: V3Call) -> LagSummary:
     found, behind = await _lags(call)
     most = behind[0]
-    member = found.member_of(most.topic, most.partition)
+    member = found.owners().get((most.topic, most.partition), Member())
     text, at = shown(most.topic), ("consumer-groups", found.id)
     return LagSummary(
         kind="KafkaConsumerGroupLagSummary",
@@ -188,18 +189,18 @@ async def _lags(call: V3Call) -> tuple[Group, Sequence[Lag]]:
     return found, sorted(behind, key=lambda one: (-one.lag, one.topic, one.partition))
 
 
-def _lag(call: V3Call, found: Group, one: Lag) -> ConsumerLag:
-    text, member = shown(one.topic), found.member_of(one.topic, one.partition)
+def _lag(call: V3Call, group: str, one: Lag, member: Member) -> ConsumerLag:
+    text = shown(one.topic)
     return ConsumerLag(
         kind="KafkaConsumerLag",
         metadata=call.metadata(
-            ("consumer-groups", found.id, "lags", text, "partitions", one.partition),
-            ("consumer-group", found.id),
+            ("consumer-groups", group, "lags", text, "partitions", one.partition),
+            ("consumer-group", group),
             ("lag", text),
             ("partition", one.partition),
         ),
         cluster_id=call.cluster,
-        consumer_group_id=found.id,
+        consumer_group_id=group,
         topic_name=text,
         partition_id=one.partition,
         current_offset=one.current,

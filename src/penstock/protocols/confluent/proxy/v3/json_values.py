@@ -1,6 +1,7 @@
 """JSON objects one after the other in a body of any length, whichever way it is cut."""
 
 import re
+from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -47,61 +48,58 @@ class JsonValues(Generic[T]):
         """`bytes_max`: of one value."""
         self._decoder = decoder
         self._bytes_max = bytes_max
-        self._parts: list[bytes] = []  # of a value that is not complete
-        self.size = 0  # of the value that is not complete, as far as it came
+        self._begun = (
+            bytearray()
+        )  # of a value that is not complete; many small parts take no more than their bytes
         self._depth = 0  # open brackets of that value
         self._in_string = False
         self._escaped = False  # the next byte of the string is part of an escape
-        self._broken: BrokenJsonError | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value that is not complete, as far as it came."""
+        return len(self._begun)
 
     @property
     def complete(self) -> bool:
         """Whether nothing of a value is missing."""
         return not self._depth
 
-    def feed(self, data: bytes) -> list[tuple[T | ShapeError, int]]:
-        """The values that are complete with `data`, each with its size in bytes. Raises BrokenJsonError when nothing precedes what is
-        broken; if something does, the next call raises it."""
-        if self._broken is not None:
-            raise self._broken
-        found: list[tuple[T | ShapeError, int]] = []
+    def feed(self, data: bytes) -> Iterator[tuple[T | ShapeError, int]]:
+        """Yield the values that are complete with `data`, each with its size in bytes; exhaust it before the next call. Each is
+        decoded when it is asked for, as small ones take many times their bytes. Raises BrokenJsonError."""
         at, crowded = 0, 0  # up to `crowded`, lines have several values
-        try:
-            while True:
-                if not self._depth:
-                    at = _end(_SPACE, data, at)
-                    if at == len(data):
-                        return found
-                    if data[at] != _OBJECT:
-                        raise BrokenJsonError(
-                            f"Unexpected character {data[at : at + 1]!r}: an object is expected"
-                        )
-                    if at >= crowded:
-                        line = data.find(b"\n", at)
-                        crowded = len(data) if line < 0 else line
-                        value = self._line(data, at, crowded)
-                        if value is not None:
-                            found.append((value, crowded - at))
-                            at = crowded
-                            continue
-                whole = None if self._depth else _WHOLE.match(data, at)
-                end = self._scan(data, at) if whole is None else whole.end()
-                self._parts.append(data[at:end])
-                self.size += end - at
-                if self.size > self._bytes_max:
-                    raise TooLongError(f"A record is larger than {self._bytes_max} bytes")
-                if self._depth:
-                    return found
-                size, self.size = self.size, 0
-                text = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-                self._parts.clear()
-                found.append((self._decoded(text), size))
-                at = end
-        except BrokenJsonError as error:
-            if not found:
-                raise
-            self._broken = error
-            return found
+        while True:
+            if not self._depth:
+                at = _end(_SPACE, data, at)
+                if at == len(data):
+                    return
+                if data[at] != _OBJECT:
+                    raise BrokenJsonError(
+                        f"Unexpected character {data[at : at + 1]!r}: an object is expected"
+                    )
+                if at >= crowded:
+                    line = data.find(b"\n", at)
+                    crowded = len(data) if line < 0 else line
+                    value = self._line(data, at, crowded)
+                    if value is not None:
+                        yield value, crowded - at
+                        at = crowded
+                        continue
+            whole = None if self._depth else _WHOLE.match(data, at)
+            end = self._scan(data, at) if whole is None else whole.end()
+            text: bytes | bytearray = data[at:end]
+            size = self.size + len(text)
+            if size > self._bytes_max:
+                raise TooLongError(f"A record is larger than {self._bytes_max} bytes")
+            if self._depth:
+                self._begun += text
+                return
+            if self._begun:
+                self._begun += text
+                text, self._begun = self._begun, bytearray()
+            yield self._decoded(text), size
+            at = end
 
     def _line(self, data: bytes, start: int, end: int) -> T | None:
         """The value that a line is; None if it is not exactly one, or not of the type."""
@@ -112,7 +110,7 @@ class JsonValues(Generic[T]):
         except (msgspec.MsgspecError, RecursionError):
             return None
 
-    def _decoded(self, text: bytes) -> T | ShapeError:
+    def _decoded(self, text: bytes | bytearray) -> T | ShapeError:
         """Raises BrokenJsonError."""
         try:
             return self._decoder.decode(text)

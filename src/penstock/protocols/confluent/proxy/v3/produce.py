@@ -8,7 +8,6 @@ from penstock.model.confluent import ConfluentError
 from penstock.model.errors import PenstockError
 from penstock.model.headers import Headers
 from penstock.model.names import TopicName
-from penstock.protocols.auth.permissions import ADMIN
 from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.codes import BY_KIND, KAFKA_ERROR, RETRIABLE
 from penstock.protocols.confluent.proxy.produce import from_base64, json_version
@@ -25,6 +24,7 @@ Outcome = Stored | Failed
 
 _NO_HEADERS: Final[Headers] = ()
 _FIVE_DIGITS: Final = 10_000
+_TIME_MAX: Final = 253_402_300_799_999  # the last ms of the year 9999, which the answer can still show
 
 
 class Producing:
@@ -32,7 +32,6 @@ class Producing:
 
     def __init__(self, call: V3Call, topic: TopicName) -> None:
         schemas = call.proxy.schemas
-        forced = call.caller.allowed(topic)[ADMIN]
         self._topic = topic
         self._cluster = call.cluster
         self._name = shown(topic)
@@ -42,8 +41,8 @@ class Producing:
         self._framed = (
             call.broker.record_formats is not None
         )  # the engine writes values with their schemas' ids
-        self._keys = Contents(schemas, topic, keys=True, forced=forced)
-        self._values = Contents(schemas, topic, keys=False, forced=forced)
+        self._keys = Contents(schemas, topic, call.caller, keys=True)
+        self._values = Contents(schemas, topic, call.caller, keys=False)
 
     async def publish(self, given: Sequence[Record | ShapeError]) -> list[Outcome]:
         """Publish records in their order; one that cannot be published fails alone."""
@@ -183,6 +182,10 @@ def _timestamp(given: datetime) -> int:
     if at < 0:
         raise ConfluentError(
             BAD_REQUEST, f"Bad Request: Invalid timestamp: {at}. Timestamp should always be non-negative."
+        )
+    if at > _TIME_MAX:
+        raise ConfluentError(
+            BAD_REQUEST, f"Bad Request: Invalid timestamp: {at} is later than the year 9999."
         )
     return at
 

@@ -7,6 +7,7 @@ out while records come in. If too much waits, reading pauses, and with it the cl
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.backlog import Backlog
 from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import JSON_TYPE
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.rates import SCOPE_KEY, Allowance
@@ -31,6 +33,7 @@ WAITING_BYTES_MAX: Final = 4 << 20  # of them; one record more may overdraw it
 GROUP_MAX: Final = 1_000  # records of one publication
 READ_AT_ONCE: Final = 100  # records that are taken before others have their turn on the loop
 EMPTY_BODY: Final = ConfluentCode(422, 42206)
+STOPPING: Final = "the server is shutting down"
 
 Outcome = Stored | Failed
 Produce = Callable[[Sequence[Record | ShapeError]], Awaitable[Sequence[Outcome]]]
@@ -77,7 +80,7 @@ class RecordStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._publish_all(), name="publish a stream")
                 try:
-                    await self._read_all()
+                    await self._read_all(caller.context)
                 finally:
                     self._backlog.close()
         finally:
@@ -87,11 +90,13 @@ class RecordStream:
             exchange.settle(self._held)
         if self._gone:
             raise ClientGoneError
+        if self._last is None and not self._values.complete:
+            self._last = _half(stopping=caller.context.draining)
         if self._last is not None:
             await self._write([self._last])
         elif not exchange.started:
             if caller.context.draining:
-                raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+                raise PenstockError(ErrorKind.UNAVAILABLE, STOPPING)
             raise ConfluentError(EMPTY_BODY, "Payload error. Request body is empty. Data is required.")
         await exchange.end()
 
@@ -112,8 +117,9 @@ class RecordStream:
 
     # -- reading
 
-    async def _read_all(self) -> None:
+    async def _read_all(self, context: ServerContext) -> None:
         allowance: Allowance | None = self._exchange.scope.get(SCOPE_KEY)
+        holding = self._exchange.holding
         more = True
         while more:
             event = await self._exchange.receive()
@@ -126,31 +132,44 @@ class RecordStream:
                 continue
             self._held += len(data)
             try:
-                await self._take(data.decode("latin-1").encode() if self._latin else data, allowance)
+                await self._take(data.decode("latin-1").encode() if self._latin else data, allowance, context)
             except BrokenJsonError as error:
                 code = 413 if isinstance(error, TooLongError) else 400
                 name = "Request Entity Too Large" if code == 413 else "Bad Request: Error processing message"
                 self._finish(Failed(code, f"{name}: {error}"))
                 return
-        if not self._values.complete and self._last is None:
-            self._last = Failed(400, "Bad Request: Error processing message: Unexpected end of the body")
+            if holding is not None and holding.far_over:  # halves of records cannot wait for room
+                kind, text = holding.refuse()
+                self._finish(Failed(kind.codes.status, text))
+                return
 
-    async def _take(self, data: bytes, allowance: Allowance | None) -> None:
-        """Have the records of a part of the body published; completes when there is room for more. Raises BrokenJsonError."""
+    async def _take(self, data: bytes, allowance: Allowance | None, context: ServerContext) -> None:
+        """Have the records of a part of the body published; completes when there is room for more. Records that wait for the rate of
+        the caller are left when the stream or the server ends. Raises BrokenJsonError."""
         found = self._values.feed(data)
         at_once = READ_AT_ONCE if allowance is None else 1  # none is published before its time
-        for start in range(0, len(found), at_once):
-            part = [Waiting(value, size) for value, size in found[start : start + at_once]]
+        broken: BrokenJsonError | None = None
+        while broken is None:
+            part: list[Waiting] = []
+            try:
+                for value, size in islice(found, at_once):
+                    part.append(Waiting(value, size))
+            except BrokenJsonError as error:  # after the records that precede it
+                broken = error
+            if not part:
+                break
             self._backlog.extend(part, sum([one.size for one in part]))
             if allowance is not None:
                 await allowance.spend(len(part), 0)
+                if self._last is not None or context.draining:
+                    break
             if self._backlog.full:
                 await self._backlog.room()
-            elif start:
+            elif len(part) == at_once:
                 await asyncio.sleep(0)
         self._settle()
-        if found:
-            self._values.feed(b"")  # raises what follows the records
+        if broken is not None:
+            raise broken
 
     def _settle(self) -> None:
         """Count what waits and is being published, no more."""
@@ -185,3 +204,10 @@ class RecordStream:
         if not exchange.started:
             await exchange.head(200, JSON_TYPE)
         await exchange.part(_ENCODER.encode_lines(results))
+
+
+def _half(*, stopping: bool) -> Failed:
+    """The result of a record of which the body has only a part."""
+    if stopping:
+        return Failed(503, STOPPING)
+    return Failed(400, "Bad Request: Error processing message: Unexpected end of the body")

@@ -1,8 +1,9 @@
 """Objects of a body that is cut anywhere."""
 
 import json
+import tracemalloc
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -92,10 +93,25 @@ def test_what_is_no_object_is_broken_wherever_it_is_cut(body: bytes) -> None:
 
 
 def test_what_precedes_something_broken_is_read_first() -> None:
-    values = JsonValues(ANY, 1 << 20)
-    assert [value for value, _ in values.feed(b'{"a": 1} {"b": 2} x {"c": 3}')] == [{"a": 1}, {"b": 2}]
+    found = JsonValues(ANY, 1 << 20).feed(b'{"a": 1} {"b": 2} x {"c": 3}')
+    assert [next(found)[0], next(found)[0]] == [{"a": 1}, {"b": 2}]
     with pytest.raises(BrokenJsonError, match="b'x'"):
-        values.feed(b"")
+        next(found)
+
+
+def test_values_are_decoded_when_they_are_asked_for() -> None:
+    """So that a part of many small ones does not take memory for all of them at once."""
+    decoded: list[bytes] = []
+
+    class Decoder:
+        def decode(self, text: bytes) -> Any:
+            decoded.append(text)
+            return ANY.decode(text)
+
+    found = JsonValues(cast(Any, Decoder()), 1 << 20).feed(b"{}" * 1000)
+    assert [next(found), next(found)] == [({}, 2)] * 2
+    assert decoded[-2:] == [b"{}", b"{}"]
+    assert len(decoded) <= 3  # that it is not alone on its line is known once
 
 
 def test_a_value_of_another_shape_is_followed_by_the_next() -> None:
@@ -118,16 +134,30 @@ def test_a_value_that_is_nested_too_deeply_is_followed_by_the_next() -> None:
 @pytest.mark.parametrize("end", [b"", b"\n", b"}"])
 def test_a_value_that_is_too_long_ends_it(end: bytes) -> None:
     values = JsonValues(ANY, 100)
-    assert values.feed(b'{"a": "' + b"x" * 80 + b'"}') != []
+    assert feed(values, b'{"a": "' + b"x" * 80 + b'"}') != []
     with pytest.raises(TooLongError):
-        values.feed(b'{"a": "' + b"x" * 100 + b'"}' + end)
+        feed(values, b'{"a": "' + b"x" * 100 + b'"}' + end)
     with pytest.raises(TooLongError):
         feed(JsonValues(ANY, 100), b'{"a":"', *[b"x" * 10] * 12)
 
 
 def test_half_a_value_is_known() -> None:
     values = JsonValues(ANY, 100)
-    assert values.feed(b'{"a": "\\') == []
+    assert feed(values, b'{"a": "\\') == []
     assert not values.complete
-    assert values.feed(b'""}') == [({"a": '"'}, 11)]
+    assert list(values.feed(b'""}')) == [({"a": '"'}, 11)]
     assert values.complete
+
+
+def test_a_value_in_many_small_parts_takes_little_more_than_its_bytes() -> None:
+    values = JsonValues(ANY, 1 << 20)
+    tracemalloc.start()
+    try:
+        assert feed(values, b'{"a": "') == []
+        for number in range(50_000):
+            assert list(values.feed(b"%02d" % (number % 100))) == []
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert values.size == 100_007
+    assert held < 2 * values.size
