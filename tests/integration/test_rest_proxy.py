@@ -562,6 +562,17 @@ def test_an_idle_instance_is_closed() -> None:
         assert first.get("assignments") == {"partitions": [place("idle")]}
 
 
+def test_lists_are_bounded() -> None:
+    with (
+        running(settings={"limits": {"max_messages_per_request": 2}}) as server,
+        Proxy(server.rest_proxy_url) as proxy,
+    ):
+        consumer = proxy.consumer("g")
+        consumer.post("subscription", {"topics": ["a", "b", "c"]}, 413, 413)
+        consumer.post("assignments", {"partitions": [place("a")] * 3}, 413, 413)
+        consumer.post("offsets", {"offsets": [place("a", offset=0)] * 3}, 413, 413)
+
+
 def test_instances_are_bounded() -> None:
     settings = {"limits": {"max_rest_consumers": 1}}
     with running(settings=settings) as server, Proxy(server.rest_proxy_url) as proxy:

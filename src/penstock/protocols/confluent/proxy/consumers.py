@@ -25,7 +25,7 @@ from penstock.protocols.http.answers import NO_CONTENT, Answer
 from penstock.protocols.http.paths import PREFIX_KEY
 
 from .call import ProxyCall, shown, topic_named
-from .codes import BAD_CONSUMER, ILLEGAL_STATE
+from .codes import BAD_CONSUMER, ILLEGAL_STATE, TOO_LARGE
 from .consumer_shapes import (
     DEFAULT_WAIT_MS,
     CommittedOffset,
@@ -184,6 +184,7 @@ async def subscribe(call: ProxyCall) -> Answer | None:
     topics, pattern = given.get("topics"), given.get("topic_pattern")
     if topics is not None and not (isinstance(topics, list) and all(isinstance(one, str) for one in topics)):
         raise ConfluentError(UNREADABLE, "Topics is expected to be list of strings")
+    _check_count(call, topics or (), "topics")
     if pattern is not None and not isinstance(pattern, str):
         raise ConfluentError(UNREADABLE, "Topic patterns is expected to be a string")
     instance = await instance_of(call)
@@ -263,9 +264,9 @@ async def assignments(call: ProxyCall) -> Partitions | None:
 async def seek(call: ProxyCall) -> Answer | None:
     given = call.object()
     positions: dict[TopicPartition, Position] = {}
-    for one in _objects(given, "offsets"):
+    for one in _objects(call, given, "offsets"):
         positions[_place(one)] = _offset(one)
-    for one in _objects(given, "timestamps"):
+    for one in _objects(call, given, "timestamps"):
         positions[_place(one)] = Since(_time(one))
     return await _seek(call, positions)
 
@@ -300,7 +301,7 @@ async def commit(call: ProxyCall) -> Answer | None:
     offsets = {
         # What is stored is the offset of the next record.
         _place(one): Committed(_offset(one) + 1, _metadata(one))
-        for one in _objects(given, "offsets")
+        for one in _objects(call, given, "offsets")
     }
     instance = await instance_of(call)
     if instance is None:
@@ -331,16 +332,26 @@ async def committed(call: ProxyCall) -> CommittedOffsets | None:
 
 
 def _partitions(call: ProxyCall) -> list[TopicPartition]:
-    return list(dict.fromkeys(_place(one) for one in _objects(call.object(), "partitions", needed=True)))
+    found = _objects(call, call.object(), "partitions", needed=True)
+    return list(dict.fromkeys(_place(one) for one in found))
 
 
-def _objects(given: Mapping[str, Any], name: str, *, needed: bool = False) -> list[dict[str, Any]]:
+def _objects(
+    call: ProxyCall, given: Mapping[str, Any], name: str, *, needed: bool = False
+) -> list[dict[str, Any]]:
     found = given.get(name)
     if found is None and not needed:
         return []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ConfluentError(UNREADABLE, f"{name} is expected to be a list of objects")
+    _check_count(call, found, name)
     return found
+
+
+def _check_count(call: ProxyCall, found: Sequence[Any], name: str) -> None:
+    most = call.caller.context.limits.max_messages_per_request
+    if len(found) > most:
+        raise ConfluentError(TOO_LARGE, f"{len(found)} {name}; the most is {most}")
 
 
 def _place(one: Mapping[str, Any]) -> TopicPartition:

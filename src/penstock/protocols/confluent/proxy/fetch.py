@@ -48,6 +48,8 @@ async def fetch(call: ProxyCall) -> None:
         poll.watch(call.caller, allowed)
         instance.wake = poll.stop
         try:
+            if instance.requests > 1:  # others wait for their turn
+                wait_ms = 0
             found = await poll.until(member.fetch(wait_ms, bytes_max, bytes_min), None) or []
         finally:
             instance.wake = None
