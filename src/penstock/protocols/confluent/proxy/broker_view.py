@@ -1,5 +1,6 @@
 """The embedded log or a Pulsar cluster as `broker.ClusterView`: one broker, and subscriptions as consumer groups."""
 
+import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -48,6 +49,7 @@ class BrokerView:
     def __init__(self, context: ServerContext) -> None:
         self._context = context
         self._broker: Broker = context.broker
+        self._naming = asyncio.Lock()
 
     # -- the cluster
 
@@ -69,11 +71,12 @@ class BrokerView:
         documents = broker.own_documents
         if documents is None:
             raise not_supported("cluster id")
-        found = (await documents.load_meta(KIND)).get(ID)
-        if found is None:
-            found = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").replace(b"-", b"A")
-            await documents.save_meta([(KIND, ID, found)])
-        return found.decode()
+        async with self._naming:
+            found = (await documents.load_meta(KIND)).get(ID)
+            if found is None:
+                found = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").replace(b"-", b"A")
+                await documents.save_meta([(KIND, ID, found)])
+            return found.decode()
 
     async def replicas(self, topic: TopicName) -> Sequence[Replicas]:
         topics = self._broker.topics
