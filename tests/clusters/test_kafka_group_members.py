@@ -98,6 +98,27 @@ async def fetched(member: GroupMember, count: int, wait_ms: int = 60_000) -> lis
     return found
 
 
+async def test_a_fetch_waits_for_bytes(world: World) -> None:
+    topic = await world.topic(partitions=1)
+    world.fill(topic, 1, 1)
+    member = await world.join()
+    await member.assign([Partition(topic, 0)])
+    async with asyncio.TaskGroup() as tasks:
+        fetching = tasks.create_task(member.fetch(60_000, BYTES_MAX, 9))
+        await asyncio.sleep(0.3)
+        assert not fetching.done()
+        world.fill(topic, 1, 2, first=1)
+    assert [record.value for record in fetching.result()] == [b"0:0", b"0:1", b"0:2"]
+    world.fill(topic, 1, 1, first=3)
+    assert [record.value for record in await member.fetch(2000, BYTES_MAX, 9)] == [b"0:3"], "the time is over"
+    headers = [("h", b"x" * 1000)]
+    for number in range(3):
+        world.producer.produce(topic.local, str(number), headers=headers)
+    assert world.producer.flush(60) == 0
+    assert len(await member.fetch(60_000, 500)) == 1, "headers count"
+    await member.close()
+
+
 async def polled(client: Consumer, holds: Callable[[], object]) -> None:
     """Have Kafka's own client take part until `holds()` is true; no records come."""
     async with asyncio.timeout(60):

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tests.support.auth import AUDIENCE, headers_of, issuer, token
 from tests.support.ports import kept_port
-from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, USER, V2, Proxy, b64, media, place
+from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, USER, V2, Consumer, Proxy, b64, media, place
 from tests.support.waiting import until
 from tests.support.workers import serving
 
@@ -407,8 +407,68 @@ def test_one_way_to_partitions(proxy: Proxy) -> None:
     consumer.post("positions", {"offsets": [place("ways", offset=10)]})
     consumer.post("positions", {"timestamps": [place("ways", timestamp="2020-01-01T00:00:00Z")]})
     assert consumer.values(1) == [1]
-    consumer.post("positions", {"timestamps": [place("ways", timestamp="then")]}, 422, 422)
-    consumer.post("positions", {"offsets": [{"topic": "ways"}]}, 422, 422)
+    for time_ in ("then", "2020-01-01", "2020-01-01T00:00:00"):  # these are of no zone
+        consumer.post("positions", {"timestamps": [place("ways", timestamp=time_)]}, 422, 422)
+    for wrong in ({"topic": "ways"}, place("ways", 2**31, offset=0), place("ways", offset=2**63 - 1)):
+        consumer.post("positions", {"offsets": [wrong]}, 422, 422)
+    for wrong in (5, "m" * 4097):
+        consumer.post("offsets", {"offsets": [place("ways", offset=0, metadata=wrong)]}, 422, 422)
+
+
+def test_a_subscription_that_fails_leaves_the_instance_free(server: Running, proxy: Proxy) -> None:
+    proxy.produce("free", [{"value": 1}])
+    path = f"{server.url}/topics/public/default/taken/subscription/free"
+    httpx.post(path, json={"subscription_type": "Shared"}, trust_env=False)
+    consumer = proxy.consumer("free")
+    consumer.post("subscription", {"topics": ["free", "taken"]}, 409, 40903)
+    assert consumer.get("subscription") == {"topics": []}
+    consumer.post("assignments", {"partitions": [place("free")]})
+    assert consumer.values(1) == [1]
+
+
+def test_automatic_commits_by_the_name_of_kafkas_clients(proxy: Proxy) -> None:
+    proxy.produce("named", [{"value": 1}])
+    for number, (option, committed) in enumerate(((False, []), ("true", [("named", 0, 1)]))):
+        group = f"named-{number}"
+        made = proxy.post(
+            f"/consumers/{group}",
+            {"format": "json", "auto.offset.reset": "earliest", "enable.auto.commit": option},
+        )
+        consumer = Consumer(proxy, f"/consumers/{group}/instances/{made['instance_id']}", "json")
+        consumer.post("assignments", {"partitions": [place("named")]})
+        assert consumer.values(1) == [1]
+        assert consumer.records(0) == []
+        assert consumer.committed(("named", 0)) == committed
+    proxy.post("/consumers/named", {"enable.auto.commit": "perhaps"}, 422, 42204)
+
+
+def test_a_fetch_waits_for_the_bytes_that_its_instance_names(proxy: Proxy) -> None:
+    proxy.produce("bytes", [{"value": 1}])
+    consumer = proxy.consumer("bytes", **{"fetch.min.bytes": 20})
+    consumer.subscribe("bytes")
+    with ThreadPoolExecutor(1) as pool:
+        fetched = pool.submit(consumer.records, 60_000)
+        time.sleep(0.2)
+        assert not fetched.done()
+        proxy.produce("bytes", [{"value": "x" * 20}])
+        assert [one["value"] for one in fetched.result(30)] == [1, "x" * 20]
+    proxy.produce("bytes", [{"value": 2}])
+    assert [one["value"] for one in consumer.records(timeout=100)] == [2], "the time is over"
+    proxy.produce("bytes", [{"value": 3}])
+    assert [one["value"] for one in consumer.records(timeout=30_000, max_bytes=1)] == [3]
+    began = time.monotonic()
+    assert consumer.records(-1) == [], "a timeout of -1 is the instance's"
+    assert 1 <= time.monotonic() - began < 5
+
+
+def test_requests_without_records_keep_an_instance() -> None:
+    with running() as server, Proxy(server.rest_proxy_url) as proxy:
+        consumer = proxy.consumer("kept")
+        for _ in range(3):
+            server.advance(200_000)
+            consumer.get("subscription")
+        server.advance(300_001)
+        proxy.ask("GET", f"{consumer.path}/subscription", 404, 40403)
 
 
 def test_offsets_of_an_empty_topic(server: Running, proxy: Proxy) -> None:
@@ -500,6 +560,17 @@ def test_an_idle_instance_is_closed() -> None:
         server.advance(2_000)
         idle.ask("GET", f"{second.path}/records", 404, 40403)
         assert first.get("assignments") == {"partitions": [place("idle")]}
+
+
+def test_lists_are_bounded() -> None:
+    with (
+        running(settings={"limits": {"max_messages_per_request": 2}}) as server,
+        Proxy(server.rest_proxy_url) as proxy,
+    ):
+        consumer = proxy.consumer("g")
+        consumer.post("subscription", {"topics": ["a", "b", "c"]}, 413, 413)
+        consumer.post("assignments", {"partitions": [place("a")] * 3}, 413, 413)
+        consumer.post("offsets", {"offsets": [place("a", offset=0)] * 3}, 413, 413)
 
 
 def test_instances_are_bounded() -> None:
@@ -601,6 +672,15 @@ def test_roles() -> None:
         consumer.post("offsets", {"offsets": [place("closed", offset=0)]}, 403, 40301)
         consumer.post("subscription", {"topic_pattern": ".*"})
         assert consumer.values(1) == [1]
+        assert consumer.get("subscription") == {"topics": ["open"]}
+        # A pattern goes on without a topic whose permission is revoked.
+        second = f"{admin}/second"
+        httpx.put(second, headers=root, trust_env=False)
+        httpx.post(f"{second}/permissions/reader", json=["consume"], headers=root, trust_env=False)
+        until(lambda: consumer.records(100) == [] and len(consumer.get("subscription")["topics"]) == 2)
+        httpx.delete(f"{second}/permissions/reader", headers=root, trust_env=False)
+        writer.produce("open", [{"value": 2}])
+        assert consumer.values(1) == [2]
         assert consumer.get("subscription") == {"topics": ["open"]}
         # Another role does not see the instance, and may use its name.
         third.ask("GET", f"{consumer.path}/records", 404, 40403)

@@ -259,6 +259,21 @@ def serves_instances_by_name(proxy: Proxy) -> None:
     proxy.ask("DELETE", consumer.path, 404, 40403)
 
 
+def takes_a_name_again_that_was_made_up(proxy: Proxy) -> None:
+    topic, group = proxy.name(), proxy.name("group")
+    proxy.produce(topic, [{"value": 1}])
+    consumer = proxy.consumer(group)
+    name = consumer.path.rpartition("/")[2]
+    for _ in range(3):  # at every process, if there are three
+        proxy.post(f"/consumers/{group}", {"name": name}, 409, 40902)
+    consumer.delete()
+    again = proxy.consumer(group, name=name)
+    assert again.path == consumer.path
+    again.subscribe(topic)
+    assert again.values(1) == [1]
+    again.delete()
+
+
 STORIES: Final[Sequence[Callable[[Proxy], None]]] = (
     produces_and_reads_what_others_see,
     keeps_headers_and_timestamps,
@@ -268,6 +283,7 @@ STORIES: Final[Sequence[Callable[[Proxy], None]]] = (
     goes_on_behind_a_record_that_cannot_be_read,
     bounds_an_answer_by_bytes,
     serves_instances_by_name,
+    takes_a_name_again_that_was_made_up,
 )
 
 

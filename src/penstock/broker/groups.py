@@ -125,11 +125,12 @@ class GroupMember(Protocol):
     async def seek(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Go on at these positions, which are of partitions of `assignment`; commits nothing."""
 
-    async def fetch(self, wait_ms: int, bytes_max: int) -> list[GroupRecord]:
+    async def fetch(self, wait_ms: int, bytes_max: int, bytes_min: int = 0) -> list[GroupRecord]:
         """Return the records that follow, in the order of each partition, and move the positions behind them.
 
-        Waits up to `wait_ms` for partitions and for a first record, and returns once there are some: `bytes_max` of keys, values and headers,
-        but at least one record. A fetch that is cancelled moves nothing. Raises why the member was closed.
+        Waits up to `wait_ms` for partitions and for a first record, and returns once there are `bytes_min` of keys, values and headers, or as
+        many records as one fetch returns: up to `bytes_max`, but at least one. A fetch that is cancelled moves nothing. Raises why the
+        member was closed.
         """
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed] | None = None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from penstock.broker.fleet import Caller as Client
-from penstock.broker.fleet import ForwardedRequest, ProcessGoneError
+from penstock.broker.fleet import Fleet, ForwardedRequest, ProcessGoneError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import OWN_PROPERTIES
@@ -64,24 +64,27 @@ class RemoteInstances:
         body: bytes | None = None,
         path: str = "",
     ) -> bool:
-        """Whether another process has the instance, and answered the request; `wait_s` and `body` are as of `forward`. Of an id that names
-        no process, the others are asked for `path`: the one that has the instance answers 204.
+        """Whether another process has the instance, and answered the request; `wait_s` and `body` are as of `forward`. If the id names
+        no process, or one that has ended, the others are asked for `path`: the one that has the instance answers 204.
 
         Raises CONSUMER_NOT_FOUND if that process has ended, and UNAVAILABLE.
         """
         fleet = self._context.fleet
         if fleet is None or exchange.forwarded is not None:
             return False
-        owner = fleet.owner_of(id) or (await self.holder(path) if path else None)
-        if owner is None or owner == fleet.id:
+        owner = fleet.owner_of(id)
+        if owner == fleet.id:
             return False
-        try:
-            await forward(fleet, owner, exchange, wait_s, body)
-        except ProcessGoneError:
-            raise PenstockError(
-                ErrorKind.CONSUMER_NOT_FOUND, "the process that had the consumer instance has ended"
-            ) from None
-        return True
+        if owner is not None and await _passed_on(fleet, owner, exchange, wait_s, body):
+            return True
+        holder = await self.holder(path) if path else None
+        if holder is not None and await _passed_on(fleet, holder, exchange, wait_s, body):
+            return True
+        if owner is None and holder is None:
+            return False
+        raise PenstockError(
+            ErrorKind.CONSUMER_NOT_FOUND, "the process that had the consumer instance has ended"
+        )
 
     async def holder(self, path: str) -> str | None:
         """The other process that answers GET of a path with 204; None without one."""
@@ -110,11 +113,8 @@ class RemoteInstances:
         if fleet is None or exchange.forwarded is not None:
             return False
         async for process in self._processes(topic, subscription):
-            try:
-                await forward(fleet, process, exchange, body=body)
-            except ProcessGoneError:
-                continue
-            return True
+            if await _passed_on(fleet, process, exchange, body=body):
+                return True
         return False
 
     async def _processes(self, topic: TopicName, subscription: str) -> AsyncIterator[str]:
@@ -128,3 +128,14 @@ class RemoteInstances:
             if process is not None and process not in known:
                 known.add(process)
                 yield process
+
+
+async def _passed_on(
+    fleet: Fleet, process: str, exchange: Exchange, wait_s: float = 0.0, body: bytes | None = None
+) -> bool:
+    """Whether another process answered a request; False if it has ended."""
+    try:
+        await forward(fleet, process, exchange, wait_s, body)
+    except ProcessGoneError:
+        return False
+    return True

@@ -5,7 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.broker.fleet import ProcessGoneError
 from penstock.engines.fleet.fleet import ProcessFleet
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.secret import Secret
 from penstock.protocols import remote_instances as module
@@ -91,3 +93,30 @@ async def test_a_lone_process_has_its_instances_itself(sent: list[str]) -> None:
     for made in (one.remote.new_id(), Process().remote.new_id()):
         assert not await one.remote.answered(made, Request())
     assert sent == []
+
+
+async def test_a_name_whose_process_has_ended_may_be_that_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, holder, asked = Process(), Process(), Process()
+    assert ended.fleet is not None
+    assert holder.fleet is not None
+    found = []
+
+    async def forward(fleet: object, process: str, *request: object, **more: object) -> None:
+        if process == ended.fleet.id:  # type: ignore[union-attr]
+            raise ProcessGoneError("it has ended")
+        found.append(process)
+
+    async def holder_of(path: str) -> str | None:
+        return holder.fleet.id if path == "/mine" else None  # type: ignore[union-attr]
+
+    monkeypatch.setattr(module, "forward", forward)
+    monkeypatch.setattr(asked.remote, "holder", holder_of)
+    id_ = ended.remote.new_id()
+    assert await asked.remote.answered(id_, Request(), path="/mine")
+    assert found == [holder.fleet.id]
+    for path in ("", "/other"):
+        with pytest.raises(PenstockError) as gone:
+            await asked.remote.answered(id_, Request(), path=path)
+        assert gone.value.kind is ErrorKind.CONSUMER_NOT_FOUND

@@ -15,10 +15,10 @@ from penstock.broker.groups import (
     TopicPartition,
 )
 from penstock.broker.names import check_partition
-from penstock.broker.watches import Watch, WatchTopics
+from penstock.broker.pattern_topics import PatternTopics
+from penstock.broker.watches import WatchTopics
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import DEFAULT_NAMESPACE, TopicName
-from penstock.runtime.patterns import Pattern
+from penstock.model.names import TopicName
 
 from .cluster import KafkaCluster
 from .driver.group_consumer import GroupConsumer
@@ -60,36 +60,6 @@ class KafkaGroupMembers:
         await self._consumers.close()
 
 
-class _PatternFollower:
-    """The topics of `public/default` whose local names match, and that the caller may consume."""
-
-    def __init__(
-        self, topics: KafkaTopics, watch: WatchTopics, pattern: str, allowed: Callable[[TopicName], bool]
-    ) -> None:
-        self._matches = Pattern(pattern)
-        self._topics = topics
-        self._allowed = allowed
-        self._changed = True
-        self._found: Sequence[TopicName] = ()
-        self._watch: Watch = watch(DEFAULT_NAMESPACE, Pattern(".*"), self._note)
-
-    def _note(self, name: TopicName) -> None:
-        self._changed = self._changed or self._matches.fullmatch(name.local)
-
-    async def names(self) -> list[TopicName]:
-        """Those that there are now."""
-        if self._changed:
-            self._changed = False
-            await self._topics.learn_names(DEFAULT_NAMESPACE)
-            self._found = [
-                name for name in self._topics.names(DEFAULT_NAMESPACE) if self._matches.fullmatch(name.local)
-            ]
-        return sorted(name for name in self._found if self._allowed(name))
-
-    def close(self) -> None:
-        self._watch.close()
-
-
 class KafkaGroupMember:
     """`broker.GroupMember`."""
 
@@ -106,7 +76,7 @@ class KafkaGroupMember:
         self._consumer = consumer
         self._names: dict[str, TopicName] = {}  # of the topics that it reads, by Kafka's
         self._subscribed: Sequence[TopicName] = ()
-        self._pattern: _PatternFollower | None = None
+        self._pattern: PatternTopics | None = None
 
     @property
     def closed(self) -> bool:
@@ -137,12 +107,12 @@ class KafkaGroupMember:
         await self._read(names)
 
     async def subscribe_pattern(self, pattern: str, allowed: Callable[[TopicName], bool]) -> None:
-        made = _PatternFollower(self._topics, self._watch, pattern, allowed)
+        made = PatternTopics(self._topics, self._watch, pattern, allowed)
         self._end_pattern()
         self._pattern = made
         await self._follow(made)
 
-    async def _follow(self, pattern: _PatternFollower) -> None:
+    async def _follow(self, pattern: PatternTopics) -> None:
         names = await pattern.names()
         if names != self._subscribed:
             await self._read({self._topics.naming.kafka_name(name): name for name in names})
@@ -209,13 +179,15 @@ class KafkaGroupMember:
 
     # -- records
 
-    async def fetch(self, wait_ms: int, bytes_max: int) -> list[GroupRecord]:
+    async def fetch(self, wait_ms: int, bytes_max: int, bytes_min: int = 0) -> list[GroupRecord]:
         until = monotonic() + wait_ms / 1000
         while True:
             left = max(0.0, until - monotonic())
             if self._pattern is not None:
                 await self._follow(self._pattern)
-            await self._consumer.wait(left if self._pattern is None else min(left, FOLLOW_S))
+            await self._consumer.wait(left if self._pattern is None else min(left, FOLLOW_S), bytes_min)
+            if left > FOLLOW_S and not self._consumer.holds(bytes_min):
+                continue
             found = self._consumer.peek(bytes_max)
             try:
                 records = self._open(found)

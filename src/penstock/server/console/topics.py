@@ -89,7 +89,7 @@ SORTS: Final = ("name", *TopicRow.__struct_fields__[2:])
         Parameter("limit", "How many at most.", {**INTEGER, "maximum": LIMIT_MAX, "default": LIMIT}),
     ),
     answer=TopicsAnswer,
-    errors=(*ALWAYS, ErrorKind.NAMESPACE_NOT_FOUND),
+    errors=(*ALWAYS, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.INVALID_NAME),
 )
 async def topics(caller: Caller, services: object, params: Params) -> Any:
     broker = caller.context.broker

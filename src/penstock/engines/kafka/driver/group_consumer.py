@@ -120,23 +120,27 @@ class GroupConsumer:
         """Continue at these offsets, of assigned partitions."""
         await self._run(self._seek, offsets)
 
-    async def wait(self, wait_s: float) -> None:
-        """Wait for records, which `peek` then returns. Confirms the records that were taken before.
+    async def wait(self, wait_s: float, bytes_min: int = 0) -> None:
+        """Wait for records, until it `holds` them; `peek` then returns them. Confirms the records that were taken before.
 
         Raises the reason if the cluster refuses them. A wait that is cancelled loses none.
         """
         until = monotonic() + wait_s
         while True:
             left = until - monotonic()
-            await self._run(self._gather, min(WAIT_S, max(left, 0.0)))
+            await self._run(self._gather, min(WAIT_S, max(left, 0.0)), bytes_min)
             failure, self._failure = self._failure, None
             if failure is not None and not self._held:
                 raise engine_error(failure, f"group {self.group}")
-            if self._held or left <= 0 or self.closed:
+            if left <= 0 or self.closed or self.holds(bytes_min):
                 return
 
+    def holds(self, bytes_min: int) -> bool:
+        """Whether there are records of so many bytes, or as many as a member holds."""
+        return self._held.reaches(bytes_min)
+
     def peek(self, bytes_max: int) -> list[Record]:
-        """The records that follow, within `bytes_max` of keys and values, but at least one if any is here."""
+        """The records that follow, within `bytes_max` of keys, values and headers, but at least one if any is here."""
         return self._held.peek(bytes_max)
 
     def take(self, count: int) -> None:
@@ -270,8 +274,8 @@ class GroupConsumer:
             self._held.positions[place] = offset
         ask_for_leaders(consumer, offsets)
 
-    def _gather(self, wait_s: float) -> None:
-        """Store the positions that a fetch returned, and hold records: wait for the first one if there is none."""
+    def _gather(self, wait_s: float, bytes_min: int) -> None:
+        """Store the positions that a fetch returned, and hold records: wait for one if there are too few."""
         consumer = self._current()
         self._store(consumer)
         if self._paused:
@@ -279,8 +283,9 @@ class GroupConsumer:
             places = list(self._assigned)
             consumer.resume([TopicPartition(*place) for place in places])
             ask_for_leaders(consumer, places)  # else librdkafka begins to read half a second later
-        gather_s = 0.0 if self._held else GATHER_S
-        first = consumer.poll(0.0 if self._held else wait_s)
+        enough = self._held.reaches(bytes_min)
+        gather_s = 0.0 if enough else GATHER_S
+        first = consumer.poll(0.0 if enough else wait_s)
         self._take_in([first])
         if self._held.room and (first is not None or self._held):
             self._take_in(consumer.consume(self._held.room, gather_s))

@@ -28,16 +28,22 @@ class HeldRecords:
 
     @property
     def full(self) -> bool:
-        return not self.room or sum(map(len, self._records)) >= HELD_BYTES
+        return self.reaches(HELD_BYTES)
+
+    def reaches(self, bytes_min: int) -> bool:
+        """Whether there are records of so many bytes, or as many as it holds."""
+        if not self._records or not bytes_min:
+            return bool(self._records)
+        return not self.room or sum(map(_size, self._records)) >= min(bytes_min, HELD_BYTES)
 
     def add(self, record: Record) -> None:
         self._records.append(record)
 
     def peek(self, bytes_max: int) -> list[Record]:
-        """The records that follow, within `bytes_max` of keys and values, but at least one if any is here."""
+        """The records that follow, within `bytes_max` of keys, values and headers, but at least one if any is here."""
         count = size = 0
         for record in self._records:
-            size += len(record) + len(record.key() or b"")
+            size += _size(record)
             if count and (size > bytes_max or count == RECORDS_MAX):
                 break
             count += 1
@@ -86,3 +92,12 @@ class HeldRecords:
 def place_of(record: Record) -> At:
     """The partition of a record."""
     return record.topic(), record.partition()
+
+
+def _size(record: Record) -> int:
+    """Bytes of key, value and headers."""
+    size = len(record) + len(record.key() or b"")
+    headers = record.headers()
+    if headers:
+        size += sum([len(name) + len(value or b"") for name, value in headers])
+    return size

@@ -14,6 +14,7 @@ INSTANCE_NOT_FOUND: Final = ConfluentCode(404, 40403)
 INSTANCE_EXISTS: Final = ConfluentCode(409, 40902)
 ILLEGAL_STATE: Final = ConfluentCode(409, 40903)
 BAD_CONSUMER: Final = ConfluentCode(422, 42204)
+TOO_LARGE: Final = ConfluentCode(413, 413)
 KAFKA_ERROR: Final = ConfluentCode(500, 50002)
 RETRIABLE: Final = ConfluentCode(500, 50003)
 
@@ -29,6 +30,6 @@ BY_KIND: Final[Mapping[ErrorKind, ConfluentCode]] = {
     ErrorKind.CONSUMER_BUSY: ILLEGAL_STATE,
     ErrorKind.BAD_PARAMETER: BAD_CONSUMER,
     ErrorKind.TOO_MANY_REQUESTS: ConfluentCode(429, 42901),
-    ErrorKind.TOO_LARGE: ConfluentCode(413, 413),
+    ErrorKind.TOO_LARGE: TOO_LARGE,
     ErrorKind.NOT_SUPPORTED: ConfluentCode(501, 50101),
 }

@@ -14,7 +14,7 @@ class CreateInstance(
         "least": "fetch.min.bytes",
     },
 ):
-    """A new consumer instance. Other fields are ignored."""
+    """A new consumer instance. Other fields are ignored. A fetch waits for `fetch.min.bytes`; -1: for any record."""
 
     name: str | None = None
     format: str = "binary"

@@ -16,6 +16,7 @@ from penstock.broker.groups import (
     TopicPartition,
 )
 from penstock.model.confluent import ConfluentCode, ConfluentError
+from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName, check_subscription
 from penstock.protocols.caller import PROCESS_KEY, Caller
 from penstock.protocols.clients import client_of
@@ -24,7 +25,7 @@ from penstock.protocols.http.answers import NO_CONTENT, Answer
 from penstock.protocols.http.paths import PREFIX_KEY
 
 from .call import ProxyCall, shown, topic_named
-from .codes import BAD_CONSUMER, ILLEGAL_STATE
+from .codes import BAD_CONSUMER, ILLEGAL_STATE, TOO_LARGE
 from .consumer_shapes import (
     DEFAULT_WAIT_MS,
     CommittedOffset,
@@ -35,10 +36,13 @@ from .consumer_shapes import (
     Topics,
 )
 from .formats import Format
-from .instances import NAMED, Instance, Key, Way, path_of
+from .instances import Instance, Key, Way, id_of, path_of
 
 _MIN_BYTES: Final = range(-1, 10_000_001)
 _BAD_MIN_BYTES: Final = ConfluentCode(422, 40001)
+_PARTITION_MAX: Final = 2**31 - 1
+_OFFSET_MAX: Final = 2**63 - 2
+_METADATA_BYTES_MAX: Final = 4096  # Kafka's offset.metadata.max.bytes
 
 ONE_WAY: Final = (
     "IllegalStateError: You must choose only one way to configure your consumer: (1) subscribe to specific topics by name,"
@@ -54,10 +58,11 @@ async def create(call: ProxyCall) -> InstanceAnswer | None:
     given = call.object()
     instances, group = call.proxy.instances, check_subscription(call.names["group"])
     encoding = _format(given)
+    chosen = _text(given, "id") or _text(given, "name")
     options = GroupOptions(
-        name=_text(given, "id") or _text(given, "name") or instances.new_name(),
+        name=chosen or instances.new_name(),
         start=_start(given),
-        auto_commit=_truth(given, "auto.commit.enable"),
+        auto_commit=_auto_commit(given),
         client=client_of(call.exchange.scope),
     )
     wait_ms = _number(given, ("consumer.request.timeout.ms", "requestWaitMs"), DEFAULT_WAIT_MS)
@@ -67,10 +72,14 @@ async def create(call: ProxyCall) -> InstanceAnswer | None:
     if not 0 <= wait_ms <= 2**31:
         raise ConfluentError(BAD_CONSUMER, "consumer.request.timeout.ms is out of bounds")
     key = Key(call.caller.role, group, options.name)
-    async with instances.making(key):
+    if chosen and await instances.created_elsewhere(key, call.exchange, call.body):
+        return None
+    async with instances.making(key, chosen=bool(chosen)):
         member = await call.proxy.groups.join(group, options)
         member.owner, member.proxy = call.caller.role, call.caller.proxy
-        instances.add(key, member, encoding, min(wait_ms, call.caller.context.limits.max_wait_ms))
+        wait_ms = min(wait_ms, call.caller.context.limits.max_wait_ms)
+        # One byte is any record, as in Kafka, also one without a key and a value.
+        instances.add(key, member, encoding, wait_ms, least if least > 1 else 0)
     return InstanceAnswer(options.name, _base_uri(call, key))
 
 
@@ -102,12 +111,16 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     return found
 
 
-def _truth(given: Mapping[str, Any], name: str) -> bool:
-    found = given.get(name)
-    text = "true" if found is None else str(found).lower()
-    if text not in ("true", "false"):
-        raise ConfluentError(BAD_CONSUMER, f"{name} is neither true nor false")
-    return text == "true"
+def _auto_commit(given: Mapping[str, Any]) -> bool:
+    for name in ("auto.commit.enable", "enable.auto.commit"):
+        found = given.get(name)
+        if found is None:
+            continue
+        text = str(found).lower()
+        if text not in ("true", "false"):
+            raise ConfluentError(BAD_CONSUMER, f"{name} is neither true nor false")
+        return text == "true"
+    return True
 
 
 def _number(given: Mapping[str, Any], names: Sequence[str], default: int) -> int:
@@ -142,7 +155,7 @@ async def known(call: ProxyCall) -> Answer:
     """Answer another process whether this one has an instance."""
     if PROCESS_KEY not in call.exchange.scope:
         raise ConfluentError(ConfluentCode(405, 405), "HTTP 405 Method Not Allowed")
-    call.proxy.instances.get(Key(call.text("role") or None, call.names["group"], call.names["instance"]))
+    call.proxy.instances.check(Key(call.text("role") or None, call.names["group"], call.names["instance"]))
     return NO_CONTENT
 
 
@@ -153,7 +166,7 @@ async def instance_of(call: ProxyCall, wait_ms: int | None = None) -> Instance |
     try:
         return call.proxy.instances.get(key)
     except ConfluentError:
-        remote, made, path = call.proxy.remote, key.name.removeprefix(NAMED), path_of(key)
+        remote, made, path = call.proxy.remote, id_of(key), path_of(key)
         if wait_ms is None:
             answered = await remote.answered(made, call.exchange, body=call.body, path=path)
         else:
@@ -171,6 +184,7 @@ async def subscribe(call: ProxyCall) -> Answer | None:
     topics, pattern = given.get("topics"), given.get("topic_pattern")
     if topics is not None and not (isinstance(topics, list) and all(isinstance(one, str) for one in topics)):
         raise ConfluentError(UNREADABLE, "Topics is expected to be list of strings")
+    _check_count(call, topics or (), "topics")
     if pattern is not None and not isinstance(pattern, str):
         raise ConfluentError(UNREADABLE, "Topic patterns is expected to be a string")
     instance = await instance_of(call)
@@ -187,10 +201,14 @@ async def subscribe(call: ProxyCall) -> Answer | None:
     for name in names:
         call.caller.may_consume(name, group)
     async with call.proxy.instances.turn(instance) as member:
-        if pattern:
-            await member.subscribe_pattern(pattern, partial(_consumes, call.caller, group))
-        else:
-            await member.subscribe(names)
+        try:
+            if pattern:
+                await member.subscribe_pattern(pattern, partial(_consumes, call.caller, group))
+            else:
+                await member.subscribe(names)
+        except PenstockError:
+            instance.way = way if member.topics else Way.NONE
+            raise
         instance.way = way
     return NO_CONTENT
 
@@ -246,9 +264,9 @@ async def assignments(call: ProxyCall) -> Partitions | None:
 async def seek(call: ProxyCall) -> Answer | None:
     given = call.object()
     positions: dict[TopicPartition, Position] = {}
-    for one in _objects(given, "offsets"):
+    for one in _objects(call, given, "offsets"):
         positions[_place(one)] = _offset(one)
-    for one in _objects(given, "timestamps"):
+    for one in _objects(call, given, "timestamps"):
         positions[_place(one)] = Since(_time(one))
     return await _seek(call, positions)
 
@@ -266,12 +284,14 @@ async def _seek(call: ProxyCall, positions: Mapping[TopicPartition, Position]) -
     if instance is None:
         return None
     async with call.proxy.instances.turn(instance) as member:
-        for one in positions.keys() - set(member.assignment):
-            raise ConfluentError(
-                ILLEGAL_STATE,
-                f"Illegal state: No current assignment for partition {shown(one.topic)}-{one.partition}",
-            )
-        check_rights(call, instance, member)
+        held = set(member.assignment)
+        for one in positions:
+            if one not in held:
+                raise ConfluentError(
+                    ILLEGAL_STATE,
+                    f"Illegal state: No current assignment for partition {shown(one.topic)}-{one.partition}",
+                )
+            call.caller.may_consume(one.topic, instance.key.group)
         await member.seek(positions)
     return NO_CONTENT
 
@@ -280,8 +300,8 @@ async def commit(call: ProxyCall) -> Answer | None:
     given = call.object()
     offsets = {
         # What is stored is the offset of the next record.
-        _place(one): Committed(_offset(one) + 1, str(one.get("metadata") or ""))
-        for one in _objects(given, "offsets")
+        _place(one): Committed(_offset(one) + 1, _metadata(one))
+        for one in _objects(call, given, "offsets")
     }
     instance = await instance_of(call)
     if instance is None:
@@ -312,49 +332,75 @@ async def committed(call: ProxyCall) -> CommittedOffsets | None:
 
 
 def _partitions(call: ProxyCall) -> list[TopicPartition]:
-    return list(dict.fromkeys(_place(one) for one in _objects(call.object(), "partitions", needed=True)))
+    found = _objects(call, call.object(), "partitions", needed=True)
+    return list(dict.fromkeys(_place(one) for one in found))
 
 
-def _objects(given: Mapping[str, Any], name: str, *, needed: bool = False) -> list[dict[str, Any]]:
+def _objects(
+    call: ProxyCall, given: Mapping[str, Any], name: str, *, needed: bool = False
+) -> list[dict[str, Any]]:
     found = given.get(name)
     if found is None and not needed:
         return []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ConfluentError(UNREADABLE, f"{name} is expected to be a list of objects")
+    _check_count(call, found, name)
     return found
+
+
+def _check_count(call: ProxyCall, found: Sequence[Any], name: str) -> None:
+    most = call.caller.context.limits.max_messages_per_request
+    if len(found) > most:
+        raise ConfluentError(TOO_LARGE, f"{len(found)} {name}; the most is {most}")
 
 
 def _place(one: Mapping[str, Any]) -> TopicPartition:
     topic = one.get("topic")
     if not isinstance(topic, str):
         raise ConfluentError(UNREADABLE, "topic is expected to be a text")
-    return TopicPartition(topic_named(topic), _whole(one, "partition"))
+    return TopicPartition(topic_named(topic), _whole(one, "partition", _PARTITION_MAX))
 
 
 def _offset(one: Mapping[str, Any]) -> int:
-    return _whole(one, "offset")
+    return _whole(one, "offset", _OFFSET_MAX)
 
 
-def _whole(one: Mapping[str, Any], name: str) -> int:
+def _whole(one: Mapping[str, Any], name: str, most: int) -> int:
     found = one.get(name)
-    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 19:
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 20:
         found = int(found)
-    if type(found) is not int or not 0 <= found < 2**63 - 1:
-        raise ConfluentError(UNREADABLE, f"{name} is expected to be a whole number")
+    if type(found) is not int or not 0 <= found <= most:
+        raise ConfluentError(UNREADABLE, f"{name} is expected to be a whole number of at most {most}")
+    return found
+
+
+def _metadata(one: Mapping[str, Any]) -> str:
+    found = one.get("metadata")
+    if found is None:
+        return ""
+    if not isinstance(found, str) or len(found.encode(errors="replace")) > _METADATA_BYTES_MAX:
+        raise ConfluentError(
+            UNREADABLE, f"metadata is expected to be a text of at most {_METADATA_BYTES_MAX} bytes"
+        )
     return found
 
 
 def _time(one: Mapping[str, Any]) -> int:
     found = one.get("timestamp")
     try:
-        if isinstance(found, str):
-            return round(datetime.fromisoformat(found).timestamp() * 1000)
+        at = datetime.fromisoformat(found) if isinstance(found, str) else None
+        if at is not None and at.tzinfo is not None:
+            return round(at.timestamp() * 1000)
     except (ValueError, OverflowError):
         pass
-    raise ConfluentError(UNREADABLE, "timestamp is expected to be a time in ISO 8601")
+    raise ConfluentError(UNREADABLE, "timestamp is expected to be a time in ISO 8601, with its zone")
 
 
 def check_rights(call: ProxyCall, instance: Instance, member: GroupMember) -> None:
-    """Raise FORBIDDEN unless the caller may consume everything that the instance has."""
+    """Raise FORBIDDEN unless the caller may consume everything that the instance has. A pattern goes on without the topics whose
+    permission was revoked."""
+    if instance.way is Way.PATTERN:
+        call.caller.may_consume_somewhere()
+        return
     for topic in {*member.topics, *(one.topic for one in member.assignment)}:
         call.caller.may_consume(topic, instance.key.group)

@@ -1,5 +1,6 @@
 """Fetching records by a consumer instance."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -26,7 +27,8 @@ async def fetch(call: ProxyCall) -> None:
     """Records, as soon as there are some. One that cannot be read is an error of its own, and the next fetch goes on behind it."""
     limits = call.caller.context.limits
     timeout_ms = _wait(call)
-    instance = await instance_of(call, limits.max_wait_ms if timeout_ms is None else timeout_ms)
+    most_ms = limits.max_wait_ms
+    instance = await instance_of(call, most_ms if timeout_ms is None else min(timeout_ms, most_ms))
     if instance is None:
         return
     media = accepted_records(call.exchange, instance.format)
@@ -37,6 +39,7 @@ async def fetch(call: ProxyCall) -> None:
         )
     wait_ms = instance.wait_ms if timeout_ms is None else min(timeout_ms, instance.wait_ms)
     bytes_max = min(call.number("max_bytes", BYTES_MAX) or 1, limits.max_read_bytes)
+    bytes_min = min(instance.bytes_min, bytes_max)
     async with (
         LongPoll(call.proxy.polls, call.exchange) as poll,
         call.proxy.instances.turn(instance) as member,
@@ -45,13 +48,16 @@ async def fetch(call: ProxyCall) -> None:
         poll.watch(call.caller, allowed)
         instance.wake = poll.stop
         try:
-            found = await poll.until(member.fetch(wait_ms, bytes_max), None) or []
+            if instance.requests > 1:  # others wait for their turn
+                wait_ms = 0
+            found = await poll.until(member.fetch(wait_ms, bytes_max, bytes_min), None) or []
         finally:
             instance.wake = None
         try:
             if poll.lapsed is not None:
                 raise poll.lapsed
-            allowed()  # also for topics that came with a pattern
+            for topic in {record.topic for record in found}:  # also those that came with a pattern
+                call.caller.may_consume(topic, instance.key.group)
             await _answered(call, instance, member, found, media, poll)
         except ConfluentError:  # of a record
             raise
@@ -105,7 +111,7 @@ async def _give_back(member: GroupMember, records: Sequence[GroupRecord]) -> Non
 
 def _wait(call: ProxyCall) -> int | None:
     text = call.text("timeout")
-    if not text:
+    if not text or re.fullmatch("-[0-9]{1,10}", text):  # Confluent's default is -1
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 11):
         raise ConfluentError(NOT_FOUND, NOT_FOUND_TEXT)  # as Confluent's server answers a number that is none

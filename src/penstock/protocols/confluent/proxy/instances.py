@@ -14,6 +14,7 @@ from penstock.broker.groups import GroupMember
 from penstock.model.confluent import ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.remote_instances import RemoteInstances
 from penstock.runtime.clock import Timers
 
@@ -47,6 +48,7 @@ class Instance(msgspec.Struct, eq=False):
     member: GroupMember
     format: Format
     wait_ms: int  # of a fetch, at most
+    bytes_min: int  # that a fetch waits for
     expires_ms: int
     way: Way = Way.NONE
     acting: str = msgspec.field(default_factory=acting_key)
@@ -63,15 +65,26 @@ class Instances:
         self._remote = remote
         self._instances: dict[Key, Instance] = {}
         self._making: set[Key] = set()
-        self._timers = Timers(context.broker.clock, self._instances.__contains__)
+        self._timers = Timers(context.broker.clock, self._has)
 
     def new_name(self) -> str:
         """A name, by which other processes find the instance."""
         return NAMED + self._remote.new_id()
 
+    async def created_elsewhere(self, key: Key, exchange: Exchange, body: bytes) -> bool:
+        """Whether a name is that of another process, which answered the request for a new instance: a client may use a name again that it
+        once got."""
+        try:
+            return await self._remote.answered(id_of(key), exchange, body=body)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.CONSUMER_NOT_FOUND:
+                raise
+            return False  # the process has ended
+
     @asynccontextmanager
-    async def making(self, key: Key) -> AsyncIterator[None]:
-        """Reserve the name of an instance that is being made. Raises ConfluentError for a name that is in use, TOO_MANY_REQUESTS."""
+    async def making(self, key: Key, *, chosen: bool) -> AsyncIterator[None]:
+        """Reserve the name of an instance that is being made; `chosen`: by the client. Raises ConfluentError for a name that is in use,
+        TOO_MANY_REQUESTS."""
         most = self._context.limits.max_rest_consumers
         if len(self._instances) + len(self._making) >= most:
             raise PenstockError(
@@ -81,17 +94,20 @@ class Instances:
             raise _exists(key)
         self._making.add(key)
         try:
-            if not key.name.startswith(NAMED) and await self._remote.holder(path_of(key)) is not None:
+            if chosen and await self._remote.holder(path_of(key)) is not None:
                 raise _exists(key)
             yield
         finally:
             self._making.discard(key)
 
-    def add(self, key: Key, member: GroupMember, format: Format, wait_ms: int) -> None:
+    def add(self, key: Key, member: GroupMember, format: Format, wait_ms: int, bytes_min: int) -> None:
         """Keep a new instance."""
-        made = Instance(key, member, format, wait_ms, self._due())
+        made = Instance(key, member, format, wait_ms, bytes_min, self._due())
         self._instances[key] = made
-        self._timers.at(made.expires_ms, self._expire, key)
+        self._timers.at(made.expires_ms, self._expire, made)
+
+    def _has(self, instance: Instance) -> bool:
+        return self._instances.get(instance.key) is instance
 
     def _due(self) -> int:
         return self._context.broker.clock.monotonic_ms() + self._context.limits.consumer_timeout_ms
@@ -103,8 +119,14 @@ class Instances:
             return None
         return found
 
+    def check(self, key: Key) -> None:
+        """Raise ConfluentError unless there is such an instance."""
+        if self._find(key) is None:
+            raise _gone()
+
     def get(self, key: Key) -> Instance:
-        """An instance. Raises ConfluentError; FORBIDDEN if it reaches the cluster with another token of the role."""
+        """An instance, for a request of a client: it lives on. Raises ConfluentError; FORBIDDEN if it reaches the cluster with another
+        token of the role."""
         found = self._find(key)
         if found is None:
             raise _gone()
@@ -113,6 +135,7 @@ class Instances:
                 ErrorKind.FORBIDDEN,
                 "the consumer instance was created with another token, which it uses in the cluster: create another instance",
             )
+        found.expires_ms = self._due()
         return found
 
     @asynccontextmanager
@@ -132,28 +155,34 @@ class Instances:
 
     async def remove(self, instance: Instance) -> None:
         """Have a member leave its group."""
-        if self._instances.get(instance.key) is instance:
+        if self._has(instance):
             del self._instances[instance.key]
         if instance.wake is not None:
             instance.wake()
         async with instance.turn:
             await instance.member.close()
 
-    def _expire(self, key: Key) -> None:
-        instance = self._instances.get(key)
-        if instance is None:
+    def _expire(self, instance: Instance) -> None:
+        if not self._has(instance):
             return
         if instance.requests:
             instance.expires_ms = self._due()
         if instance.expires_ms > self._context.broker.clock.monotonic_ms():
-            self._timers.at(instance.expires_ms, self._expire, key)
+            self._timers.at(instance.expires_ms, self._expire, instance)
             return
-        self._context.broker.tasks.spawn(self.remove(instance), f"expire consumer instance {key.name}")
+        self._context.broker.tasks.spawn(
+            self.remove(instance), f"expire consumer instance {instance.key.name}"
+        )
 
     async def close(self) -> None:
         """Close every instance."""
         self._timers.close()
         await asyncio.gather(*map(self.remove, list(self._instances.values())), return_exceptions=True)
+
+
+def id_of(key: Key) -> str:
+    """The id in a name that clients do not choose: it names the process."""
+    return key.name.removeprefix(NAMED)
 
 
 def path_of(key: Key) -> str:

@@ -16,14 +16,13 @@ from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.trace import PARENT
 
 from .call import ProxyCall
-from .codes import FORBIDDEN, KAFKA_ERROR, RETRIABLE, UNAUTHENTICATED
+from .codes import FORBIDDEN, KAFKA_ERROR, RETRIABLE, TOO_LARGE, UNAUTHENTICATED
 from .formats import Format, format_of
 from .publishing import TIME_MAX, NewRecord, Stored
 from .schemas import INVALID, UNSERIALIZED, ContentSchema, key_subject_of
 
 KEY_SCHEMA_MISSING: Final = ConfluentCode(422, 42201)
 VALUE_SCHEMA_MISSING: Final = ConfluentCode(422, 42202)
-TOO_LARGE: Final = ConfluentCode(413, 413)
 
 # Kafka's, which clients compare.
 TOO_LARGE_TEXT: Final = (

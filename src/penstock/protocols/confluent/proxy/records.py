@@ -17,7 +17,7 @@ from penstock.protocols.confluent.call import UNREADABLE
 
 from .call import shown
 from .formats import Format
-from .schemas import FRAMED, ProxySchemas, id_of
+from .schemas import FRAMED, ContentSchema, ProxySchemas, id_of
 
 # Of codecs, of JSON, and of a Protobuf message that is not the first of its file.
 _FAILURES = (PenstockError, ValueError, RecursionError)
@@ -44,18 +44,37 @@ class Record(msgspec.Struct, omit_defaults=True):
     headers: list[RecordHeader] = []
 
 
+class _Schemas:
+    """The schemas of one topic's values that records of a fetch have, by version."""
+
+    __slots__ = ("codecs", "framings", "name")
+
+    def __init__(self, topic: TopicName) -> None:
+        self.name = shown(topic)
+        self.codecs: dict[int, Codec] = {}
+        self.framings: dict[int, ContentSchema | None] = {}
+
+
 class Records:
-    """Writes records of one instance."""
+    """Writes the records of one fetch."""
 
     def __init__(self, broker: Broker, schemas: ProxySchemas, format: Format) -> None:
         self._broker = broker
         self._schemas = schemas
         self._format = format
-        self._topic: TopicName | None = None  # of the last record, and its name
-        self._name = ""
+        self._topics: dict[TopicName, _Schemas] = {}
+        self._topic: TopicName | None = None  # of the last record
+        self._of_topic: _Schemas
 
     async def show(self, record: GroupRecord) -> Record:
-        """A record as it is answered. Raises ConfluentError for a value that is not of the format."""
+        """A record as it is answered. Raises ConfluentError for a value that is not of the format, and PenstockError if its schema cannot be
+        found out now."""
+        if record.topic is not self._topic:
+            self._topic = record.topic
+            found = self._topics.get(record.topic)
+            if found is None:
+                found = self._topics[record.topic] = _Schemas(record.topic)
+            self._of_topic = found
         try:
             if record.error is not None:
                 raise ValueError(record.error)
@@ -66,15 +85,14 @@ class Records:
             else:
                 value = await self._value(record, record.value)
         except _FAILURES as error:
-            place = f"topic {shown(record.topic)}, partition {record.partition}, offset {record.offset}"
+            _raise_passing(error)
+            place = f"topic {self._of_topic.name}, partition {record.partition}, offset {record.offset}"
             why = getattr(error, "message", "") or str(error)
             raise ConfluentError(
                 UNREADABLE, f"value deserialization error for format {self._format}: {place}: {why}"
             ) from None
-        if record.topic is not self._topic:
-            self._topic, self._name = record.topic, shown(record.topic)
         return Record(
-            self._name,
+            self._of_topic.name,
             None if record.key is None else await self._key(record, record.key),
             value,
             record.partition,
@@ -92,7 +110,8 @@ class Records:
         if self._format is Format.BINARY:
             # A cluster's own groups give values as they are stored: framed already.
             if record.schema_version is not None and self._broker.groups is None:
-                value = await self._schemas.framed(record.topic, record.schema_version, value)
+                framing = await self._framing(record.topic, record.schema_version)
+                value = value if framing is None else framing.framed(value)
             return b64encode(value).decode()
         if record.schema_version is not None:
             codec = await self._codec(record, record.schema_version)
@@ -102,7 +121,17 @@ class Records:
         return await self._content(value)
 
     async def _codec(self, record: GroupRecord, version: int) -> Codec:
-        return codec_for((await self._broker.schemas.find_version(record.topic, version)).schema)
+        found = self._of_topic.codecs.get(version)
+        if found is None:
+            schema = (await self._broker.schemas.find_version(record.topic, version)).schema
+            found = self._of_topic.codecs[version] = codec_for(schema)
+        return found
+
+    async def _framing(self, topic: TopicName, version: int) -> ContentSchema | None:
+        framings = self._of_topic.framings
+        if version not in framings:
+            framings[version] = await self._schemas.of_version(topic, version)
+        return framings[version]
 
     async def _key(self, record: GroupRecord, key: bytes) -> Any:
         """A key that is not of the format is base64."""
@@ -113,8 +142,8 @@ class Records:
                     if isinstance(codec, KeyValueCodec):
                         return _pair(codec, record)[0]
                 return await self._content(key)
-            except _FAILURES:
-                pass
+            except _FAILURES as error:
+                _raise_passing(error)
         return b64encode(key).decode()
 
     async def _content(self, content: bytes) -> Any:
@@ -130,6 +159,12 @@ class Records:
         if self._format is Format.JSON:
             return _decode(content)
         raise ValueError("it names no schema of the registry")
+
+
+def _raise_passing(error: Exception) -> None:
+    """Raise an error again that says nothing of the record, as the cluster or the registry does not answer."""
+    if isinstance(error, PenstockError) and error.retriable:
+        raise error
 
 
 def _pair(codec: KeyValueCodec, record: GroupRecord) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from penstock.codec.json_schema.document import JsonSchemaError
 from penstock.codec.json_schema.pulsar import full_name
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentCode, ConfluentError
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
 from penstock.model.subjects import CONTEXT, INCOMPATIBLE, Definition, SubjectVersion, subject_of
@@ -152,14 +152,19 @@ class ProxySchemas:
         return _of_version(registry, registry.version(subject, version))
 
     async def by_id(self, schema_id: int) -> ContentSchema | None:
-        """The schema that contents with an id before them were written by; None if there is none with this id."""
+        """The schema that contents with an id before them were written by; None if there is none with this id, or no registry. Raises
+        UNAVAILABLE."""
         known = self._known.get(schema_id)
         if known is None:
+            registry = await self._loaded()
+            if registry is None:
+                return None
             try:
-                registry = await self._load()
-                await registry.sync()
-                known = _of_version(registry, registry.by_id(CONTEXT, schema_id))
-            except (ConfluentError, PenstockError):
+                version = registry.by_id(CONTEXT, schema_id)
+            except ConfluentError:
+                return None
+            known = _usable(registry, version)
+            if known is None:
                 return None
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
@@ -186,25 +191,36 @@ class ProxySchemas:
         assert schema.version is not None, "it is registered"
         return schema.version.topic_version, value[schema.prefix :]
 
-    async def framed(self, topic: TopicName, version: int, value: bytes) -> bytes:
-        """A value of a version of a topic's schema as a serializer writes it; as it is if the registry does not have the version."""
+    async def of_version(self, topic: TopicName, version: int) -> ContentSchema | None:
+        """The schema of a version of a topic, by which a serializer frames its values; None if the registry does not have the version."""
         registry = await self._current()
         if registry is None:
-            return value
+            return None
         place = subject_of(topic), version
         if place not in self._by_version:
             found = registry.of_topic(*place)
             self._by_version[place] = None if found is None else _usable(registry, found)
-        schema = self._by_version[place]
-        return value if schema is None else schema.framed(value)
+        return self._by_version[place]
 
-    async def _current(self) -> Registry | None:
-        """The registry, if there is one; what is known of an older state of it is forgotten."""
+    async def _loaded(self) -> Registry | None:
+        """The registry in its current state; None if there is none. Raises UNAVAILABLE."""
         try:
             registry = await self._load()
-        except PenstockError:
+        except PenstockError as error:
+            if error.kind is not ErrorKind.NOT_SUPPORTED:
+                raise
             return None
-        await registry.sync()
+        try:
+            await registry.sync()
+        except ConfluentError as error:
+            raise PenstockError(ErrorKind.UNAVAILABLE, error.message) from None
+        return registry
+
+    async def _current(self) -> Registry | None:
+        """The same; what is known of an older state of it is forgotten."""
+        registry = await self._loaded()
+        if registry is None:
+            return None
         if registry.revision != self._revision or len(self._by_id) + len(self._by_version) > _KNOWN_MAX:
             self._revision = registry.revision
             self._by_id.clear()

@@ -22,21 +22,18 @@ from penstock.broker.groups import (
 )
 from penstock.broker.log import Log
 from penstock.broker.names import check_partition
+from penstock.broker.pattern_topics import PatternTopics
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
-from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import DEFAULT_NAMESPACE, TopicName, check_subscription
+from penstock.model.names import TopicName, check_subscription
 from penstock.model.policy import ConsumerOptions, SubscriptionType
-from penstock.runtime.patterns import Pattern
 
 from .commits import committed_in, note
-from .entries import records_of
+from .fetched import Fetched, FoundRecords, SeenRecords
 
 LOOK_MS: Final = 1000  # poll interval for topics that come later
-ENTRIES_MAX: Final = 1000  # of one read
-RECORDS_MAX: Final = 10_000  # of one fetch
 
 _MISSING: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 
@@ -59,13 +56,6 @@ class _Shared(NamedTuple):
     source: Subscription
 
 
-class _Fetched(NamedTuple):
-    """A position that is not committed, and the id of the entry that ends there, if the last fetch ended with one."""
-
-    offset: int
-    last: MessageId | None
-
-
 class SubscriptionMember:
     """`broker.GroupMember`."""
 
@@ -79,15 +69,16 @@ class SubscriptionMember:
         self._options = options
         self._start = EARLIEST if options.start is Edge.BEGINNING else LATEST
         self._topics: set[TopicName] = set()
-        self._pattern: tuple[Pattern, Callable[[TopicName], bool]] | None = None
+        self._pattern: PatternTopics | None = None
         self._consumers: dict[TopicName, Consumer] = {}
         self._assigned: dict[TopicPartition, Topic] = {}
         self._positions: dict[TopicPartition, int] = {}
-        self._fetched: dict[TopicPartition, _Fetched] = {}  # and not committed
+        self._fetched: dict[TopicPartition, Fetched] = {}  # and not committed
         self._sought: set[TopicPartition] = set()  # whose positions may be before what is committed
         self._new: set[TopicPartition] = set()  # without a commit: their subscription is new
         self._news = asyncio.Event()
         self._moving = False
+        self._changes = 0  # of partitions and positions by others
         self._turn = 0
 
     # -- partitions
@@ -112,20 +103,26 @@ class SubscriptionMember:
     async def subscribe(self, topics: Sequence[TopicName]) -> None:
         await self.unsubscribe(keep=set(topics))
         self._topics = set(topics)
-        await self._follow()
+        await self._join()
 
     async def subscribe_pattern(self, pattern: str, allowed: Callable[[TopicName], bool]) -> None:
-        compiled = Pattern(pattern)
-        found = await self._matching(compiled, allowed)
-        await self.unsubscribe(keep=found)
-        self._pattern, self._topics = (compiled, allowed), found
-        await self._follow()
+        made = PatternTopics(self._broker.topics, self._broker.watch, pattern, allowed, self._news.set)
+        try:
+            found = set(await made.names())
+            await self.unsubscribe(keep=found)
+        except BaseException:
+            made.close()
+            raise
+        self._pattern, self._topics = made, found
+        await self._join()
 
-    async def _matching(self, pattern: Pattern, allowed: Callable[[TopicName], bool]) -> set[TopicName]:
-        topics = self._broker.topics
-        await topics.learn_names(DEFAULT_NAMESPACE)
-        found = topics.names(DEFAULT_NAMESPACE, "persistent")
-        return {name for name in found if pattern.fullmatch(name.local) and allowed(name)}
+    async def _join(self) -> None:
+        """Take part in the subscriptions of all topics, or of none if one of them cannot be joined."""
+        try:
+            await self._follow()
+        except BaseException:
+            await self.unsubscribe()
+            raise
 
     async def assign(self, partitions: Sequence[TopicPartition]) -> None:
         logs = {one: await self._log(one) for one in partitions}
@@ -137,17 +134,22 @@ class SubscriptionMember:
     async def unsubscribe(self, keep: Set[TopicName] = frozenset()) -> None:
         """Give up everything but the subscriptions to `keep`."""
         await self._commit_fetched()
-        self._pattern = None
+        self._end_pattern()
         self._topics.clear()
         self._assigned.clear()
         for topic in self._consumers.keys() - keep:
             await self._consumers.pop(topic).leave()
         self._forget_others()
 
+    def _end_pattern(self) -> None:
+        pattern, self._pattern = self._pattern, None
+        if pattern is not None:
+            pattern.close()
+
     async def _follow(self) -> None:
         """Take part in the subscriptions of the topics that exist. A topic that was deleted is joined once it exists again."""
         if self._pattern is not None:
-            self._topics = await self._matching(*self._pattern)
+            self._topics = set(await self._pattern.names())
         for topic, consumer in list(self._consumers.items()):
             if consumer.closed or topic not in self._topics:
                 del self._consumers[topic]
@@ -189,6 +191,7 @@ class SubscriptionMember:
 
     def _active_changed(self, source: Subscription, active: bool) -> None:
         one = partition_of(source.topic)
+        self._changes += 1
         if not active:
             self._positions.pop(one, None)
             self._sought.discard(one)
@@ -201,6 +204,7 @@ class SubscriptionMember:
     def _moved(self) -> None:
         """A subscription was moved by others, it is not known which one."""
         if not self._moving:
+            self._changes += 1
             for known in (self._positions, self._fetched):
                 for one in known.keys() - self._assigned:
                     del known[one]
@@ -247,7 +251,7 @@ class SubscriptionMember:
                 found[one] = log.bounds.next_offset
         self._positions |= found
         self._sought |= found.keys()
-        self._fetched |= {one: _Fetched(at, None) for one, at in found.items()}
+        self._fetched |= {one: Fetched(at, None) for one, at in found.items()}
         self._news.set()
 
     async def _first(self, one: TopicPartition, log: Topic, shared: _Shared | None = None) -> int:
@@ -273,17 +277,26 @@ class SubscriptionMember:
 
     # -- records
 
-    async def fetch(self, wait_ms: int, bytes_max: int) -> list[GroupRecord]:
+    async def fetch(self, wait_ms: int, bytes_max: int, bytes_min: int = 0) -> list[GroupRecord]:
         await self._commit_fetched()
         clock = self._broker.clock
         until_ms = clock.monotonic_ms() + wait_ms
+        seen, changes = SeenRecords(), self._changes
         while True:
             self._news.clear()
             await self._follow()
-            found = await self._read(bytes_max)
+            if changes != self._changes:
+                seen, changes = SeenRecords(), self._changes
+            found = await self._read(bytes_max, seen.positions)
             left_ms = until_ms - clock.monotonic_ms()
-            if found or left_ms <= 0:
-                return found
+            if left_ms <= 0 or seen.are_enough(found, bytes_max, bytes_min):
+                if seen.positions:  # records were not kept during the wait
+                    found, seen = await self._read(bytes_max, {}), SeenRecords()
+                if found.count or left_ms <= 0:
+                    return self._take(found)
+            elif found.count:
+                seen.add(found)
+            del found
             await self._wait(left_ms)
 
     async def _wait(self, wait_ms: int) -> None:
@@ -302,14 +315,26 @@ class SubscriptionMember:
             for log in logs:
                 log.followers.discard(wake)
 
-    async def _read(self, bytes_max: int) -> list[GroupRecord]:
-        shared, found = self._shared(), _Found(bytes_max)
+    async def _read(self, bytes_max: int, ahead: Mapping[TopicPartition, int]) -> FoundRecords:
+        """The records that follow, in partitions of `ahead` from there on. Nothing is moved."""
+        shared, found = self._shared(), FoundRecords(bytes_max)
         partitions = self.assignment
         self._turn += 1
-        for at in range(len(partitions)):
-            one = partitions[(self._turn + at) % len(partitions)]
+        for number in range(len(partitions)):
+            if not found.has_room():
+                break
+            one = partitions[(self._turn + number) % len(partitions)]
             log = self._assigned.get(one) or cast(Topic, shared[one].source.topic)
-            await found.read(one, log, await self._position(one, log, shared.get(one)))
+            at = ahead.get(one)
+            if at is None:
+                at = await self._position(one, log, shared.get(one))
+            else:
+                await log.refresh()
+            await found.read(one, log, at)
+        return found
+
+    def _take(self, found: FoundRecords) -> list[GroupRecord]:
+        """Move the positions behind records, which are returned."""
         kept = set(self.assignment)  # other members may have got partitions meanwhile
         self._positions |= {one: at for one, at in found.positions.items() if one in kept}
         self._fetched |= {one: last for one, last in found.fetched.items() if one in kept}
@@ -392,52 +417,9 @@ class SubscriptionMember:
         try:
             await self.unsubscribe()
         finally:
+            self._end_pattern()
             for consumer in self._consumers.values():  # if a commit failed
                 await consumer.leave()
-
-
-class _Found:
-    """The records of one fetch, by partition, with the positions behind them."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.records: dict[TopicPartition, list[GroupRecord]] = {}
-        self.positions: dict[TopicPartition, int] = {}
-        self.fetched: dict[TopicPartition, _Fetched] = {}
-        self._count = 0
-        self._bytes_left = bytes_max
-        self._full = False
-
-    def has_room(self) -> bool:
-        return not self._full
-
-    async def read(self, one: TopicPartition, log: Topic, at: int) -> None:
-        """Read a partition from an offset on, as far as there is room; the first record has room in any case."""
-        self.positions[one] = at
-        while at < log.bounds.next_offset and self.has_room():
-            entries = await log.read_at(at, ENTRIES_MAX, min(max(1, self._bytes_left), log.read_bytes_max))
-            if not entries:
-                break
-            log.has_read(sum([len(entry.data) for entry in entries]))
-            for entry in entries:
-                at = self._take(one, log, entry, at)
-                if not self.has_room():
-                    break
-
-    def _take(self, one: TopicPartition, log: Topic, entry: Entry, at: int) -> int:
-        """Take the records of an entry from an offset on; returns the position behind those that were taken."""
-        before, after = len(taken := self.records.setdefault(one, [])), entry.end
-        for record in records_of(one, entry, at):
-            size = record.size
-            if self._count and (size > self._bytes_left or self._count == RECORDS_MAX):
-                self._full, after = True, record.offset
-                break
-            taken.append(record)
-            self._count += 1
-            self._bytes_left -= size
-        self.positions[one] = after
-        if len(taken) > before:
-            self.fetched[one] = _Fetched(after, log.id_of(entry, -1) if after >= entry.end else None)
-        return after
 
 
 async def _acknowledge(consumer: Consumer, last: MessageId) -> None:

@@ -21,8 +21,10 @@ FIRST, SECOND = ("t", 0), ("t", 1)
 
 
 class Message:
-    def __init__(self, offset: int, size: int = 1, place: At = FIRST, code: int | None = None) -> None:
-        self._offset, self._size, self._at, self._code = offset, size, place, code
+    def __init__(
+        self, offset: int, size: int = 1, place: At = FIRST, code: int | None = None, header: int = 0
+    ) -> None:
+        self._offset, self._size, self._at, self._code, self._header = offset, size, place, code, header
 
     def __len__(self) -> int:
         return self._size
@@ -38,6 +40,9 @@ class Message:
 
     def key(self) -> bytes | None:
         return None
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return [("h", bytes(self._header)), ("none", None)] if self._header else None
 
     def error(self) -> KafkaError | None:
         return None if self._code is None else KafkaError(self._code)
@@ -190,6 +195,24 @@ async def test_a_fetch_is_bounded_and_confirms_the_one_before(member: GroupConsu
     assert kafka.made[0].stored == {FIRST: 3}
     await member.commit(None)
     assert kafka.committed == [(FIRST, 3, "")]
+
+
+async def test_headers_count(member: GroupConsumer, kafka: Kafka) -> None:
+    kafka.messages.extend(Message(offset, header=2000) for offset in range(3))
+    assert await taken(member, 1000) == [0]
+    assert await taken(member, 4100) == [1, 2]
+
+
+async def test_a_wait_for_bytes_ends_with_them_or_with_its_time(member: GroupConsumer, kafka: Kafka) -> None:
+    arriving = Message(0, 40), None, None, Message(1, 40), None, Message(2, 40)
+    kafka.steps.extend(lambda consumer, one=one: one for one in arriving)  # type: ignore[misc]
+    await member.wait(60, 120)
+    assert [one.offset() for one in member.peek(MIB)] == [0, 1, 2]
+    await member.wait(0, 121)
+    assert not member.holds(121)
+    kafka.messages.extend(Message(offset) for offset in range(3, RECORDS_MAX))
+    await member.wait(60, MIB)
+    assert len(member.peek(MIB)) == RECORDS_MAX, "no more are held"
 
 
 async def test_records_that_are_not_taken_come_again(member: GroupConsumer, kafka: Kafka) -> None:

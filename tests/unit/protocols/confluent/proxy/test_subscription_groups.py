@@ -135,6 +135,59 @@ async def test_a_fetch_waits_for_the_first_record_and_no_longer(groups: Groups) 
     assert fetching.result() == []
 
 
+async def test_a_fetch_waits_for_bytes_and_takes_the_rest_when_the_time_is_over(groups: Groups) -> None:
+    await groups.publish("a")
+    member = await groups.member(auto_commit=True)
+    await member.subscribe([ORDERS])
+    async with asyncio.TaskGroup() as tasks:
+        fetching = tasks.create_task(member.fetch(5000, ALL, 3))
+        await turns()
+        await groups.publish("b")
+        await turns()
+        assert not fetching.done()
+        assert await member.committed([FIRST]) == {}
+        await groups.publish("c")
+    assert [record.value for record in fetching.result()] == [b"a", b"b", b"c"]
+    await groups.publish("d")
+    async with asyncio.TaskGroup() as tasks:
+        fetching = tasks.create_task(member.fetch(5000, ALL, 3))
+        await turns()
+        assert not fetching.done()
+        await groups.clock.advance(5000)
+    assert [record.value for record in fetching.result()] == [b"d"]
+    await groups.publish("ee", "f")
+    assert [record.value for record in await member.fetch(5000, 2, 3)] == [b"ee"], "bytes_max ends the wait"
+
+
+async def test_a_fetch_that_waits_for_bytes_gives_up_partitions_that_it_lost(groups: Groups) -> None:
+    await groups.broker.topics.create(PARTS, 2)
+    member = await groups.member("b")
+    await member.subscribe([PARTS])
+    await groups.publish("a", topic=PARTS, partition=0)
+    async with asyncio.TaskGroup() as tasks:
+        fetching = tasks.create_task(member.fetch(5000, ALL, 3))
+        await turns()
+        other = await groups.member("a")  # it gets partition 0, as its name comes first
+        await other.subscribe([PARTS])
+        await groups.publish("bb", topic=PARTS, partition=1)
+        await turns()
+        assert not fetching.done()
+        await groups.publish("c", topic=PARTS, partition=1)
+    assert [record.value for record in fetching.result()] == [b"bb", b"c"]
+    assert await values(other) == [b"a"]
+
+
+async def test_a_subscription_that_fails_in_part_leaves_nothing(groups: Groups) -> None:
+    await groups.publish("a")
+    await groups.broker.subscribe([PARTS], "g", ConsumerOptions(type=SubscriptionType.SHARED))
+    member, other = await groups.member("a"), await groups.member("b")
+    with pytest.raises(PenstockError):
+        await member.subscribe([ORDERS, PARTS])
+    assert (member.topics, member.assignment) == ([], [])
+    await other.subscribe([ORDERS])
+    assert await values(other) == [b"a"]
+
+
 async def test_a_cancelled_fetch_moves_nothing(groups: Groups) -> None:
     member = await groups.member()
     await member.subscribe([ORDERS])
@@ -157,8 +210,11 @@ async def test_a_pattern_finds_topics_that_come_later_and_only_allowed_ones(grou
     assert member.topics == []
     await groups.publish("x", topic=TopicName.parse("orphans"))
     await groups.publish("y", topic=TopicName.parse("horde"))
-    await groups.publish("a")
-    assert await values(member) == [b"a"]
+    async with asyncio.TaskGroup() as tasks:
+        fetching = tasks.create_task(values(member, wait_ms=5000))
+        await turns()
+        await groups.publish("a")
+    assert fetching.result() == [b"a"], "without a wait for the next look"
     assert member.topics == [ORDERS]
 
 
