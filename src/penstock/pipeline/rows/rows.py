@@ -34,17 +34,15 @@ def decode(
     place: Place, frames: Iterable[Frame], start: int, end: int, include: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages with offsets `start .. end-1` of `frames`, which are in order."""
-    for block in _blocks(frames):
-        try:
-            made = read_records if block[0].kind == RECORDS else _decode
-            batch = made(place, include, block)
-        except BadEntry as bad:
-            where = f"{place.topic}, partition {place.partition}, at offset {bad.offset}"
-            raise PenstockError(bad.kind, f"{bad} ({where})") from None
-        offsets = batch.column(4).to_numpy()
-        low, high = np.searchsorted(offsets, (start, end))
-        if low < high:
-            yield batch.slice(low, high - low)
+    try:
+        for block in _blocks(frames):
+            for batch in _batches(place, include, block):
+                low, high = np.searchsorted(batch.column(4).to_numpy(), (start, end))
+                if low < high:
+                    yield batch.slice(low, high - low)
+    except BadEntry as bad:
+        where = f"{place.topic}, partition {place.partition}, at offset {bad.offset}"
+        raise PenstockError(bad.kind, f"{bad} ({where})") from None
 
 
 def _blocks(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
@@ -65,9 +63,17 @@ def _blocks(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
         yield block
 
 
-def _decode(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> pa.RecordBatch:
+def _batches(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
+    """The rows of frames of one ledger. Raises BadEntry."""
+    if frames[0].kind == RECORDS:
+        yield read_records(place, include, frames)
+        return
+    for entries in open_entries(frames):
+        yield _decode(place, include, frames[0].ledger, entries)
+
+
+def _decode(place: Place, include: Sequence[str], ledger: int, entries: Entries) -> pa.RecordBatch:
     """The rows of entries. Raises BadEntry."""
-    entries = open_entries(frames)
     counts = entries.counts
     first_rows = np.cumsum(counts) - counts
     owner = np.repeat(np.arange(len(counts)), counts)  # each row's entry
@@ -81,7 +87,7 @@ def _decode(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> pa
         fields.take(entries.fields, rows, alone, len(owner))
     if not entries.alone.all():
         _add_batches(entries, owner, values, fields)
-    maker = _Maker(place, frames[0].ledger, entries, owner, index, fields, pa.py_buffer(entries.data), values)
+    maker = _Maker(place, ledger, entries, owner, index, fields, pa.py_buffer(entries.data), values)
     schema = columns.arrow_schema(include)
     return pa.RecordBatch.from_arrays([getattr(maker, name)() for name in schema.names], schema=schema)
 
