@@ -20,6 +20,7 @@ from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.handle import pipeline
+from penstock.pipeline.run.lateness import emits_later
 from penstock.pipeline.run.plain import plain_rows
 from penstock.testing.pipelines import pipeline_tests, run_pipeline
 from penstock.testing.server import running
@@ -458,6 +459,30 @@ def test_windows_that_the_pipeline_holds_back_are_not_written(hours: Bench) -> N
         held.backfill(at(1), at(9), sinks=["hourly"], columns={"hourly": "at"})
     assert f"windows of the range end until {at(10)}".replace("+00:00", "Z") in refused.value.message
     assert hours_of(hours, "hourly") == before
+
+
+@pytest.mark.parametrize(
+    ("query", "later"),
+    [
+        ("SELECT key, count(*) FROM flights GROUP BY key", True),
+        (
+            "WITH f AS (SELECT * FROM flights) SELECT a.key, count(*) FROM f a JOIN f b USING (key) GROUP BY a.key",
+            True,
+        ),
+        ("SELECT a.value FROM flights a JOIN flights b USING (key)", True),
+        ("SELECT value FROM flights JOIN (SELECT max(id) AS most FROM limits) ON offset < most", False),
+        ("SELECT value FROM flights WHERE offset < (SELECT max(id) FROM limits)", False),
+        ("SELECT DISTINCT key FROM flights", False),
+    ],
+)
+def test_rows_that_a_stream_has_later_are_made_of_several_messages(
+    hours: Bench, query: str, later: bool
+) -> None:
+    spark = hours.spark.newSession()
+    reader = spark.read.format("penstock").option("url", hours.url).option("subscribe", "flights")
+    reader.load().createOrReplaceTempView("flights")
+    spark.range(3).createOrReplaceTempView("limits")
+    assert emits_later(spark.sql(query)) == later
 
 
 KEYED = (

@@ -8,7 +8,6 @@ published again.
 """
 
 import pickle
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -34,16 +33,13 @@ from .backlog import last_marks
 from .bounded import between, check_kept, logs_of
 from .checks import DEAD
 from .failures import at_sink, one_sentence, sink_place
-from .lateness import watermark_ms, windows_in
+from .lateness import emits_later, watermark_ms, windows_in
 from .outputs import collect_outputs
 from .state import folder_of
 from .views import View, build_views, named, session_for
 from .writing import RESULT, commit, row_writer
 
 DAY_MS: Final = 86_400_000
-_HOLDING: Final = re.compile(
-    r"^[\s:+\-~*]*(Aggregate|TransformWithState|FlatMapGroups|Join)\w*\b", re.MULTILINE
-)
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,7 +193,7 @@ def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Non
     last = folder.last_committed()
     for name, sink in spec.sinks.items():
         frame = views[sink.input].frame
-        if last < 0 or sink.keys or not sink.path or not _emits_later(spec, frame):
+        if last < 0 or sink.keys or not sink.path or not emits_later(frame):
             continue
         windows = windows_in(frame)
         behind = sum(window.size for window in windows) // 1000 if windows else plan.margin
@@ -208,13 +204,6 @@ def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Non
                 f" watermark is at {_iso(reached)}, and windows of the range end until {_iso(plan.end + behind)}: run it until"
                 f" the watermark has passed them, or let the range end at {_iso(max(0, reached - behind))} or before"
             )
-
-
-def _emits_later(spec: Spec, frame: DataFrame) -> bool:
-    """Whether a stream has rows of a view when the watermark has passed them, and not at once."""
-    plan: Any = frame._jdf.queryExecution().analyzed()
-    operators = set(_HOLDING.findall(plan.treeString()))
-    return bool(operators - {"Join"}) or ("Join" in operators and len(spec.sources) > 1)
 
 
 def _written(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Report:
