@@ -29,12 +29,12 @@ from penstock.pipeline.versions import map_in_arrow
 from penstock.pipeline.zones import SESSION_ZONE
 from penstock.pipeline.zones import UTC as UTC_NAME
 
-from .backlog import last_marks
 from .bounded import between, check_kept, logs_of
 from .checks import DEAD
 from .failures import at_sink, one_sentence, sink_place
 from .lateness import emits_later, watermark_ms, windows_in
 from .outputs import collect_outputs
+from .preflight import last_marks
 from .state import folder_of
 from .views import View, build_views, named, session_for
 from .writing import RESULT, commit, row_writer

@@ -14,10 +14,9 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run import lineage
-from penstock.pipeline.run.datasets import find_datasets, format_datasets, table_dataset
 from penstock.pipeline.run.events import Reporter
 from penstock.pipeline.run.folder import Folder
-from penstock.pipeline.run.lineage import lineage_url
+from penstock.pipeline.run.lineage import find_datasets, format_datasets, lineage_url, table_dataset
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running
