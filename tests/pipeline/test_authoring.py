@@ -496,7 +496,9 @@ keys = ["k", "at"]
 )
 
 
-def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(bench: Bench) -> None:
+def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = KEYED.replace('topics = ["flights"]', 'topics = ["changes"]')
     bench.create("changes")
     bench.publish("changes", [flight("AA", 1, 1), flight("UA", 1, 2)])
@@ -510,6 +512,15 @@ def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(bench: Bench)
         pytest.raises(PipelineError, match="stop it before"),
     ):
         again.backfill(at(0), at(3), columns={"latest": "at"})
+    with monkeypatch.context() as patched:
+
+        def confirm(self: Folder) -> None:
+            raise PipelineError("another run has taken over")
+
+        patched.setattr(Folder, "confirm", confirm)
+        with pytest.raises(PipelineError, match="another run has taken over"):
+            again.backfill(at(0), at(3), columns={"latest": "at"})
+        assert hours_of(bench, "latest") == [(1, "AA", 7), (2, "UA", 1)]
     # All messages are published after the range and this margin.
     report = again.backfill(at(0), at(3), columns={"latest": "at"}, margin="1 minute")
     assert report.rows == {"latest": 3}  # of which one is of a message before it

@@ -8,8 +8,8 @@ published again.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake.partitioning import parse
 from penstock.pipeline.source.marks import Key
@@ -159,19 +160,20 @@ def check_backfill(spec: Spec, plan: Backfill) -> None:
 def run_backfill(spec: Spec, spark: SparkSession, plan: Backfill) -> Report:
     """Read, compute, write. Raises PipelineError; a table then has either the rows before or those after."""
     keyed = any(sink.keys for sink in spec.sinks.values())
-    with _stopped(spec) if keyed else nullcontext():
+    with _stopped(spec) if keyed else nullcontext(lambda: None) as confirm:
         session = session_for(spec, spark)
         until = None if keyed else plan.end + plan.margin
         views = build_views(
             spec, session, None, between(spec, session, max(0, plan.start - plan.margin), until)
         )
         _check_emitted(spec, plan, views)
-        return _written(spec, plan, views)
+        return _written(spec, plan, views, confirm)
 
 
 @contextmanager
-def _stopped(spec: Spec) -> Iterator[None]:
-    """Keep the pipeline from running: a row that it changes meanwhile would be as before again."""
+def _stopped(spec: Spec) -> Iterator[Callable[[], None]]:
+    """Keep the pipeline from running: a row that it changes meanwhile would be as before again. Yields a function that raises
+    PipelineError if the pipeline has been started elsewhere all the same."""
     folder = folder_of(spec)
     if folder.in_use():
         raise PipelineError(
@@ -179,9 +181,10 @@ def _stopped(spec: Spec) -> Iterator[None]:
         )
     with folder.locked():
         try:
-            yield
+            yield folder.confirm
         finally:
-            folder.vacate()
+            with suppress(PenstockError):  # of a store that is away
+                folder.vacate()
 
 
 def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> None:
@@ -206,7 +209,8 @@ def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Non
             )
 
 
-def _written(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Report:
+def _written(spec: Spec, plan: Backfill, views: Mapping[str, View], confirm: Callable[[], None]) -> Report:
+    """Compute, and commit unless `confirm` raises."""
     from penstock.pipeline.lake.sink import BatchWriter
     from penstock.pipeline.sink.writer import TopicWriter
 
@@ -240,6 +244,7 @@ def _written(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Report:
         found = map_in_arrow(frame.select(*columns), write, RESULT).collect()
     writers = {name: writer for name, (writer, _) in sinks.items()}
     nothing = {name: writers[name].nothing("", 0) for name in replaced}
+    confirm()
     commit(writers, found, 0, nothing, lambda name: at_sink(sink_place(spec, name)))
     counts = dict.fromkeys(spec.sinks, 0)
     for row in found:
