@@ -52,7 +52,7 @@ _DATABASES: Final = {
     "oracle": ("oracle", 1521, ""),
 }
 _SERVER: Final = re.compile(
-    r"jdbc:(\w+):(?:thin:)?(?:@?//|@)([^/:;,?]+)(?::(\d+))?(?:[/:]([^;?]*))?(.*)", re.DOTALL
+    r"jdbc:(\w+):(?:thin:)?(?:@?//|@)(?:[^/@;?]*@)?([^/:;,?@]+)(?::(\d+))?(?:[/:]([^;?]*))?(.*)", re.DOTALL
 )
 _DATABASE_NAME: Final = re.compile(r"[;?&]database(?:Name)?=([^;&]+)", re.IGNORECASE)
 _TABLE: Final = re.compile(r'[\w$."`\[\]-]+')  # and not a query in parentheses
@@ -144,7 +144,7 @@ def _jdbc(url: str, table: str) -> Iterator[Dataset]:
     if kind == "sqlserver":
         named = _DATABASE_NAME.search(rest)
         database = named[1] if named else ""
-    if database:
+    if database and "@" not in database:  # else it is a part of a password
         parts = [part.strip('"`[]') for part in table.split(".")]
         if schema and len(parts) == 1:
             parts.insert(0, schema)
@@ -173,7 +173,9 @@ def table_dataset(path: str) -> Dataset:
         }
     parts = urlsplit(path)
     scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme  # Hadoop's names of its clients
-    return {"namespace": f"{scheme}://{parts.netloc}", "name": parts.path.strip("/") or "/"}
+    user, _, host = parts.netloc.rpartition("@")  # of Azure, the user is a container
+    place = host if ":" in user else parts.netloc
+    return {"namespace": f"{scheme}://{place}", "name": parts.path.strip("/") or "/"}
 
 
 def lineage_url(spec: Spec) -> str:

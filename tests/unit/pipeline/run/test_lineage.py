@@ -182,6 +182,10 @@ CATALOGS = {
             ["postgres://db:6432 shop.sales.Orders"],
         ),
         ("jdbc", {"url": "jdbc:mysql://db/shop", "dbtable": "orders"}, ["mysql://db:3306 shop.orders"]),
+        ("jdbc", {"url": "jdbc:mysql://a:b@db:33/shop", "dbtable": "orders"}, ["mysql://db:33 shop.orders"]),
+        ("jdbc", {"url": "jdbc:mysql://a:b/c@db:33/shop", "dbtable": "orders"}, []),
+        ("parquet", {"path": "s3a://key:secret@bucket/t"}, ["s3://bucket t"]),
+        ("parquet", {"path": "abfss://box@host.example/t"}, ["abfss://box@host.example t"]),
         (
             "jdbc",
             {"url": "jdbc:sqlserver://db:1433;encrypt=true;databaseName=shop;", "dbtable": "[dbo].[orders]"},
