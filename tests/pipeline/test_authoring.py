@@ -20,6 +20,7 @@ from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.run.handle import pipeline
+from penstock.pipeline.run.lateness import emits_later
 from penstock.pipeline.run.plain import plain_rows
 from penstock.testing.pipelines import pipeline_tests, run_pipeline
 from penstock.testing.server import running
@@ -460,6 +461,30 @@ def test_windows_that_the_pipeline_holds_back_are_not_written(hours: Bench) -> N
     assert hours_of(hours, "hourly") == before
 
 
+@pytest.mark.parametrize(
+    ("query", "later"),
+    [
+        ("SELECT key, count(*) FROM flights GROUP BY key", True),
+        (
+            "WITH f AS (SELECT * FROM flights) SELECT a.key, count(*) FROM f a JOIN f b USING (key) GROUP BY a.key",
+            True,
+        ),
+        ("SELECT a.value FROM flights a JOIN flights b USING (key)", True),
+        ("SELECT value FROM flights JOIN (SELECT max(id) AS most FROM limits) ON offset < most", False),
+        ("SELECT value FROM flights WHERE offset < (SELECT max(id) FROM limits)", False),
+        ("SELECT DISTINCT key FROM flights", False),
+    ],
+)
+def test_rows_that_a_stream_has_later_are_made_of_several_messages(
+    hours: Bench, query: str, later: bool
+) -> None:
+    spark = hours.spark.newSession()
+    reader = spark.read.format("penstock").option("url", hours.url).option("subscribe", "flights")
+    reader.load().createOrReplaceTempView("flights")
+    spark.range(3).createOrReplaceTempView("limits")
+    assert emits_later(spark.sql(query)) == later
+
+
 KEYED = (
     HOURS.replace('name = "hours"', 'name = "keyed"').partition("[sinks.flights]")[0]
     + """
@@ -471,7 +496,9 @@ keys = ["k", "at"]
 )
 
 
-def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(bench: Bench) -> None:
+def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = KEYED.replace('topics = ["flights"]', 'topics = ["changes"]')
     bench.create("changes")
     bench.publish("changes", [flight("AA", 1, 1), flight("UA", 1, 2)])
@@ -485,6 +512,15 @@ def test_a_table_with_keys_keeps_rows_that_changed_after_the_range(bench: Bench)
         pytest.raises(PipelineError, match="stop it before"),
     ):
         again.backfill(at(0), at(3), columns={"latest": "at"})
+    with monkeypatch.context() as patched:
+
+        def confirm(self: Folder) -> None:
+            raise PipelineError("another run has taken over")
+
+        patched.setattr(Folder, "confirm", confirm)
+        with pytest.raises(PipelineError, match="another run has taken over"):
+            again.backfill(at(0), at(3), columns={"latest": "at"})
+        assert hours_of(bench, "latest") == [(1, "AA", 7), (2, "UA", 1)]
     # All messages are published after the range and this margin.
     report = again.backfill(at(0), at(3), columns={"latest": "at"}, margin="1 minute")
     assert report.rows == {"latest": 3}  # of which one is of a message before it

@@ -17,6 +17,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from penstock.client.http import HttpClient
 from penstock.codec import codec_for
@@ -26,6 +27,7 @@ from penstock.pipeline.encode.plan import plan_encoding
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 from penstock.pipeline.run.failures import ErrorClass, cause_of
+from penstock.pipeline.run.handle import pipeline
 from penstock.testing.server import Address, running
 
 V0 = {
@@ -473,7 +475,9 @@ def test_through_the_sink_and_back(
     }
     for name, column in columns.items():
         frame = spark.sql(f"SELECT IF(id = 3, NULL, {column}) AS value FROM range(5)").coalesce(1)
-        frame.write.format("penstock").option("url", server.url).option("topic", name).mode("append").save()
+        frame.write.format("penstock").option("url", server.url).option("subscribe", name).mode(
+            "append"
+        ).save()
         back = [plain(v) for v in values(read(subscribe=name))]
         wanted = [plain(row.value) for row in frame.collect()]
         if name == "sunk-protobuf":
@@ -521,3 +525,57 @@ def test_what_the_registered_schema_does_not_take(client: HttpClient, spark: Spa
 def test_bad_options(mixed: str, read: Read, options: dict[str, str], said: str) -> None:
     with pytest.raises(PySparkException, match=said):
         read(subscribe=mixed, **options)
+
+
+NESTED = {
+    "type": "record",
+    "name": "Nested",
+    "fields": [
+        {"name": "part", "type": ["null", {"type": "record", "name": "Part", "fields": [
+            {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}},
+        ]}]},
+        {"name": "parts", "type": ["null", {"type": "array", "items": ["null", "Part"]}]},
+        {"name": "named", "type": {"type": "map", "values": ["null", "Part"]}},
+        {"name": "local", "type": ["null", {"type": "long", "logicalType": "local-timestamp-millis"}]},
+        {"name": "raw", "type": ["null", "bytes"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("decode", ["none", "struct", "flat"])
+def test_a_preview_has_the_rows_of_a_read(
+    client: HttpClient, server: Address, spark: SparkSession, tmp_path: Path, decode: str
+) -> None:
+    name = f"nested-{decode}"
+    topic = topic_with(client, name, NESTED)
+    part = {"at": 1_700_000_000_000_001, "price": "123456789012.3456"}
+    empty = {"at": None, "price": "-0.0001"}
+    for n in range(30):
+        value = {
+            "part": part if n % 3 else None,
+            "parts": [part, None, empty][: n % 4] if n % 5 else None,
+            "named": {"a": empty, "b": None} if n % 2 else {},
+            "local": n if n % 7 else None,
+            "raw": "AP8=" if n % 2 else None,
+        }
+        message = {"value": value, "key": f"k{n % 4}", "eventTime": 1000 + n, "properties": {"n": str(n)}}
+        answer = client.produce(topic, [message], schema_version=0)
+        assert all(each["error"] is None for each in answer["messageIds"]), answer
+    include = ["properties", "event_time", "message_id", "producer_name", "sequence_id", "schema_version"]
+    include += ["ordering_key", "deliver_at"]
+    file = tmp_path / "p.toml"
+    file.write_text(
+        f'name = "p"\n[sources.s]\ntopics = ["{name}"]\ndecode = "{decode}"\ninclude = {json.dumps(include)}\n'
+        '[sinks.o]\ninput = "s"\ntopic = "o"\n[spark]\n"spark.sql.session.timeZone" = "Asia/Kolkata"\n'
+    )
+    made = pipeline(file, spark, url=server.url, state=tmp_path / "state")
+    found = made.preview("s", rows=100, messages=20)
+    reader = spark.read.format("penstock").option("url", server.url).option("subscribe", name)
+    read = reader.option("value.decode", decode).option("include", ",".join(include)).load()
+    wanted = read.where("offset >= 10").orderBy(f.col("offset").desc())
+    assert [(each.name, each.dataType) for each in found.schema] == [
+        (each.name, each.dataType) for each in wanted.schema
+    ]
+    assert found.count() == 20
+    assert found.toArrow().to_pylist() == wanted.toArrow().to_pylist()

@@ -26,8 +26,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """A server's URL and credentials; an empty text is none.
 
     `token` is for callers that hold one already (the command line); elsewhere `token_file` or `token_env` name it, and it
-    is read for each request. `basic_env` names a variable with USER:PASSWORD, which is sent instead. `ca_file` are the certificates to trust instead of the system's; `cert_file`
-    and `key_file` are the client's own (PEM). `original_principal` names the principal that a proxy acts for.
+    is read for each request. `basic_env` names a variable with USER:PASSWORD, which is sent instead. `ca_file` are the
+    certificates to trust instead of the system's; `cert_file` and `key_file` are the client's own (PEM). `original_principal`
+    names the principal that a proxy acts for.
     """
 
     url: str
@@ -79,7 +80,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
             raise PenstockError(ErrorKind.UNAUTHENTICATED, "the token is none: it has letters beyond ASCII")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if self.basic_env:
-            pair = os.environ.get(self.basic_env, "")
+            pair = os.environ.get(self.basic_env, "").strip()  # a file that it came from ends with a line
             if ":" not in pair:
                 raise PenstockError(
                     ErrorKind.UNAUTHENTICATED,

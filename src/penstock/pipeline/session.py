@@ -57,7 +57,7 @@ _COMPILE: Final = tuple(
     )
 )
 
-# Not at all in a run that is over before the slow compiler pays (`run.backlog`).
+# Not at all in a run that is over before the slow compiler pays (`run.preflight`).
 _COMPILE_QUICKLY: Final = ("-XX:TieredStopAtLevel=1",)
 
 # With few processors and Spark's own heap the concurrent collector costs more than the pauses that it saves: its threads,
@@ -202,7 +202,7 @@ def java_options(conf: Mapping[str, Any], *, short: bool = False) -> str:
 
 
 def short_run(conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's configuration with a JVM for a run that ends soon (`run.backlog`); `conf` wins."""
+    """Spark's configuration with a JVM for a run that ends soon (`run.preflight`); `conf` wins."""
     return {_JAVA_OPTIONS: java_options(conf, short=True), **conf}
 
 

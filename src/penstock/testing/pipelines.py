@@ -14,8 +14,7 @@ from penstock.pipeline.spec.parse import load_spec
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.pipeline.run.given import Rows
-    from penstock.pipeline.run.trial import Trial
+    from penstock.pipeline.run.trial import Rows, Trial
 
 
 class PipelineTest:

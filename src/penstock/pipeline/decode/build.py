@@ -3,7 +3,6 @@
 Avro's rules of resolution (`penstock.codec.avro.resolve`), and one more: an enum may be read as a string.
 """
 
-from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -14,12 +13,10 @@ from penstock.codec.avro.types import Array, Enum, Fixed, Map, Primitive, Record
 from penstock.pipeline.errors import PipelineError
 
 from .arrays import items_of, mask_of, offsets_of, struct_of
-from .leaves import enum_column, leaf, span_array
+from .leaves import Build, enum_column, leaf, span_array
 from .raw import BadRows, Choice, Fields, Flags, Items, Numbers, Raw, Spans, size, take
 from .scan import compile_scan, scan
 from .shapes import arrow_type, members, merged, spark_type
-
-Build = Callable[[Raw, Numbers], pa.Array]
 
 
 class _Rules(Resolution):

@@ -26,16 +26,17 @@ from .typed import merge
 
 HEAD_BYTES: Final = 5
 INDEXES_MAX: Final = 33
+INDEXES_BYTES_MAX: Final = 5 * (INDEXES_MAX + 1)
 UNKNOWN_MAX: Final = 16  # ids that a registry lacks and is asked for, in one batch: values that are no framing have no end of them
 
-Writers = Callable[[int], SchemaInfo | None]
+Writers = Callable[[int, bool], SchemaInfo | None]  # by id, and whether the registry may be asked
 
 
 def decode_framed(
     payloads: pa.Array, writers: Writers, reader: SchemaInfo, wanted: DataType
 ) -> tuple[pa.Array, dict[int, str]]:
     """As `payloads.decode`, each value by the schema whose id it begins with, as `reader` sees it. `writers` returns the schema
-    of an id, None if there is none."""
+    of an id, None if there is none, or if it is not known and may not be asked for."""
     data, begins, ends = bounds(payloads)
     room: Any = np.zeros(len(data) + HEAD_BYTES, np.uint8)
     room[: len(data)] = np.frombuffer(data, np.uint8)
@@ -55,12 +56,14 @@ def decode_framed(
         index = np.flatnonzero(framed & (numbers == number))
         found, why = None, f"value: schema id {number}: the registry does not have it"
         try:
-            found = writers(number) if unknown < UNKNOWN_MAX else None
+            found = writers(number, unknown < UNKNOWN_MAX)
         except PenstockError as error:
             if error.kind is not ErrorKind.BAD_VALUE_SCHEMA:
                 raise
             why = f"value: schema id {number}: {error.message}"
         if found is None:
+            if unknown >= UNKNOWN_MAX:
+                why = f"value: schema id {number}: not asked for, as the registry lacks {UNKNOWN_MAX} others of these values"
             unknown += 1
             wrong |= dict.fromkeys(index.tolist(), why)
             continue
@@ -114,7 +117,7 @@ def _messages(
         if start < end and data[start] == 0:
             rows.setdefault((0,), []).append(row)
             found[row] = start + 1
-        elif indexes := _indexes(data[start:end].tobytes()):
+        elif indexes := _indexes(data[start : min(end, start + INDEXES_BYTES_MAX)].tobytes()):
             place, size = indexes
             rows.setdefault(place, []).append(row)
             found[row] = start + size
@@ -131,7 +134,7 @@ def _indexes(value: bytes) -> tuple[tuple[int, ...], int] | None:
     """A message's place and how many bytes it takes; None if there is none."""
     numbers: list[int] = []
     number = shift = 0
-    for at, byte in enumerate(value[: 5 * (INDEXES_MAX + 1)]):
+    for at, byte in enumerate(value):
         number |= (byte & 0x7F) << shift
         shift += 7
         if byte >= 0x80:

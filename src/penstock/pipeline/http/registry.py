@@ -1,13 +1,12 @@
 """Schemas of a registry with Confluent's API: of a subject, and by the ids that stand in front of values. They never change."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from penstock.client.access import Access
+from penstock.client.access import Access, without_password
 from penstock.client.http import RemoteError
 from penstock.codec.json_schema.pulsar import FOREIGN
 from penstock.codec.json_schema.records import record_of
@@ -20,6 +19,8 @@ from .retry import retrying
 
 REFERENCES_MAX: Final = 200  # that one schema uses, also through others
 IDS_MAX: Final = 1024  # that a process remembers
+
+_by_id: dict[tuple[Access, str, int], SchemaInfo] = {}
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -40,24 +41,23 @@ def schema_of_subject(access: Access, subject: str, version: str = "latest") -> 
         return _schema(client, _version_path(subject, version))
 
 
-def schema_by_id(access: Access, subject: str, number: int) -> SchemaInfo | None:
-    """The schema with an id, which a process asks for once; None if the registry does not have it.
+def schema_by_id(access: Access, subject: str, number: int, ask: bool = True) -> SchemaInfo | None:
+    """The schema with an id, which a process asks for once; None if the registry does not have it, or without `ask` if this
+    process does not know it.
 
     In a registry with contexts the id is one of the subject's context. Raises PenstockError.
     """
-    try:
-        return _by_id(access, subject, number)
-    except LookupError:
-        return None
-
-
-@lru_cache(maxsize=IDS_MAX)
-def _by_id(access: Access, subject: str, number: int) -> SchemaInfo:
-    with Calls(access) as client:
-        found = retrying(lambda: _schema(client, f"/schemas/ids/{number}?subject={quote(subject, safe='')}"))
-    if found is None:
-        raise LookupError(number)  # not remembered: it may be registered later
-    return found
+    key = access, subject, number
+    if key not in _by_id and ask:
+        path = f"/schemas/ids/{number}?subject={quote(subject, safe='')}"
+        with Calls(access) as client:
+            found = retrying(lambda: _schema(client, path))
+        if found is None:  # not remembered: it may be registered later
+            return None
+        if len(_by_id) >= IDS_MAX:
+            _by_id.pop(next(iter(_by_id)), None)
+        _by_id[key] = found
+    return _by_id.get(key)
 
 
 def _schema(client: Caller, path: str) -> SchemaInfo | None:
@@ -96,13 +96,17 @@ def _get(client: Caller, path: str) -> _Definition | None:
         answer: Any = client.call("GET", path)
         return msgspec.convert(answer, _Definition)
     except RemoteError as error:
-        if error.status == 404:
+        if error.code // 100 == 404:  # a subject, version or schema
             return None
-        raise
+        if error.status != 404:
+            raise
+        why = error.message  # of a proxy, or of a server that has no such paths
     except msgspec.ValidationError as error:
-        raise PenstockError(
-            ErrorKind.UNAVAILABLE, f"{client.url} does not answer as a schema registry does: {error}"
-        ) from None
+        why = str(error)
+    raise PenstockError(
+        ErrorKind.UNAVAILABLE,
+        f"{without_password(client.url)} does not answer as a schema registry does: {why}",
+    )
 
 
 def _version_path(subject: str, version: str) -> str:

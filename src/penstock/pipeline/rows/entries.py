@@ -4,6 +4,7 @@ Frames are those of `penstock.wire.runs`. An older server sends frames of one en
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.batch import MESSAGES_MAX
-from penstock.wire.compression import decompress
+from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX, decompress
 from penstock.wire.contents import BODY_AT, MAGIC, METADATA_AT, crc32c
 from penstock.wire.runs import ENTRY, HEAD, RECORDS, RUN, split_head
 
@@ -21,6 +22,7 @@ from .fields import ABSENT, Bytes, Fields, Ints, read_fields
 
 READ_BYTES: Final = 512 << 10  # one read; larger ones leave the caches
 CONTENT_BYTES_MAX: Final = 256 << 20  # what claims more is no frame
+UNPACKED_BYTES: Final = 8 << 20  # of entries that are opened at once: they may hold far more than they take
 
 _NUMBER_MAX: Final = 2**63 - 1  # of a ledger or an offset
 _SIZE: Final = np.dtype("<u4")
@@ -102,36 +104,64 @@ class Entries(msgspec.Struct):
     ends: Ints
 
 
-def open_entries(frames: Sequence[Frame]) -> Entries:
-    """Open the entries of frames. Raises BadEntry."""
+def open_entries(frames: Sequence[Frame]) -> Iterator[Entries]:
+    """Open the entries of frames, as many at once as have about UNPACKED_BYTES of payload. Raises BadEntry."""
     each = np.array([frame.count if frame.kind == RUN else 1 for frame in frames], np.int64)
     sizes, parts = _sizes(frames)
     data = b"".join(parts)
     index = np.arange(len(sizes)) - np.repeat(np.cumsum(each) - each, each)  # each entry's place in its frame
     offsets = np.repeat(np.array([frame.offset for frame in frames], np.int64), each) + index
     ids = np.repeat(np.array([frame.entry_id for frame in frames], np.uint64), each) + index.astype(np.uint64)
+    said = np.array([1 if frame.kind == RUN else frame.count for frame in frames], np.int64)
+    framed = np.repeat(said, each)
     ends = np.cumsum(sizes)
     begins, until = _metadata(data, ends - sizes, ends, offsets)
     fields = _fields(data, begins, until, offsets)
-    alone = np.ones(len(sizes), np.bool_)
+    cuts = [0, len(sizes)]
+    if fields.compression is not None and fields.uncompressed is not None:
+        held = np.cumsum(np.clip(fields.uncompressed, 0, UNCOMPRESSED_BYTES_MAX) + sizes) // UNPACKED_BYTES
+        cuts[1:1] = (np.flatnonzero(np.diff(held)) + 1).tolist()
+    for low, high in pairwise(cuts):
+        some = slice(low, high)
+        if high - low < len(sizes):
+            fields = _fields(data, begins[some], until[some], offsets[some])
+        yield _opened(
+            data, offsets[some], ids[some], framed[some], begins[some], until[some], ends[some], fields
+        )
+
+
+def _opened(
+    data: bytes,
+    offsets: Ints,
+    ids: NDArray[np.uint64],
+    framed: Ints,
+    begins: Ints,
+    until: Ints,
+    ends: Ints,
+    fields: Fields,
+) -> Entries:
+    """Entries whose metadata is at `data[begins:until]`, and payloads are from there to `ends`; `framed` is what their frames
+    say of how many messages they have."""
+    alone = np.ones(len(ids), np.bool_)
     if fields.batch is not None:  # the number's presence, not its value, makes a batch
         alone = fields.batch == ABSENT
     # Encrypted, or one chunk of a larger message: only the receiver can open it.
-    sealed = np.zeros(len(sizes), np.bool_)
+    sealed = np.zeros(len(ids), np.bool_)
     if fields.encryption is not None:
         sealed |= fields.encryption[0] >= 0
     if fields.chunks is not None:
         sealed |= fields.chunks > 1
     alone |= sealed
     if fields.compression is not None and (packed := ~sealed & (fields.compression != 0)).any():
+        first = int(begins[0])
+        data = data[first : int(ends[-1])]
+        begins, until, ends = begins - first, until - first, ends - first
         data, moved, ends = _unpacked(data, until, ends, offsets, fields, np.flatnonzero(packed))
         begins, until = begins + moved, until + moved
         fields = read_fields(metadata.ENTRY, np.frombuffer(data, np.uint8), begins, until)
-    counts = np.ones(len(sizes), np.int64)
+    counts = np.ones(len(ids), np.int64)
     if fields.batch is not None and not alone.all():
         counts = np.where(alone, 1, fields.batch)
-        said = np.array([1 if frame.kind == RUN else frame.count for frame in frames], np.int64)
-        framed = np.repeat(said, each)
         for n in np.flatnonzero(~alone & ((counts < 1) | (counts > MESSAGES_MAX) | (counts != framed))):
             what = f"it holds {counts[n]} messages, its frame says {framed[n]}"
             raise _bad(offsets[n], what)

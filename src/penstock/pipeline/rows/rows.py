@@ -11,40 +11,43 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import read_varint
 from penstock.wire.metadata import schema_version_number
 from penstock.wire.runs import RECORDS
 
 from . import columns
 from .entries import BadEntry, Entries, Frame, open_entries
-from .fields import MESSAGE, Fields, Ints, Ranges, find_values, read_fields
+from .fields import MESSAGE, Fields, Ints, Ranges, find_values, read_fields, varints
 from .ids import message_ids
 from .place import Place
 from .plain import read_records
-from .properties import properties
 
 BLOCK_ROWS: Final = 16_384  # makes the calls of numpy and Arrow cheap; twice as many gain nothing
 BLOCK_BYTES: Final = 4 << 20
 
 _US: Final = 1000  # us in a ms
 
+# Of a property, Pulsar's KeyValue: key = 1, value = 2.
+_KEY: Final = 0x0A
+_VALUE: Final = 0x12
+
 
 def decode(
     place: Place, frames: Iterable[Frame], start: int, end: int, include: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages with offsets `start .. end-1` of `frames`, which are in order."""
-    for block in _blocks(frames):
-        try:
-            made = read_records if block[0].kind == RECORDS else _decode
-            batch = made(place, include, block)
-        except BadEntry as bad:
-            where = f"{place.topic}, partition {place.partition}, at offset {bad.offset}"
-            raise PenstockError(bad.kind, f"{bad} ({where})") from None
-        offsets = batch.column(4).to_numpy()
-        low, high = np.searchsorted(offsets, (start, end))
-        if low < high:
-            yield batch.slice(low, high - low)
+    try:
+        for block in _blocks(frames):
+            for batch in _batches(place, include, block):
+                low, high = np.searchsorted(batch.column(4).to_numpy(), (start, end))
+                if low < high:
+                    yield batch.slice(low, high - low)
+    except BadEntry as bad:
+        where = f"{place.topic}, partition {place.partition}, at offset {bad.offset}"
+        raise PenstockError(bad.kind, f"{bad} ({where})") from None
 
 
 def _blocks(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
@@ -65,9 +68,17 @@ def _blocks(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
         yield block
 
 
-def _decode(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> pa.RecordBatch:
+def _batches(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
+    """The rows of frames of one ledger. Raises BadEntry."""
+    if frames[0].kind == RECORDS:
+        yield read_records(place, include, frames)
+        return
+    for entries in open_entries(frames):
+        yield _decode(place, include, frames[0].ledger, entries)
+
+
+def _decode(place: Place, include: Sequence[str], ledger: int, entries: Entries) -> pa.RecordBatch:
     """The rows of entries. Raises BadEntry."""
-    entries = open_entries(frames)
     counts = entries.counts
     first_rows = np.cumsum(counts) - counts
     owner = np.repeat(np.arange(len(counts)), counts)  # each row's entry
@@ -81,7 +92,7 @@ def _decode(place: Place, include: Sequence[str], frames: Sequence[Frame]) -> pa
         fields.take(entries.fields, rows, alone, len(owner))
     if not entries.alone.all():
         _add_batches(entries, owner, values, fields)
-    maker = _Maker(place, frames[0].ledger, entries, owner, index, fields, pa.py_buffer(entries.data), values)
+    maker = _Maker(place, ledger, entries, owner, index, fields, pa.py_buffer(entries.data), values)
     schema = columns.arrow_schema(include)
     return pa.RecordBatch.from_arrays([getattr(maker, name)() for name in schema.names], schema=schema)
 
@@ -260,3 +271,111 @@ def _unbase64(key: bytes | None) -> Any:
         return b64decode(key, validate=True)
     except ValueError:
         return key
+
+
+def properties(data: pa.Buffer, found: Sequence[tuple[Ints, Ints, Ints]], rows: int) -> pa.MapArray:
+    """A map for each of `rows` messages; `found` says where properties begin and end, and whose they are.
+
+    Every writer puts the key first, then the value, and no message has a key twice: such properties are cut out of the data all
+    at once. Others are read one by one.
+    """
+    owner, begin, end = _in_order(found)
+    offsets = np.zeros(rows + 1, np.int32)
+    pairs = _cut(data, owner, begin, end)
+    if pairs is not None:
+        np.cumsum(np.bincount(owner, minlength=rows), out=offsets[1:])
+    else:
+        counts, keys, texts = _one_by_one(data, owner, begin, end, rows)
+        np.cumsum(counts, out=offsets[1:])
+        pairs = pa.array(keys, pa.string()), pa.array(texts, pa.string())
+    return pa.MapArray.from_arrays(offsets, *pairs)
+
+
+def _in_order(found: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
+    """All properties, message by message: whose each is, where it begins and ends."""
+    if not found:
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, nothing
+    begin = np.concatenate([each[0] for each in found])
+    end = np.concatenate([each[1] for each in found])
+    owner = np.concatenate([each[2] for each in found])
+    if len(found) > 1:
+        order = np.argsort(owner, kind="stable")
+        return owner[order], begin[order], end[order]
+    return owner, begin, end
+
+
+def _cut(data: pa.Buffer, owner: Ints, begin: Ints, end: Ints) -> tuple[pa.Array, pa.Array] | None:
+    """Keys and values, None where a property is of another form, or a key comes twice or is no text."""
+    count = len(owner)
+    if not count:
+        return pa.array([], pa.string()), pa.array([], pa.string())
+    raw = np.frombuffer(data, np.uint8)
+    if (end - begin < 4).any() or (raw[begin] != _KEY).any():
+        return None
+    try:
+        size, key = varints(raw, begin + 1)
+        key_end = key + size
+        if (size < 0).any() or (key_end >= end).any() or (raw[key_end] != _VALUE).any():
+            return None
+        size, value = varints(raw, key_end + 1)
+    except ValueError:
+        return None
+    if (size < 0).any() or (value + size != end).any():
+        return None
+    cuts = np.empty(4 * count, np.int32)  # read as an array's offsets: key, gap, value, gap, key …
+    cuts[0::4], cuts[1::4], cuts[2::4], cuts[3::4] = key, key_end, value, end
+    items = pa.Array.from_buffers(pa.binary(), 4 * count - 1, [None, pa.py_buffer(cuts), data])
+    first = np.arange(0, 4 * count, 4, dtype=np.int32)
+    try:
+        keys = items.take(pa.array(first)).cast(pa.string())
+        values = items.take(pa.array(first + np.int32(2))).cast(pa.string())
+    except pa.ArrowInvalid:  # no UTF-8
+        return None
+    return None if _twice(owner, keys) else (keys, values)
+
+
+def _twice(owner: Ints, keys: pa.Array) -> bool:
+    """Whether a message has a key twice: Spark refuses such a map."""
+    if (owner[1:] != owner[:-1]).all():
+        return False
+    codes = keys.dictionary_encode()
+    both = owner * len(codes.dictionary) + codes.indices.to_numpy()
+    both.sort()
+    return bool((both[1:] == both[:-1]).any())
+
+
+def _one_by_one(
+    data: pa.Buffer, owner: Ints, begin: Ints, end: Ints, rows: int
+) -> tuple[NDArray[np.int64], list[str], list[str]]:
+    """How many each message has, their keys, their values; of a key that comes twice the last one, as in Pulsar."""
+    view = memoryview(data)
+    known: dict[bytes, tuple[str, str]] = {}  # the same few pairs come again and again
+    maps: dict[int, dict[str, str]] = {}
+    for row, low, high in zip(owner.tolist(), begin.tolist(), end.tolist(), strict=True):
+        raw = bytes(view[low:high])
+        pair = known.get(raw)
+        if pair is None:
+            pair = known[raw] = _key_value(raw)
+        maps.setdefault(row, {})[pair[0]] = pair[1]
+    counts = np.zeros(rows, np.int64)
+    for row, each in maps.items():
+        counts[row] = len(each)
+    return (
+        counts,
+        [key for each in maps.values() for key in each],
+        [text for each in maps.values() for text in each.values()],
+    )
+
+
+def _key_value(raw: bytes) -> tuple[str, str]:
+    texts = {1: b"", 2: b""}
+    at = 0
+    while at < len(raw):
+        tag, at = read_varint(raw, at)
+        if tag & 7 != 2:
+            raise PenstockError(ErrorKind.BAD_ENCODING, "a property is broken")
+        length, at = read_varint(raw, at)
+        texts[tag >> 3] = raw[at : at + length]
+        at += length
+    return texts[1].decode(errors="replace"), texts[2].decode(errors="replace")

@@ -8,9 +8,8 @@ published again.
 """
 
 import pickle
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -20,6 +19,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake.partitioning import parse
 from penstock.pipeline.source.marks import Key
@@ -30,20 +30,17 @@ from penstock.pipeline.versions import map_in_arrow
 from penstock.pipeline.zones import SESSION_ZONE
 from penstock.pipeline.zones import UTC as UTC_NAME
 
-from .backlog import last_marks
 from .bounded import between, check_kept, logs_of
 from .checks import DEAD
 from .failures import at_sink, one_sentence, sink_place
-from .lateness import watermark_ms, windows_in
+from .lateness import emits_later, watermark_ms, windows_in
 from .outputs import collect_outputs
+from .preflight import last_marks
 from .state import folder_of
 from .views import View, build_views, named, session_for
 from .writing import RESULT, commit, row_writer
 
 DAY_MS: Final = 86_400_000
-_HOLDING: Final = re.compile(
-    r"^[\s:+\-~*]*(Aggregate|TransformWithState|FlatMapGroups|Join)\w*\b", re.MULTILINE
-)
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,19 +160,20 @@ def check_backfill(spec: Spec, plan: Backfill) -> None:
 def run_backfill(spec: Spec, spark: SparkSession, plan: Backfill) -> Report:
     """Read, compute, write. Raises PipelineError; a table then has either the rows before or those after."""
     keyed = any(sink.keys for sink in spec.sinks.values())
-    with _stopped(spec) if keyed else nullcontext():
+    with _stopped(spec) if keyed else nullcontext(lambda: None) as confirm:
         session = session_for(spec, spark)
         until = None if keyed else plan.end + plan.margin
         views = build_views(
             spec, session, None, between(spec, session, max(0, plan.start - plan.margin), until)
         )
         _check_emitted(spec, plan, views)
-        return _written(spec, plan, views)
+        return _written(spec, plan, views, confirm)
 
 
 @contextmanager
-def _stopped(spec: Spec) -> Iterator[None]:
-    """Keep the pipeline from running: a row that it changes meanwhile would be as before again."""
+def _stopped(spec: Spec) -> Iterator[Callable[[], None]]:
+    """Keep the pipeline from running: a row that it changes meanwhile would be as before again. Yields a function that raises
+    PipelineError if the pipeline has been started elsewhere all the same."""
     folder = folder_of(spec)
     if folder.in_use():
         raise PipelineError(
@@ -183,9 +181,10 @@ def _stopped(spec: Spec) -> Iterator[None]:
         )
     with folder.locked():
         try:
-            yield
+            yield folder.confirm
         finally:
-            folder.vacate()
+            with suppress(PenstockError):  # of a store that is away
+                folder.vacate()
 
 
 def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> None:
@@ -197,7 +196,7 @@ def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Non
     last = folder.last_committed()
     for name, sink in spec.sinks.items():
         frame = views[sink.input].frame
-        if last < 0 or sink.keys or not sink.path or not _emits_later(spec, frame):
+        if last < 0 or sink.keys or not sink.path or not emits_later(frame):
             continue
         windows = windows_in(frame)
         behind = sum(window.size for window in windows) // 1000 if windows else plan.margin
@@ -210,14 +209,8 @@ def _check_emitted(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Non
             )
 
 
-def _emits_later(spec: Spec, frame: DataFrame) -> bool:
-    """Whether a stream has rows of a view when the watermark has passed them, and not at once."""
-    plan: Any = frame._jdf.queryExecution().analyzed()
-    operators = set(_HOLDING.findall(plan.treeString()))
-    return bool(operators - {"Join"}) or ("Join" in operators and len(spec.sources) > 1)
-
-
-def _written(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Report:
+def _written(spec: Spec, plan: Backfill, views: Mapping[str, View], confirm: Callable[[], None]) -> Report:
+    """Compute, and commit unless `confirm` raises."""
     from penstock.pipeline.lake.sink import BatchWriter
     from penstock.pipeline.sink.writer import TopicWriter
 
@@ -251,6 +244,7 @@ def _written(spec: Spec, plan: Backfill, views: Mapping[str, View]) -> Report:
         found = map_in_arrow(frame.select(*columns), write, RESULT).collect()
     writers = {name: writer for name, (writer, _) in sinks.items()}
     nothing = {name: writers[name].nothing("", 0) for name in replaced}
+    confirm()
     commit(writers, found, 0, nothing, lambda name: at_sink(sink_place(spec, name)))
     counts = dict.fromkeys(spec.sinks, 0)
     for row in found:

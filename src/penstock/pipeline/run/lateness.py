@@ -42,6 +42,7 @@ _COMPARING: Final = (
     "FlatMapGroupsWithState",
     "FlatMapGroupsInPandasWithState",
 )
+_HOLDING: Final = ("Aggregate", "TransformWithState", "FlatMapGroups")  # rows until the watermark has passed
 _TRANSPARENT: Final = ("KnownNullable", "KnownNotNull", "PreciseTimestampConversion", "Cast")
 
 
@@ -147,6 +148,29 @@ def windows_in(frame: DataFrame) -> set[Window]:
             made = list(_all(node.projections().apply(0)))
         found |= {window_of(json.loads(each.toJSON())) for each in made if _is_a(each, "CreateNamedStruct")}
     return {each for each in found if each is not None}
+
+
+def emits_later(frame: DataFrame) -> bool:
+    """Whether a stream has rows of a view, of which `frame` is the batch, when the watermark has passed them, and not at once:
+    aggregates of messages, and what keeps or joins them. Those of tables alone do not count."""
+    waiting: list[Any] = [frame._jdf.queryExecution().analyzed()]
+    while waiting:
+        node = waiting.pop()
+        children = list(_all(node.children()))
+        waiting += children
+        name = node.nodeName()
+        if name.startswith((*_HOLDING, "Join")):
+            of_messages = sum(map(_reads_messages, children))
+            if of_messages >= (2 if name.startswith("Join") else 1):
+                return True
+    return False
+
+
+def _reads_messages(node: Any) -> bool:
+    leaves = _all(node.collectLeaves())
+    return any(
+        each.nodeName() == "CTERelationRef" or each.simpleString(1).endswith(" penstock") for each in leaves
+    )
 
 
 class _Search:

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
+from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
@@ -355,13 +356,15 @@ def named(spec: Spec, place: str) -> Iterator[None]:
         if error.message.startswith(f"{spec.file}: "):
             raise
         raise type(error)(f"{spec.file}: {place}: {error.message}", error.kind) from None
+    except PenstockError as error:
+        raise PipelineError(f"{spec.file}: {place}: {error.message}", error.kind) from None
     except PySparkException as error:
         raise PipelineError(f"{spec.file}: {place}: {cause_of(error).sentence}") from None
 
 
 def shareable(frame: DataFrame) -> bool:
-    """Whether `shared` may be put on rows: not behind state, whose operators Spark tells apart in each branch, and not
-    where two columns have one name."""
+    """Whether `shared` may be put on rows: not behind state, whose operators Spark tells apart in each branch, not if two
+    columns have one name, and not if there is nothing to read, as all rows are in the plan."""
     names = [name.lower() for name in frame.columns]
     plan: Any = frame._jdf.queryExecution().analyzed()
     leaves = plan.collectLeaves()

@@ -19,9 +19,8 @@ from penstock.pipeline.spec.options import of_session
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
-from .backlog import is_short
 from .folder import Folder
-from .preflight import preflight
+from .preflight import is_short, preflight
 from .state import folder_of
 from .supervise import KILL, STOP, Job, WorkerEvent
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -39,13 +40,16 @@ def framed(number: int, schema: SchemaInfo, value: Any, indexes: bytes = b"") ->
 
 
 def decoded(
-    payloads: list[bytes | None], writers: dict[int, SchemaInfo], reader: SchemaInfo
+    payloads: list[bytes | None],
+    writers: dict[int, SchemaInfo],
+    reader: SchemaInfo,
+    known: Collection[int] = (),
 ) -> tuple[list[Any], dict[int, str], Counter[int]]:
     asked: Counter[int] = Counter()
 
-    def writer(number: int) -> SchemaInfo | None:
-        asked[number] += 1
-        return writers.get(number)
+    def writer(number: int, ask: bool) -> SchemaInfo | None:
+        asked[number] += ask
+        return writers.get(number) if ask or number in known else None
 
     # A slice, as Arrow's batches often are.
     column = pa.array([b"\0\0\0\0\7before", *payloads], pa.binary())[1:]
@@ -83,11 +87,22 @@ def test_ids_without_a_schema_are_asked_for_a_bounded_number_of_times() -> None:
     assert found == [None] * 100 + [{"id": 1}] * 2
     assert wrong.keys() == set(range(100))
     assert wrong[5] == "value: schema id 105: the registry does not have it"
-    assert len(asked) == UNKNOWN_MAX + 1
+    assert wrong[99].startswith("value: schema id 199: not asked for")
+    assert asked.total() == UNKNOWN_MAX + 1
+
+
+def test_ids_that_are_known_are_read_among_any_number_of_others() -> None:
+    payloads: list[bytes | None] = [b"\0" + number.to_bytes(4, "big") + b"x" for number in range(100)]
+    payloads.append(framed(500, FIRST, {"id": 1}))
+    assert decoded(payloads, {500: FIRST}, FIRST)[0][-1] is None
+    found, wrong, asked = decoded(payloads, {500: FIRST}, FIRST, known={500})
+    assert found[-1] == {"id": 1}
+    assert wrong.keys() == set(range(100))
+    assert asked.total() == UNKNOWN_MAX
 
 
 def test_a_registry_that_is_away_is_no_broken_value() -> None:
-    def away(number: int) -> SchemaInfo | None:
+    def away(number: int, ask: bool) -> SchemaInfo | None:
         raise PenstockError(ErrorKind.UNAVAILABLE, "away")
 
     column = pa.array([framed(7, FIRST, {"id": 1})])

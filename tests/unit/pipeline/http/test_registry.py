@@ -41,18 +41,28 @@ def test_a_schema_is_asked_for_once_with_what_it_refers_to() -> None:
 
 
 def test_a_schema_that_is_not_there_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REGISTRY_AUTH", "me:secret")
+    monkeypatch.setenv("REGISTRY_AUTH", "me:secret\n")
     missing = answer(b"404 Not Found", {"error_code": 40403, "message": "Schema not found"})
     with serving([missing], [answer(b"200 OK", {"schema": '"string"'})]) as (url, came):
         access = Access(url=f"{url}/registry", basic_env="REGISTRY_AUTH")
         assert schema_by_id(access, "s", 7) is None
+        assert schema_by_id(access, "s", 7, False) is None
         assert schema_by_id(access, "s", 7) is not None
+        assert schema_by_id(access, "s", 7, False) is not None
     assert came[0].startswith(b"GET /registry/schemas/ids/7?subject=s ")
     assert b"Authorization: Basic bWU6c2VjcmV0\r\n" in came[0]
 
 
-def test_what_is_no_registry_is_named() -> None:
-    with serving([answer(b"200 OK", {"hello": 1})]) as (url, _):
+@pytest.mark.parametrize(
+    "said",
+    [
+        answer(b"200 OK", {"hello": 1}),
+        b"404 Not Found|<title>default backend - 404</title>",
+        answer(b"404 Not Found", {"error_code": 404, "message": "HTTP 404 Not Found"}),
+    ],
+)
+def test_what_is_no_registry_is_named(said: bytes) -> None:
+    with serving([said]) as (url, _):
         with pytest.raises(PenstockError, match="does not answer as a schema registry does") as wrong:
             schema_of_subject(Access(url=url), "s")
         assert wrong.value.kind is ErrorKind.UNAVAILABLE

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import varint
-from penstock.pipeline.rows.properties import properties
+from penstock.pipeline.rows.rows import properties
 
 
 def field(tag: int, text: bytes) -> bytes:

@@ -14,6 +14,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.pipeline.rows import columns, rows
+from penstock.pipeline.rows import entries as entries_of_blocks
 from penstock.pipeline.rows.entries import Frame, read_frames
 from penstock.pipeline.rows.place import Place
 from penstock.pipeline.rows.rows import decode
@@ -49,11 +50,19 @@ def outcome(frames: list[Frame]) -> tuple[ErrorKind | None, int]:
         return error.kind, 0
 
 
+def key_of(message: Message) -> bytes | None:
+    if message.key is None or not message.key_is_base64:
+        return None if message.key is None else message.key.encode()
+    try:
+        return b64decode(message.key, validate=True)
+    except ValueError:
+        return message.key.encode()
+
+
 def expected(frame: Frame, message: Message) -> dict[str, Any]:
     """A row by the slow way."""
-    key = message.key
     return {
-        "key": None if key is None else b64decode(key) if message.key_is_base64 else key.encode(),
+        "key": key_of(message),
         "value": None if message.null_value else message.payload,
         "topic": PLACE.topic,
         "partition": 3,
@@ -268,6 +277,31 @@ def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [(batch([{"payload": b"x"}] * 20), 20)] * 10
     sizes = [each.num_rows for each in decode(PLACE, frames_of(entries), 0, 200)]
     assert sizes == [60, 60, 60, 20]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_opened_at_once_is_bounded_by_what_it_holds(
+    monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr(entries_of_blocks, "UNPACKED_BYTES", 1000)
+    values = [bytes([65 + n]) * 300 for n in range(10)]
+    packed = [
+        (lone(value, 3) if n % 4 else batch([{"payload": value}], 3), 1) for n, value in enumerate(values)
+    ]
+    frames = frames_of(packed)
+    if together:
+        entries = [Entry(9, f.entry_id, f.offset, 1, TIME, 0, f.data) for f in frames]
+        frames = list(read_frames(BytesIO(Frames(9, runs=True).block(entries, 10)).read))
+    else:
+        check(frames)
+    found = list(decode(PLACE, frames, 0, 10))
+    assert [row["value"] for each in found for row in each.to_pylist()] == values
+    assert max(each.num_rows for each in found) <= 3
+    broken = pack(
+        pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=TIME, compression=3), b"x"
+    )
+    with pytest.raises(PenstockError, match="at offset 10"):
+        table(frames_of([*packed, (broken, 1)]))
 
 
 def test_a_broken_checksum() -> None:

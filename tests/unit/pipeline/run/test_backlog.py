@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.pipeline.run.backlog import BYTES_MAX, MESSAGES_MAX, is_short, last_marks
 from penstock.pipeline.run.folder import Folder
+from penstock.pipeline.run.preflight import BYTES_MAX, MESSAGES_MAX, is_short, last_marks
 from penstock.pipeline.source.marks import Key, LogPosition, Marks, write_marks
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec

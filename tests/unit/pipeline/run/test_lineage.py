@@ -14,10 +14,9 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run import lineage
-from penstock.pipeline.run.datasets import find_datasets, format_datasets, table_dataset
 from penstock.pipeline.run.events import Reporter
 from penstock.pipeline.run.folder import Folder
-from penstock.pipeline.run.lineage import lineage_url
+from penstock.pipeline.run.lineage import find_datasets, format_datasets, lineage_url, table_dataset
 from penstock.pipeline.spec.parse import parse_spec
 from penstock.pipeline.spec.spec import Spec
 from penstock.testing.server import running
@@ -183,6 +182,10 @@ CATALOGS = {
             ["postgres://db:6432 shop.sales.Orders"],
         ),
         ("jdbc", {"url": "jdbc:mysql://db/shop", "dbtable": "orders"}, ["mysql://db:3306 shop.orders"]),
+        ("jdbc", {"url": "jdbc:mysql://a:b@db:33/shop", "dbtable": "orders"}, ["mysql://db:33 shop.orders"]),
+        ("jdbc", {"url": "jdbc:mysql://a:b/c@db:33/shop", "dbtable": "orders"}, []),
+        ("parquet", {"path": "s3a://key:secret@bucket/t"}, ["s3://bucket t"]),
+        ("parquet", {"path": "abfss://box@host.example/t"}, ["abfss://box@host.example t"]),
         (
             "jdbc",
             {"url": "jdbc:sqlserver://db:1433;encrypt=true;databaseName=shop;", "dbtable": "[dbo].[orders]"},
