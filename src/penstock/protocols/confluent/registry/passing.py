@@ -63,9 +63,21 @@ def _list(body: bytes) -> list[Any]:
     try:
         return msgspec.json.decode(body, type=list[Any])
     except (msgspec.DecodeError, RecursionError):
-        raise PenstockError(
-            ErrorKind.UNAVAILABLE, "the schema registry answers with something else than asked for"
-        ) from None
+        raise _unexpected() from None
+
+
+def _subject(one: Any) -> str:
+    """The subject that an item of a list names."""
+    try:
+        return str(one["subject"])
+    except (KeyError, TypeError):
+        raise _unexpected() from None
+
+
+def _unexpected() -> PenstockError:
+    return PenstockError(
+        ErrorKind.UNAVAILABLE, "the schema registry answers with something else than asked for"
+    )
 
 
 def _updates(context: ServerContext, call: RegistryCall) -> bool:
@@ -80,17 +92,22 @@ async def _check_seen(
 ) -> None:
     """Raise SCHEMA_NOT_FOUND for the id of a schema of subjects that the caller may not see."""
     context = f"/contexts/{quote(call.context, safe='')}" if "context" in call.names else ""
-    found = await ask("GET", f"{context}/schemas/ids/{call.id}/versions?deleted=true", None)
+    subject = call.text("subject")  # it may name another context
+    named = f"&subject={quote(subject, safe='')}" if subject else ""
+    found = await ask("GET", f"{context}/schemas/ids/{call.id}/versions?deleted=true{named}", None)
     if found.status == 404:  # which it answers for the request, too
         return
-    places = _list(found.body) if found.status == 200 else []
-    if not any(call.sees(one["subject"]) for one in places):
+    if found.status != 200:
+        raise PenstockError(
+            ErrorKind.UNAVAILABLE, f"the configured schema registry answers with status {found.status}"
+        )
+    if not any(call.sees(_subject(one)) for one in _list(found.body)):
         raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
 
 
 _SHOWN: Final[dict[Callable[..., Awaitable[Any]], Callable[[Any], str]]] = {
     operations.subjects: lambda one: str(one),
     operations.subjects_of: lambda one: str(one),
-    operations.schemas: lambda one: str(one["subject"]),
-    operations.versions_of: lambda one: str(one["subject"]),
+    operations.schemas: _subject,
+    operations.versions_of: _subject,
 }
