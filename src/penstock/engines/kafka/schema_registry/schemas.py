@@ -75,6 +75,14 @@ class RegistrySchemas(Schemas):
             return None
         return self._naming.topic_name(subject.rpartition("-")[0])
 
+    def subject_of(self, topic: TopicName, end: str) -> str:
+        """As `broker.OtherRegistry.subject_of`."""
+        return self._naming.kafka_name(topic.base) + end
+
+    def version_of(self, schema_id: int) -> int:
+        """As `broker.OtherRegistry.version_of`."""
+        return BY_ID + schema_id
+
     # -- reading
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:

@@ -9,7 +9,7 @@ import msgspec
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.headers import Headers
-from penstock.model.subjects import subject_of
+from penstock.model.subjects import VALUE
 from penstock.protocols.auth.permissions import ADMIN
 from penstock.protocols.confluent.call import NO_JSON, UNREADABLE
 from penstock.protocols.payloads import TopicSchemas
@@ -19,7 +19,7 @@ from .call import ProxyCall
 from .codes import FORBIDDEN, KAFKA_ERROR, RETRIABLE, UNAUTHENTICATED
 from .formats import Format, format_of
 from .publishing import TIME_MAX, NewRecord, Stored
-from .schemas import INVALID, UNSERIALIZED, ContentSchema, key_subject_of
+from .schemas import INVALID, KEY, UNSERIALIZED, ContentSchema
 
 KEY_SCHEMA_MISSING: Final = ConfluentCode(422, 42201)
 VALUE_SCHEMA_MISSING: Final = ConfluentCode(422, 42202)
@@ -100,8 +100,9 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
     partitions = [partition] * len(given) if bare else [_partition(record, partition) for record in given]
     call.proxy.publishing.check_partitions(topic, list({*partitions, partition}))
     encoding = format_of(call.media)
-    key = _Side("key", key_subject_of(topic), KEY_SCHEMA_MISSING)
-    value = _Side("value", subject_of(topic), VALUE_SCHEMA_MISSING)
+    subject_of = call.proxy.schemas.subject_of
+    key = _Side("key", subject_of(topic, KEY), KEY_SCHEMA_MISSING)
+    value = _Side("value", subject_of(topic, VALUE), VALUE_SCHEMA_MISSING)
     key_schema, keys = await _encoded(call, request, encoding, key)
     value_schema, values = await _encoded(call, request, encoding, value)
     headers = _all_headers(call, [{}] * len(given) if bare else given)
@@ -275,9 +276,7 @@ async def _unframed(
     call: ProxyCall, schemas: TopicSchemas, values: Sequence[bytes | None]
 ) -> tuple[list[int | None], list[bytes | None]]:
     """Values as the topic stores them, with their versions. Raises ConfluentError if one without a version may not be published."""
-    found = [
-        (None, None) if one is None else await call.proxy.schemas.unframed(call.topic, one) for one in values
-    ]
+    found = await call.proxy.schemas.unframed(call.topic, values)
     if any(version is None and value is not None for version, value in found):
         _check_unversioned(schemas)
     return [version for version, _ in found], [value for _, value in found]

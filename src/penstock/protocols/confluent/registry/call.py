@@ -90,20 +90,11 @@ class RegistryCall(Call):
 
     def may_read(self) -> None:
         """Raise FORBIDDEN unless the caller may know the subject."""
-        topic = self.topic
-        if topic is None:
-            self.caller.may_list(DEFAULT_NAMESPACE)
-        else:
-            self.caller.may_look(topic)
+        may_read(self.caller, self.topic)
 
     def may_register(self) -> None:
         """Raise FORBIDDEN unless the caller may publish to the subject's topic, or somewhere if it is of none."""
-        topic = self.topic
-        if topic is None:
-            self.caller.may_list(DEFAULT_NAMESPACE)
-            self.caller.may_produce_somewhere()
-        else:
-            self.caller.may_produce(topic)
+        may_register(self.caller, self.topic)
 
     def may_administer(self) -> None:
         """Raise FORBIDDEN unless the caller administers the subject's topic, or the default namespace."""
@@ -116,11 +107,35 @@ class RegistryCall(Call):
     @property
     def administers(self) -> bool:
         """Whether the caller administers the subject's topic; nothing is noted as refused."""
-        topic = self.topic
-        return topic is None or self.caller.allowed(topic)[ADMIN]
+        return administers(self.caller, self.topic)
 
     def sees(self, subject: str) -> bool:
         return sees(self.caller, self._topic_of(subject))
+
+
+# Rights by the topic of a subject; None: it belongs to none, and the rights in the default namespace count.
+
+
+def may_read(caller: Caller, topic: TopicName | None) -> None:
+    """Raise FORBIDDEN unless a caller may know a subject."""
+    if topic is None:
+        caller.may_list(DEFAULT_NAMESPACE)
+    else:
+        caller.may_look(topic)
+
+
+def may_register(caller: Caller, topic: TopicName | None) -> None:
+    """Raise FORBIDDEN unless a caller may publish to a subject's topic, or somewhere if it is of none."""
+    if topic is None:
+        caller.may_list(DEFAULT_NAMESPACE)
+        caller.may_produce_somewhere()
+    else:
+        caller.may_produce(topic)
+
+
+def administers(caller: Caller, topic: TopicName | None) -> bool:
+    """Whether a caller administers a subject's topic; nothing is noted as refused."""
+    return topic is None or caller.allowed(topic)[ADMIN]
 
 
 def sees(caller: Caller, topic: TopicName | None) -> bool:

@@ -5,16 +5,18 @@ from typing import Any, Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.names import TopicName
-from penstock.model.subjects import SUBJECT_NOT_FOUND, subject_of
+from penstock.model.subjects import SUBJECT_NOT_FOUND, VALUE
+from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.produce import from_base64, to_json
 from penstock.protocols.confluent.proxy.schemas import (
     INVALID,
+    KEY,
     UNSERIALIZED,
     ContentSchema,
     ProxySchemas,
-    key_subject_of,
 )
+from penstock.protocols.confluent.registry.call import administers, may_read, may_register
 
 from .record_shapes import Data
 
@@ -39,12 +41,12 @@ class Contents:
     """Encodes the keys or the values of a topic, and remembers their schemas: an id and a version keep their meaning. The newest
     schema of a subject is looked up again after `begin`."""
 
-    def __init__(self, schemas: ProxySchemas, topic: TopicName, *, keys: bool, forced: bool) -> None:
-        """`forced`: the caller administers the topic."""
+    def __init__(self, schemas: ProxySchemas, topic: TopicName, caller: Caller, *, keys: bool) -> None:
+        """`caller` may produce to the topic."""
         self._schemas = schemas
         self._topic = topic
-        self._keys = keys
-        self._forced = forced
+        self._caller = caller
+        self._own = schemas.subject_of(topic, KEY if keys else VALUE)  # the subject that belongs to the topic
         self._known: dict[Hashable, ContentSchema] = {}
         self._newest: dict[Hashable, ContentSchema] = {}
 
@@ -69,7 +71,9 @@ class Contents:
         schema = await self._schema(given)
         payload = None if data is None else _encoded(schema, data)
         if schema.version is None:  # not before a value fits
-            await self._schemas.register(schema, forced=self._forced)
+            of = self._topic_of(schema.subject)
+            may_register(self._caller, of)
+            await self._schemas.register(schema, forced=administers(self._caller, of))
         return Content(_TYPES[schema.definition.schema_type], payload, schema)
 
     async def _schema(self, given: Data) -> ContentSchema:
@@ -87,7 +91,7 @@ class Contents:
         return found
 
     async def _find(self, given: Data) -> ContentSchema:
-        schemas, subject = self._schemas, given.subject or self._subject
+        schemas, subject = self._schemas, given.subject or self._own
         by_record = given.subject is None and given.subject_name_strategy in (
             "RECORD_NAME",
             "TOPIC_RECORD_NAME",
@@ -101,12 +105,14 @@ class Contents:
             if by_record:
                 named = await schemas.by_id(given.schema_id)
                 subject = subject if named is None else self._subject_by(named, given)
+            self._may_read(subject)
             return await self._registered(subject, given.schema_id)
         if by_record:
             raise ConfluentError(
                 BAD_REQUEST,
                 f"Bad Request: Cannot use schema_subject_strategy={given.subject_name_strategy} without schema_id or schema.",
             )
+        self._may_read(subject)
         try:
             return await schemas.numbered(subject, str(given.schema_version or "latest"))
         except ConfluentError as error:
@@ -125,10 +131,13 @@ class Contents:
             text = f"Error when fetching schema version. subject = {subject}, schema_id = {schema_id}"
             raise ConfluentError(UNSERIALIZED, f"Error serializing message. {text}") from None
 
-    @property
-    def _subject(self) -> str:
-        """The subject that belongs to the topic."""
-        return key_subject_of(self._topic) if self._keys else subject_of(self._topic)
+    def _topic_of(self, subject: str) -> TopicName | None:
+        """The topic whose rights count for a subject."""
+        return self._topic if subject == self._own else self._schemas.topic_of(subject)
+
+    def _may_read(self, subject: str) -> None:
+        """Raise FORBIDDEN unless the caller may know a subject."""
+        may_read(self._caller, self._topic_of(subject))
 
     def _subject_by(self, schema: ContentSchema, given: Data) -> str:
         """The subject by the name of a schema's record. Raises ConfluentError."""

@@ -8,7 +8,6 @@ from penstock.model.confluent import ConfluentError
 from penstock.model.errors import PenstockError
 from penstock.model.headers import Headers
 from penstock.model.names import TopicName
-from penstock.protocols.auth.permissions import ADMIN
 from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.codes import BY_KIND, KAFKA_ERROR, RETRIABLE
 from penstock.protocols.confluent.proxy.produce import from_base64, json_version
@@ -32,7 +31,6 @@ class Producing:
 
     def __init__(self, call: V3Call, topic: TopicName) -> None:
         schemas = call.proxy.schemas
-        forced = call.caller.allowed(topic)[ADMIN]
         self._topic = topic
         self._cluster = call.cluster
         self._name = shown(topic)
@@ -42,8 +40,8 @@ class Producing:
         self._framed = (
             call.broker.record_formats is not None
         )  # the engine writes values with their schemas' ids
-        self._keys = Contents(schemas, topic, keys=True, forced=forced)
-        self._values = Contents(schemas, topic, keys=False, forced=forced)
+        self._keys = Contents(schemas, topic, call.caller, keys=True)
+        self._values = Contents(schemas, topic, call.caller, keys=False)
 
     async def publish(self, given: Sequence[Record | ShapeError]) -> list[Outcome]:
         """Publish records in their order; one that cannot be published fails alone."""
