@@ -69,9 +69,6 @@ class OtherRegistry(Protocol):
     def subject_of(self, topic: TopicName, end: str) -> str:
         """The subject of a topic's values (`-value`), or keys (`-key`)."""
 
-    def version_of(self, schema_id: int) -> int:
-        """The version by which values of any topic are written with the schema of an id."""
-
     async def pass_on(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> RegistryAnswer:

@@ -79,10 +79,6 @@ class RegistrySchemas(Schemas):
         """As `broker.OtherRegistry.subject_of`."""
         return self._naming.kafka_name(topic.base) + end
 
-    def version_of(self, schema_id: int) -> int:
-        """As `broker.OtherRegistry.version_of`."""
-        return BY_ID + schema_id
-
     # -- reading
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:

@@ -112,16 +112,15 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
             await call.proxy.schemas.register(schema, forced=call.caller.allowed(topic)[ADMIN])
     if key_schema is not None:
         keys = [None if one is None else key_schema.framed(one) for one in keys]
-    if encoding is Format.BINARY and call.proxy.broker.groups is None:
+    if encoding is Format.BINARY:
         versions, values = await _unframed(call, schemas, values)
     else:
-        versions = _versions(encoding, schemas, value_schema, given, values)
-    if (
-        value_schema is not None
-        and value_schema.version is not None
-        and value_schema.version.topic_version is None
-    ):
-        values = [None if one is None else value_schema.framed(one) for one in values]
+        version = None
+        if value_schema is not None and value_schema.version is not None:
+            version = call.proxy.schemas.version_in(topic, value_schema.version)
+        versions = _versions(encoding, schemas, value_schema, version, given, values)
+        if value_schema is not None and value_schema.version is not None and version is None:
+            values = [None if one is None else value_schema.framed(one) for one in values]
     records = [
         NewRecord(*each) for each in zip(keys, values, versions, partitions, headers, times, strict=True)
     ]
@@ -259,12 +258,12 @@ def _versions(
     format: Format,
     schemas: TopicSchemas,
     schema: ContentSchema | None,
+    version: int | None,
     given: Sequence[Mapping[str, Any]],
     values: Sequence[bytes | None],
 ) -> list[int | None]:
-    """The topic's schema version of each value. Raises ConfluentError if values without a schema may not be published."""
+    """The topic's schema version of each value; `version` is that of their schema. Raises ConfluentError if values without a schema may not be published."""
     if schema is not None and schema.version is not None:
-        version = schema.version.topic_version
         return [None if one is None else version for one in values]
     if format is Format.JSON and schemas.of_json:
         return [json_version(schemas, record.get("value")) for record in given]

@@ -198,13 +198,7 @@ class OtherSchemas:
         if found.subject is None or found.version is None or found.id is None or found.schema is None:
             raise unexpected()
         definition = Definition(found.schema, found.schema_type, tuple(found.references))
-        return SubjectVersion(
-            found.subject,
-            found.version,
-            found.id,
-            definition,
-            topic_version=self._other.version_of(found.id),
-        )
+        return SubjectVersion(found.subject, found.version, found.id, definition)
 
     def _remember(self, place: Hashable, found: SubjectVersion) -> None:
         if len(self._known) >= _KNOWN_MAX:

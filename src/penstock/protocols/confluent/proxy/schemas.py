@@ -15,7 +15,7 @@ from penstock.codec.json_schema.document import JsonSchemaError
 from penstock.codec.json_schema.pulsar import full_name
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentCode, ConfluentError
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
 from penstock.model.subjects import CONTEXT, INCOMPATIBLE, Definition, SubjectVersion, subject_of
@@ -108,6 +108,8 @@ class ProxySchemas:
         other = broker.other_registry
         self._source: SchemaSource = OwnSchemas(load) if other is None else OtherSchemas(other, broker)
         self._load = load
+        self._own = other is None
+        self._formats = broker.record_formats
         self.subject_of = self._source.subject_of
         self.topic_of = self._source.topic_of
         self.subjects_with = self._source.subjects_with
@@ -170,6 +172,15 @@ class ProxySchemas:
             self._known[schema_id] = known
         return known
 
+    def version_in(self, topic: TopicName, version: SubjectVersion) -> int | None:
+        """The version by which a topic stores values of a schema, without framing; None if it has no such version."""
+        if self._own:
+            if version.subject != subject_of(topic) or version.topic_version is None:
+                return None
+            if self._formats is None:
+                return version.topic_version
+        return None if self._formats is None else self._formats.version_of(version.id)
+
     async def _of_version(self, version: SubjectVersion) -> ContentSchema:
         made = await self._content(version.subject, version.definition)
         made.version = version
@@ -180,7 +191,7 @@ class ProxySchemas:
         stored, info, references = await self._source.usable(subject, definition)
         return ContentSchema(subject, stored, info, references)
 
-    # -- values in logs that have no framing
+    # -- values that name their schemas
 
     async def unframed(
         self, topic: TopicName, values: Sequence[bytes | None]
@@ -190,7 +201,7 @@ class ProxySchemas:
         ids = [None if value is None else id_of(value) for value in values]
         if not any(one is not None for one in ids):
             return [(None, value) for value in values]
-        registry = await self._own()
+        registry = await self._own_registry()
         if registry is None:
             return [(None, value) for value in values]
         subject = subject_of(topic)
@@ -201,8 +212,19 @@ class ProxySchemas:
         found: list[tuple[int | None, bytes | None]] = []
         for one, value in zip(ids, values, strict=True):
             schema = None if one is None else self._of_subject(registry, subject, one)
-            found.append((None, value) if schema is None or value is None else _opened(schema, value))
+            found.append(
+                (None, value) if schema is None or value is None else self._opened(topic, schema, value)
+            )
         return found
+
+    def _opened(self, topic: TopicName, schema: ContentSchema, value: bytes) -> tuple[int | None, bytes]:
+        """The topic's version and the payload of a value; no version and the value if it only looks like one of the schema."""
+        try:
+            schema.decode(value)
+        except (PenstockError, ValueError, RecursionError):
+            return None, value
+        assert schema.version is not None, "it is registered"
+        return self.version_in(topic, schema.version), value[schema.prefix :]
 
     def _of_subject(self, registry: Registry, subject: str, schema_id: int) -> ContentSchema | None:
         """The schema with an id, if it is a version of the subject and of its topic."""
@@ -213,7 +235,7 @@ class ProxySchemas:
 
     async def framed(self, topic: TopicName, version: int, value: bytes) -> bytes:
         """A value of a version of a topic's schema as a serializer writes it; as it is if the registry does not have the version."""
-        registry = await self._own()
+        registry = await self._own_registry()
         if registry is None:
             return value
         self._renew(registry)
@@ -227,12 +249,12 @@ class ProxySchemas:
         schema = self._by_version[place]
         return value if schema is None else schema.framed(value)
 
-    async def _own(self) -> Registry | None:
-        """The server's own registry, if it has one."""
+    async def _own_registry(self) -> Registry | None:
+        """The server's own registry, if it has one that it may read."""
         try:
-            return await self._load()
+            return await self._load() if self._own else None
         except PenstockError as error:
-            if error.kind is not ErrorKind.NOT_SUPPORTED:
+            if error.retriable:
                 raise
             return None
 
@@ -242,16 +264,6 @@ class ProxySchemas:
             self._revision = registry.revision
             self._by_id.clear()
             self._by_version.clear()
-
-
-def _opened(schema: ContentSchema, value: bytes) -> tuple[int | None, bytes]:
-    """The topic's version and the payload of a value; no version and the value if it only looks like one of the schema."""
-    try:
-        schema.decode(value)
-    except (PenstockError, ValueError, RecursionError):
-        return None, value
-    assert schema.version is not None, "it is registered"
-    return schema.version.topic_version, value[schema.prefix :]
 
 
 def _of_subject(registry: Registry, subject: str, schema_id: int) -> ContentSchema | None:

@@ -59,7 +59,7 @@ def proxied(cluster: Cluster) -> ProxySchemas:
     async def load() -> Registry:
         return cluster.registry
 
-    return ProxySchemas(cast(Broker, SimpleNamespace(other_registry=None)), load)
+    return ProxySchemas(cast(Broker, SimpleNamespace(other_registry=None, record_formats=None)), load)
 
 
 async def test_a_cluster_is_asked_only_for_what_is_unknown() -> None:
@@ -129,9 +129,6 @@ class Configured:
         self._always = always
         self._registered = False
 
-    def version_of(self, schema_id: int) -> int:
-        return 1000 + schema_id
-
     async def pass_on(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> RegistryAnswer:
@@ -155,7 +152,8 @@ def answer(status: int, body: Any) -> RegistryAnswer:
 def asking(registry: Configured, *, updates: bool = True) -> ProxySchemas:
     policies = SimpleNamespace(schema_auto_update=updates)
     namespaces = SimpleNamespace(find=lambda name: policies)
-    broker = SimpleNamespace(other_registry=registry, namespaces=namespaces)
+    formats = SimpleNamespace(version_of=lambda number: 1000 + number)
+    broker = SimpleNamespace(other_registry=registry, namespaces=namespaces, record_formats=formats)
 
     async def load() -> Registry:
         raise AssertionError("the server has no registry of its own")
@@ -170,7 +168,7 @@ async def test_a_configured_registry_is_asked_once() -> None:
         schema = await schemas.named(SUBJECT, "AVRO", '"int"')
         await schemas.register(schema, forced=False)
         assert schema.version is not None
-        assert (schema.version.id, schema.version.topic_version) == (7, 1007)
+        assert (schema.version.id, schemas.version_in(TOPIC, schema.version)) == (7, 1007)
     subject = f"/subjects/{SUBJECT}"
     assert registry.asked == [("POST", subject), ("POST", f"{subject}/versions"), ("POST", subject)]
     for _ in range(2):
