@@ -3,18 +3,22 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from penstock.broker.registry import OvertakenError, RegistryRecord
 from penstock.codec.registered import Schema
 from penstock.model.confluent import ConfluentError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.subjects import Definition, Mode, Reference
 from penstock.protocols.confluent.registry import definitions, operations
+from penstock.protocols.confluent.registry.endpoint import RegistryEndpoint
 from penstock.protocols.confluent.registry.registry import Registry
 from penstock.protocols.confluent.registry.subjects import Subjects, schema_record
 from penstock.protocols.confluent.registry.table import rights
+from penstock.protocols.context import ServerContext
 from penstock.runtime.tasks import Tasks
 
 STRING = Definition('"string"')
@@ -525,3 +529,17 @@ async def test_a_schema_with_two_ids_keeps_the_lower_one(records: Records) -> No
     for permanent in (False, True):
         await records.registry.delete_subject("b", permanent=permanent)
     assert (await records.registry.register("e", INT)).id == 1
+
+
+async def test_a_registry_that_cannot_be_read_learns_nothing(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> None:
+        raise PenstockError(ErrorKind.UNAVAILABLE, "away")
+
+    monkeypatch.setattr(records, "catch_up", away)
+    context = SimpleNamespace(broker=SimpleNamespace(registry_records=records), fleet=None)
+    endpoint = RegistryEndpoint(cast(ServerContext, context))
+    for _ in range(3):
+        with pytest.raises(PenstockError, match="away"):  # `open` would raise NotImplementedError
+            await endpoint.load()
