@@ -19,6 +19,7 @@ from penstock.model.subjects import (
     NOT_PERMITTED,
     SCHEMA_NOT_FOUND,
     Definition,
+    Reference,
     SubjectVersion,
     subject_of,
     topic_of,
@@ -26,7 +27,7 @@ from penstock.model.subjects import (
 from penstock.protocols.confluent.registry.definitions import REFERENCES_MAX
 from penstock.protocols.confluent.registry.passing import ask, unexpected, updates
 from penstock.protocols.confluent.registry.registry import Registry
-from penstock.protocols.confluent.registry.shapes import RegisteredSchema, SchemaId, VersionOfId
+from penstock.protocols.confluent.registry.shapes import SchemaId, VersionOfId
 from penstock.protocols.http.answers import to_json
 
 T = TypeVar("T")
@@ -97,6 +98,22 @@ class OwnSchemas:
         return {one.subject for one in (await self.load()).versions_of(CONTEXT, schema_id, deleted=True)}
 
 
+class _Registered(msgspec.Struct, rename="camel"):
+    """A version as registries answer it. Some say null for what others leave out."""
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str | None = None
+    references: tuple[Reference, ...] | None = None
+
+
+class _Refused(msgspec.Struct):
+    error_code: int
+    message: str = ""
+
+
 class OtherSchemas:
     """A configured registry. What never changes is remembered."""
 
@@ -145,7 +162,7 @@ class OtherSchemas:
         body = {"schema": definition.schema, "schemaType": definition.schema_type}
         path = _path(subject)
         try:
-            found = await self._ask("POST", path, RegisteredSchema, body)
+            found = await self._ask("POST", path, _Registered, body)
         except ConfluentError as error:
             if error.code.status != 404:
                 raise
@@ -153,7 +170,7 @@ class OtherSchemas:
                 text = "Schema not found and schema auto updating is disabled."
                 raise ConfluentError(NOT_PERMITTED, text) from None
             await self._ask("POST", f"{path}/versions", SchemaId, body)
-            found = await self._ask("POST", path, RegisteredSchema, body)
+            found = await self._ask("POST", path, _Registered, body)
         return self._version(found)
 
     async def by_id(self, schema_id: int, subject: str = "") -> SubjectVersion:
@@ -183,21 +200,20 @@ class OtherSchemas:
         found = self._known.get(place)
         if found is None:
             path = f"{_path(subject)}/versions/{number}?deleted=true"
-            found = self._version(await self._ask("GET", path, RegisteredSchema))
+            found = self._version(await self._ask("GET", path, _Registered))
             self._remember(place, found)
         return found
 
     async def version(self, subject: str, number: str) -> SubjectVersion:
         path = f"{_path(subject)}/versions/{quote(number, safe='')}"
-        return self._version(await self._ask("GET", path, RegisteredSchema))
+        return self._version(await self._ask("GET", path, _Registered))
 
     async def subjects_with(self, schema_id: int) -> set[str]:
         return {one.subject for one in await self._places(schema_id)}
 
-    def _version(self, found: RegisteredSchema) -> SubjectVersion:
-        if found.subject is None or found.version is None or found.id is None or found.schema is None:
-            raise unexpected()
-        definition = Definition(found.schema, found.schema_type, tuple(found.references))
+    def _version(self, found: _Registered) -> SubjectVersion:
+        kind, references = found.schema_type or "AVRO", found.references or ()
+        definition = Definition(found.schema, kind, references)
         return SubjectVersion(found.subject, found.version, found.id, definition)
 
     def _remember(self, place: Hashable, found: SubjectVersion) -> None:
@@ -218,11 +234,6 @@ class OtherSchemas:
         raise PenstockError(
             ErrorKind.UNAVAILABLE, f"the configured schema registry answers with status {found.status}"
         )
-
-
-class _Refused(msgspec.Struct):
-    error_code: int
-    message: str = ""
 
 
 def _path(subject: str) -> str:

@@ -142,7 +142,8 @@ class Configured:
             return answer(404, {"error_code": 40403, "message": "Schema not found"})
         if path == "/schemas/ids/7/versions":
             return answer(200, [{"subject": SUBJECT, "version": 3}])
-        return answer(200, {"subject": SUBJECT, "version": 3, "id": 7, "schema": '"int"'})
+        found = {"subject": SUBJECT, "version": 3, "id": 7, "schema": '"int"', "references": None}
+        return answer(200, {**found, "schemaType": None, "guid": "x"})
 
 
 def answer(status: int, body: Any) -> RegistryAnswer:
