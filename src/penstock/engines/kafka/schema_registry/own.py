@@ -216,7 +216,11 @@ class OwnRegistrySchemas(Schemas):
         return False
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
-        if not self.framing(topic).knows(number):
+        framing, base = self.framing(topic), split_message(number)[0]
+        if base >= BY_ID:
+            if not framing.knows(number):
+                self._know_other(framing, topic, base - BY_ID)
+        elif not framing.knows(number):
             found = self.version(topic, number)
             if found.schema.type in HELD and self._records.number_schemas is not None:
                 await self._records.number_schemas()
