@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -18,6 +18,7 @@ from tests.support.kafka_broker import KafkaCluster
 from websockets.sync.client import connect
 
 from penstock.broker.settings import ClusterSettings
+from penstock.engines.kafka.versions import BY_ID
 from penstock.testing.server import Address, running
 
 FLIGHT = {"type": "record", "name": "Flight", "fields": [{"name": "number", "type": "int"}]}
@@ -153,3 +154,18 @@ def test_values_of_topics_without_clients_of_the_registry_stay_as_they_were(
     framed = consume(kafka_cluster, topic, 3)[2].value()
     assert AvroDeserializer(client)(framed, context(topic)) == {"number": 2}
     assert [one["value"] for one in messages(rest, topic, 3)] == [{"number": 2}] * 3
+
+
+def test_an_id_of_another_subject_is_no_version_of_a_topic(
+    client: SchemaRegistryClient, rest: httpx.Client, topic: str
+) -> None:
+    mine = client.register_schema(f"{topic}-value", Schema(json.dumps(FLIGHT), "AVRO"))
+    other = client.register_schema(f"{topic}-other", Schema(json.dumps(LATER), "AVRO"))
+    path = f"/topics/public/default/{topic}"
+    for number, stored in ((mine, True), (other, False)):
+        value = {"number": 1} if stored else {"number": 1, "carrier": "UA"}
+        body = {"schema_version": BY_ID + number, "messages": [{"value": value}]}
+        answer = rest.post(path, json=body)
+        refused = answer.status_code != 200 or answer.json()["messageIds"][0]["error_code"]
+        assert bool(refused) is not stored, answer.text
+    assert [one["value"] for one in messages(rest, topic, 1)] == [{"number": 1}]

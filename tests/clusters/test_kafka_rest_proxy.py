@@ -13,7 +13,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer, TopicPartition
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.registry_clients import Foreign, avro, encoded, engine_of, framed
-from tests.support.rest_proxy import STORIES, Consumer, Proxy, b64, place
+from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, Consumer, Proxy, b64, place
 from tests.support.service import Service, flags_before, service
 from tests.support.waiting import until
 
@@ -71,7 +71,7 @@ def client(cluster: KafkaCluster, group: str, *topics: str) -> KafkaConsumer:
     return made
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("story", [*STORIES, *SCHEMA_STORIES], ids=lambda story: story.__name__)
 def test_stories_of_which_every_request_is_asked_of_another_process(
     proxy: AnyProcess, story: Callable[[Proxy], None]
 ) -> None:
@@ -162,6 +162,54 @@ def test_binary_is_the_bytes_of_the_record_and_other_formats_its_value(
             found[kind] = instance.values(1)
             instance.delete()
         assert found == {"binary": [b64encode(value or b"").decode()], "avro": [{"a": "x"}]}
+
+
+@pytest.fixture(scope="module")
+def configured(kafka_cluster: KafkaCluster, registry_url: str) -> Iterator[Proxy]:
+    """Before a Kafka with a configured registry."""
+    with (
+        running(engine=engine_of(kafka_cluster, registry_url)) as server,
+        Proxy(server.rest_proxy_url) as made,
+    ):
+        yield made
+
+
+@pytest.mark.parametrize("story", SCHEMA_STORIES, ids=lambda story: story.__name__)
+def test_schemas_of_a_configured_registry(configured: Proxy, story: Callable[[Proxy], None]) -> None:
+    story(configured)
+
+
+def test_schemas_of_a_configured_registry_in_version_3(
+    configured: Proxy, kafka_cluster: KafkaCluster, registry_url: str
+) -> None:
+    foreign, schema = Foreign(kafka_cluster, registry_url), avro("a")
+    topic = f"t{uuid4().hex[:10]}"
+    configured.produce(topic, [{"value": b64("first")}], "binary")
+    number = foreign.register(f"{topic}-value", schema.data.decode())
+    (cluster,) = configured.ask("GET", "/v3/clusters")["data"]
+    path = f"/v3/clusters/{cluster['cluster_id']}/topics/{topic}/records"
+
+    def produce(status: int = 200, **value: Any) -> Any:
+        answer = configured.ask("POST", path, json={"value": {**value, "data": {"a": "x"}}})
+        assert answer["error_code"] == status, answer
+        return answer.get("value")
+
+    shown = {"type": "AVRO", "subject": f"{topic}-value", "schema_id": number, "schema_version": 1, "size": 8}
+    for given in ({}, {"schema_id": number}, {"schema_version": 1}):
+        assert produce(**given) == shown
+    assert produce(type="AVRO", schema=schema.data.decode()) == shown
+    assert produce(type="AVRO", schema=schema.data.decode(), subject=f"{topic}-other")["schema_id"] == number
+    produce(422, schema_id=999_999)
+    produce(422, schema_id=foreign.register(f"{topic}-x", '"string"'))
+    expected = framed(number, encoded(schema, a="x"))
+    found = {}
+    for kind in ("binary", "avro"):
+        instance = configured.consumer(f"{topic}-{kind}", kind)
+        instance.post("assignments", {"partitions": [place(topic)]})
+        instance.post("positions", {"offsets": [place(topic, offset=1)]})
+        found[kind] = instance.values(5)
+        instance.delete()
+    assert found == {"binary": [b64encode(expected or b"").decode()] * 5, "avro": [{"a": "x"}] * 5}
 
 
 def test_an_idle_instance_stays_a_member(

@@ -2,13 +2,19 @@
 
 import itertools
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from tests.support.rest_proxy import Proxy
 from tests.support.service import Service
 
 JSON = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
@@ -132,3 +138,31 @@ def test_schemas_of_topics_are_versions_of_their_subjects(service: Service, regi
 def test_a_subject_of_a_topic_that_does_not_exist(registries: Registries, name: str) -> None:
     number = registries.register(0, f"{name}-value", avro("R", "a"))
     assert registries.ask(1, "GET", f"/subjects/{name}-value/versions/1")["id"] == number
+
+
+def test_serializers_through_the_rest_proxy(service: Service, registries: Registries) -> None:
+    topic = service.new_topic()
+    context = SerializationContext(topic, MessageField.VALUE)
+    with (
+        closing(SchemaRegistryClient({"url": f"{service.nodes[0].url}/registry"})) as client,
+        Proxy(*(f"{node.url}/rest" for node in service.nodes)) as proxy,
+    ):
+        first = AvroSerializer(client, avro("R", "a"))({"a": "x"}, context)
+        odd = b"\0\0\1\0\0bytes"
+        given = [{"value": b64encode(each).decode()} for each in (first, first, odd)]
+        proxy.produce(topic, given, "binary")
+        schema = {"type": "AVRO", "schema": avro("R", "a", "b")}
+        body = {"value_schema": schema, "messages": [{"value": {"a": "y", "b": "z"}}]}
+        service.ask(1, "POST", f"/topics/public/default/{topic}", json=body)
+        instance = proxy.consumer(f"{topic}-binary", "binary")
+        instance.subscribe(topic)
+        found = [b64decode(one) for one in instance.values(4)]
+        instance.delete()
+        assert found[:3] == [first, first, odd]
+        read = AvroDeserializer(client)
+        assert read(found[0], context) == {"a": "x"}
+        assert read(found[3], context) == {"a": "y", "b": "z"}
+    path = f"/topics/public/default/{topic}/partitions/0/messages?include_schema=true"
+    messages = service.ask(2, "GET", path)["messages"]
+    assert [one["value"] for one in messages[:2]] == [{"a": "x"}] * 2
+    assert [one["schema_version"] for one in messages] == [0, 0, None, 1]

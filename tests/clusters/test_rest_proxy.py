@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.support.rest_proxy import STORIES, Proxy
+from tests.support.rest_proxy import SCHEMA_STORIES, STORIES, Proxy
 from tests.support.service import Service
 
 
@@ -14,6 +14,6 @@ def proxy(request: pytest.FixtureRequest) -> Iterator[Proxy]:
         yield made
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("story", [*STORIES, *SCHEMA_STORIES], ids=lambda story: story.__name__)
 def test_stories(proxy: Proxy, story: Callable[[Proxy], None]) -> None:
     story(proxy)

@@ -690,3 +690,43 @@ def test_roles() -> None:
         other.post("subscription", {"topics": ["open"]}, 403, 40301)
         httpx.delete(f"{admin}/open/permissions/reader", headers=root, trust_env=False)
         reader.ask("GET", f"{consumer.path}/records", 403, 40301)
+
+
+def test_schemas_of_subjects_that_a_role_may_not_see() -> None:
+    auth = issuer.settings(audience=AUDIENCE, super_users=("root",), leeway_s=0)
+    with running(auth=auth) as server:
+        root, mine = headers_of(token("root")), headers_of(token("writer"))
+        admin = f"{server.url}/admin/v2/persistent/public/default"
+        for topic in ("mine", "theirs"):
+            httpx.put(f"{admin}/{topic}", headers=root, trust_env=False)
+        grants = f"{admin}/mine/permissions/writer"
+        httpx.post(grants, json=["produce", "consume"], headers=root, trust_env=False)
+        for name, subject in (("Secret", "theirs-value"), ("Mine", "mine-value")):
+            schema = {"type": "record", "name": name, "fields": [{"name": "secret", "type": "int"}]}
+            httpx.post(
+                f"{server.registry_url}/subjects/{subject}/versions",
+                json={"schema": json.dumps(schema)},
+                headers=root,
+                trust_env=False,
+            ).raise_for_status()
+        with Proxy(server.rest_proxy_url, headers=mine) as proxy:
+            (cluster,) = proxy.ask("GET", "/v3/clusters")["data"]
+            path = f"/v3/clusters/{cluster['cluster_id']}/topics/mine/records"
+            new = {"type": "AVRO", "schema": '"int"', "data": 1}
+            for value in (
+                {**new, "subject": "theirs-value"},
+                {"subject": "theirs-value", "data": {"secret": 1}},
+                {"subject": "theirs-value", "schema_id": 1, "data": {"secret": 1}},
+            ):
+                answer = proxy.ask("POST", path, json={"value": value})
+                assert answer["error_code"] == 40301, answer
+            assert proxy.ask("POST", path, json={"value": {"data": {"secret": 1}}})["error_code"] == 200
+            assert proxy.ask("POST", path, json={"key": {**new, "subject": "free"}})["error_code"] == 200
+            keys = [b64(f"\0\0\0\0{number}\2") for number in ("\1", "\2")]
+            proxy.produce("mine", [{"key": one} for one in keys], "binary")
+            consumer = proxy.consumer("g", "avro")
+            consumer.post("assignments", {"partitions": [place("mine")]})
+            consumer.post("positions", {"offsets": [place("mine", offset=2)]})
+            assert [one["key"] for one in consumer.records()] == [keys[0], {"secret": 1}]
+        versions = f"{server.registry_url}/subjects/theirs-value/versions"
+        assert httpx.get(versions, headers=root, trust_env=False).json() == [1]

@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import time
+from base64 import b64decode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -344,6 +345,11 @@ def test_schemas_are_those_of_the_subject(server: Running) -> None:
     assert (record["key"]["subject"], topic_record["key"]["subject"]) == ("air.Flight", "flights-air.Flight")
     assert record["key"]["size"] == 6
     assert misfit["error_code"] == 400
+    produced(server, "trains", {"value": {"type": "AVRO", "schema": '"string"', "data": "x"}})
+    produced(server, "trains", {"value": {"subject": "flights-value", "data": {"n": 5}}})
+    (_, other) = server.messages(f"{TOPIC}/trains")
+    framed = b"\0" + schema.to_bytes(4, "big") + b"\n"  # no version of this topic
+    assert (b64decode(other["value"]), other.get("schema_version")) == (framed, None)
     shape = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     proto = 'syntax = "proto3"; message P { int32 x = 1; }'
     js, pb, no, broken = produced(

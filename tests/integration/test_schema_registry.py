@@ -272,6 +272,9 @@ def test_paths(server: Running, http: httpx.Client) -> None:
         assert http.get(f"/contexts/{name}/schemas/ids/1").json() == {"schema": '"int"'}
     assert http.get("/subjects", params={"subjectPrefix": ":*:"}).json().count(":.dev:x") == 1
     assert http.get("/schemas/ids/1", params={"subject": ":.dev:", "fetchMaxId": True}).status_code == 200
+    for subject in (":.dev:", ":.dev:x"):
+        found = http.get("/schemas/ids/1/versions", params={"subject": subject}).json()
+        assert found == [{"subject": ":.dev:x", "version": 1}]
 
 
 def test_reads_by_id_follow_the_registry(http: httpx.Client) -> None:
@@ -367,6 +370,8 @@ def test_roles(*, configured: bool) -> None:
             assert ask(role, "GET", "/schemas/ids/1") == 200
             assert ask(role, "GET", "/schemas/ids/2") == 404
             assert ask(role, "GET", "/subjects/other-value/versions") == 403
+            compared = "/compatibility/subjects/other-value/versions/1?verbose=true"
+            assert ask(role, "POST", compared, json=given("string")) == 403
             assert ask(role, "DELETE", "/subjects/orders-value") == 403
             assert ask(role, "PUT", "/config", json={"compatibility": "NONE"}) == 403
         assert httpx.delete(f"{grants}/reader", headers=root, trust_env=False).status_code == 204
@@ -382,6 +387,12 @@ def test_roles(*, configured: bool) -> None:
         answer = httpx.get(f"{url}/subjects", headers=headers_of(token("reader")), trust_env=False)
         assert answer.json() == ["orders-value"]
         assert ask("nobody", "GET", "/subjects/orders-value/versions") == 403
+        for kind in ("int", "long", "float", "double"):
+            path = f"/contexts/.dev/subjects/{kind}/versions"
+            assert ask("root", "POST", path, json=given(kind)) == 200
+        for number in (1, 4):  # the default context has no schema 4
+            assert ask("reader", "GET", f"/schemas/ids/{number}?subject=:.dev:") == 200
+            assert ask("nobody", "GET", f"/schemas/ids/{number}?subject=:.dev:") == 404
         theirs = httpx.get(f"{other.registry_url}/subjects", trust_env=False).json()
         assert theirs == (["orders-value", "other-value"] if configured else [])
 

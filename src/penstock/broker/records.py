@@ -36,6 +36,10 @@ class RecordFormat(msgspec.Struct, frozen=True, kw_only=True):
 class RecordFormats(Protocol):
     """The formats of all topics."""
 
+    def version_of(self, schema_id: int) -> int:
+        """The version by which values are written with an id of a schema before them, of a topic's subject, or of any in a configured
+        registry."""
+
     async def of(
         self, topic: TopicName, values: Sequence[int] = (), keys: Sequence[int] = ()
     ) -> RecordFormat:

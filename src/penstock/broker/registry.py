@@ -66,6 +66,9 @@ class OtherRegistry(Protocol):
     def topic_of(self, subject: str) -> TopicName | None:
         """The topic whose values, or keys, have the schemas of a subject; None if it is not known to be of one."""
 
+    def subject_of(self, topic: TopicName, end: str) -> str:
+        """The subject of a topic's values (`-value`), or keys (`-key`)."""
+
     async def pass_on(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> RegistryAnswer:

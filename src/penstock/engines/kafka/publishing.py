@@ -69,13 +69,16 @@ class Publishing:
         return framings.framing(topic)
 
     async def records_of(self, topic: TopicName, entry: NewEntry, *, numbered: bool) -> list[NewRecord]:
-        """As `records.records_of`; schemas that are not known here are asked for."""
+        """As `records.records_of`; schemas that are not known here are asked for once. Raises SCHEMA_NOT_FOUND for one that values of
+        the topic cannot be written by."""
         versions: list[int] = []
         while True:
             framing = await self.framing(topic, versions)
             try:
                 return records_of(entry, numbered=numbered, framing=framing)
             except UnknownVersion as unknown:
+                if unknown.version in versions:
+                    raise
                 versions.append(unknown.version)
 
     def key_partitions(self, log: KafkaTopic) -> "KeyPartitions":

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from penstock.broker.producer import Placement, Result
+from penstock.engines.kafka import publishing
 from penstock.engines.kafka.driver.producer import LINGER_MS, Outcome
-from penstock.engines.kafka.framing import Framing
+from penstock.engines.kafka.framing import Framing, UnknownVersion
 from penstock.engines.kafka.publishing import Publishing, Turns
 from penstock.engines.shared.publishing import Router
 from penstock.model.errors import ErrorKind, PenstockError
@@ -160,3 +161,24 @@ async def test_a_partition_that_is_not_there_is_asked_for_once() -> None:
     with pytest.raises(PenstockError) as caught:
         await publish(Topic(), Records([UNKNOWN] * 3, [UNKNOWN] * 3))
     assert caught.value.kind is ErrorKind.PARTITION_NOT_FOUND
+
+
+async def test_a_version_that_is_found_and_cannot_be_written_is_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    async def find_version(topic: TopicName, number: int) -> None:
+        asked.append(number)
+        assert len(asked) < 10, "it is asked for without an end"
+
+    def records_of(*given: Any, **named: Any) -> NoReturn:
+        raise UnknownVersion(NAME, 7)
+
+    framing = SimpleNamespace(knows=lambda version: False)
+    made = Publishing.__new__(Publishing)
+    made.framings = cast(Any, SimpleNamespace(framing=lambda topic: framing, find_version=find_version))
+    monkeypatch.setattr(publishing, "records_of", records_of)
+    with pytest.raises(PenstockError, match="no schema version 7"):
+        await made.records_of(NAME, cast(Any, None), numbered=False)
+    assert asked == [7]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from penstock.broker.records import RecordFormat, SchemaId
 from penstock.engines.kafka.framing import Framing, UnknownSchemas
 from penstock.engines.kafka.naming import Naming
+from penstock.engines.kafka.versions import BY_ID
 from penstock.model.names import TopicName
 
 from .own import OwnRegistrySchemas
@@ -19,6 +20,9 @@ class KafkaRecordFormats:
     def __init__(self, naming: Naming, registry: FramedSchemas) -> None:
         self._naming = naming
         self._registry = registry
+
+    def version_of(self, schema_id: int) -> int:
+        return BY_ID + schema_id
 
     async def of(
         self, topic: TopicName, values: Sequence[int] = (), keys: Sequence[int] = ()

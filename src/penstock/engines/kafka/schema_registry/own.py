@@ -6,7 +6,7 @@ subject a client of the registry has used; in all others they are as they were b
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -156,21 +156,26 @@ class OwnRegistrySchemas(Schemas):
 
     def _new_framing(self, topic: TopicName) -> Framing:
         made = Framing(topic, self._clock, keyed=False, own=True)
+        schemas = self._by_number(topic)
         for one in self._versions_named(topic):
             made.writes = made.writes or one.used
-            self._know(made, topic, one)
+            self._know(made, schemas, one)
         return made
+
+    def _by_number(self, topic: TopicName) -> dict[int, SchemaVersion]:
+        """The schemas of a topic, also those that were deleted."""
+        return {one.version: one for one in self.all(topic, deleted=True)}
 
     def _versions_named(self, topic: TopicName) -> Iterator[_Version]:
         """The versions of the topic's subject, by its name here and by that of the topic in Kafka."""
         for subject in dict.fromkeys((subject_of(topic), self._naming.kafka_name(topic) + VALUE)):
             yield from self._versions_of.get(subject, {}).values()
 
-    def _know(self, framing: Framing, topic: TopicName, one: _Version) -> bool:
+    def _know(self, framing: Framing, schemas: Mapping[int, SchemaVersion], one: _Version) -> bool:
         """Let a framing know an id; returns whether its schema is understood."""
         number, schema = one.of_topic[0], None
         if number is not None:
-            found = next((each for each in self.all(topic, deleted=True) if each.version == number), None)
+            found = schemas.get(number)
             if found is not None and found.timestamp == one.of_topic[1]:
                 schema = found.schema
         if schema is None:
@@ -207,11 +212,15 @@ class OwnRegistrySchemas(Schemas):
         begin = f"{self._naming.kafka_name(topic.base)}-"
         for subject, version in self._places.get(number, ()):
             if self._strategy == "record" or (self._strategy == "topic-record" and subject.startswith(begin)):
-                return self._know(framing, topic, self._versions_of[subject][version])
+                return self._know(framing, self._by_number(topic), self._versions_of[subject][version])
         return False
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
-        if not self.framing(topic).knows(number):
+        framing, base = self.framing(topic), split_message(number)[0]
+        if base >= BY_ID:
+            if not framing.knows(number):
+                self._know_other(framing, topic, base - BY_ID)
+        elif not framing.knows(number):
             found = self.version(topic, number)
             if found.schema.type in HELD and self._records.number_schemas is not None:
                 await self._records.number_schemas()

@@ -177,14 +177,14 @@ class KafkaRegistryRecords:
     async def write(self, records: Sequence[RegistryRecord], process: str) -> None:
         own = [(KIND, one.key, one.value) for one in records if one.key.startswith(OWN_KEYS)]
         shared = [one for one in records if not one.key.startswith(OWN_KEYS)]
+        if own:  # first: without them ids of deleted versions would be given again
+            await self._documents.save_meta(own)
         try:
             await self._write(shared, process)
         except OvertakenError:
             await self.take()
             if not self._rows.have(shared):
                 raise
-        if own:
-            await self._documents.save_meta(own)
 
     async def _write(self, records: Sequence[RegistryRecord], process: str) -> None:
         if not records:

@@ -75,6 +75,10 @@ class RegistrySchemas(Schemas):
             return None
         return self._naming.topic_name(subject.rpartition("-")[0])
 
+    def subject_of(self, topic: TopicName, end: str) -> str:
+        """As `broker.OtherRegistry.subject_of`."""
+        return self._naming.kafka_name(topic.base) + end
+
     # -- reading
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:

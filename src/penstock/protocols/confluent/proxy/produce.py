@@ -9,7 +9,7 @@ import msgspec
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.headers import Headers
-from penstock.model.subjects import subject_of
+from penstock.model.subjects import VALUE
 from penstock.protocols.auth.permissions import ADMIN
 from penstock.protocols.confluent.call import NO_JSON, UNREADABLE
 from penstock.protocols.payloads import TopicSchemas
@@ -19,7 +19,7 @@ from .call import ProxyCall
 from .codes import FORBIDDEN, KAFKA_ERROR, RETRIABLE, TOO_LARGE, UNAUTHENTICATED
 from .formats import Format, format_of
 from .publishing import TIME_MAX, NewRecord, Stored
-from .schemas import INVALID, UNSERIALIZED, ContentSchema, key_subject_of
+from .schemas import INVALID, KEY, UNSERIALIZED, ContentSchema
 
 KEY_SCHEMA_MISSING: Final = ConfluentCode(422, 42201)
 VALUE_SCHEMA_MISSING: Final = ConfluentCode(422, 42202)
@@ -99,8 +99,9 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
     partitions = [partition] * len(given) if bare else [_partition(record, partition) for record in given]
     call.proxy.publishing.check_partitions(topic, list({*partitions, partition}))
     encoding = format_of(call.media)
-    key = _Side("key", key_subject_of(topic), KEY_SCHEMA_MISSING)
-    value = _Side("value", subject_of(topic), VALUE_SCHEMA_MISSING)
+    subject_of = call.proxy.schemas.subject_of
+    key = _Side("key", subject_of(topic, KEY), KEY_SCHEMA_MISSING)
+    value = _Side("value", subject_of(topic, VALUE), VALUE_SCHEMA_MISSING)
     key_schema, keys = await _encoded(call, request, encoding, key)
     value_schema, values = await _encoded(call, request, encoding, value)
     headers = _all_headers(call, [{}] * len(given) if bare else given)
@@ -110,16 +111,15 @@ async def produce(call: ProxyCall, partition: int | None = None) -> tuple[int, P
             await call.proxy.schemas.register(schema, forced=call.caller.allowed(topic)[ADMIN])
     if key_schema is not None:
         keys = [None if one is None else key_schema.framed(one) for one in keys]
-    if encoding is Format.BINARY and call.proxy.broker.groups is None:
+    if encoding is Format.BINARY:
         versions, values = await _unframed(call, schemas, values)
     else:
-        versions = _versions(encoding, schemas, value_schema, given, values)
-    if (
-        value_schema is not None
-        and value_schema.version is not None
-        and value_schema.version.topic_version is None
-    ):
-        values = [None if one is None else value_schema.framed(one) for one in values]
+        version = None
+        if value_schema is not None and value_schema.version is not None:
+            version = call.proxy.schemas.version_in(topic, value_schema.version)
+        versions = _versions(encoding, schemas, value_schema, version, given, values)
+        if value_schema is not None and value_schema.version is not None and version is None:
+            values = [None if one is None else value_schema.framed(one) for one in values]
     records = [
         NewRecord(*each) for each in zip(keys, values, versions, partitions, headers, times, strict=True)
     ]
@@ -257,12 +257,12 @@ def _versions(
     format: Format,
     schemas: TopicSchemas,
     schema: ContentSchema | None,
+    version: int | None,
     given: Sequence[Mapping[str, Any]],
     values: Sequence[bytes | None],
 ) -> list[int | None]:
-    """The topic's schema version of each value. Raises ConfluentError if values without a schema may not be published."""
+    """The topic's schema version of each value; `version` is that of their schema. Raises ConfluentError if values without a schema may not be published."""
     if schema is not None and schema.version is not None:
-        version = schema.version.topic_version
         return [None if one is None else version for one in values]
     if format is Format.JSON and schemas.of_json:
         return [json_version(schemas, record.get("value")) for record in given]
@@ -274,9 +274,7 @@ async def _unframed(
     call: ProxyCall, schemas: TopicSchemas, values: Sequence[bytes | None]
 ) -> tuple[list[int | None], list[bytes | None]]:
     """Values as the topic stores them, with their versions. Raises ConfluentError if one without a version may not be published."""
-    found = [
-        (None, None) if one is None else await call.proxy.schemas.unframed(call.topic, one) for one in values
-    ]
+    found = await call.proxy.schemas.unframed(call.topic, values)
     if any(version is None and value is not None for version, value in found):
         _check_unversioned(schemas)
     return [version for version, _ in found], [value for _, value in found]

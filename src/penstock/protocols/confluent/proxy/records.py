@@ -1,7 +1,7 @@
 """Records as JSON, by the format of a consumer instance."""
 
 from base64 import b64encode
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,11 +13,16 @@ from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentError
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
+from penstock.model.subjects import VALUE
+from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.call import UNREADABLE
+from penstock.protocols.confluent.registry.call import sees
 
 from .call import shown
 from .formats import Format
-from .schemas import FRAMED, ContentSchema, ProxySchemas, id_of
+from .schemas import FRAMED, KEY, ContentSchema, ProxySchemas, id_of
+
+MISSING_MAX: Final = 16  # ids of schemas that there are not, for which the registry is asked for one answer
 
 # Of codecs, of JSON, and of a Protobuf message that is not the first of its file.
 _FAILURES = (PenstockError, ValueError, RecursionError)
@@ -58,10 +63,13 @@ class _Schemas:
 class Records:
     """Writes the records of one fetch."""
 
-    def __init__(self, broker: Broker, schemas: ProxySchemas, format: Format) -> None:
+    def __init__(self, broker: Broker, schemas: ProxySchemas, format: Format, caller: Caller) -> None:
         self._broker = broker
         self._schemas = schemas
         self._format = format
+        self._caller = caller
+        self._by_id: dict[int, ContentSchema | None] = {}  # of contents that name a schema
+        self._missing = 0  # how many of them there are not
         self._topics: dict[TopicName, _Schemas] = {}
         self._topic: TopicName | None = None  # of the last record
         self._of_topic: _Schemas
@@ -85,7 +93,7 @@ class Records:
             else:
                 value = await self._value(record, record.value)
         except _FAILURES as error:
-            _raise_passing(error)
+            _raise_retriable(error)
             place = f"topic {self._of_topic.name}, partition {record.partition}, offset {record.offset}"
             why = getattr(error, "message", "") or str(error)
             raise ConfluentError(
@@ -118,7 +126,7 @@ class Records:
             if isinstance(codec, KeyValueCodec):
                 return _pair(codec, record)[1]
             return codec.decode(value[record.value_frame :])
-        return await self._content(value)
+        return await self._content(record.topic, value)
 
     async def _codec(self, record: GroupRecord, version: int) -> Codec:
         found = self._of_topic.codecs.get(version)
@@ -141,16 +149,32 @@ class Records:
                     codec = await self._codec(record, record.schema_version)
                     if isinstance(codec, KeyValueCodec):
                         return _pair(codec, record)[0]
-                return await self._content(key)
+                return await self._content(record.topic, key)
             except _FAILURES as error:
-                _raise_passing(error)
+                _raise_retriable(error)
         return b64encode(key).decode()
 
-    async def _content(self, content: bytes) -> Any:
+    async def _content(self, topic: TopicName, content: bytes) -> Any:
         """What bytes without a version mean: JSON, or behind the id of a schema."""
         schema_id = id_of(content)
-        schema = None if schema_id is None else await self._schemas.by_id(schema_id)
+        schema = None
+        if schema_id is not None:
+            if schema_id not in self._by_id and self._missing < MISSING_MAX:
+                self._by_id[schema_id] = schema = await self._schema(topic, schema_id)
+                self._missing += schema is None
+            schema = self._by_id.get(schema_id)
         return self._bare(content) if schema is None else schema.decode(content)
+
+    async def _schema(self, topic: TopicName, schema_id: int) -> ContentSchema | None:
+        """The schema with an id, if the caller may see it: any producer may name any id."""
+        found = await self._schemas.by_id(schema_id)
+        if found is None or self._caller.role is None:
+            return found
+        subject_of, topic_of = self._schemas.subject_of, self._schemas.topic_of
+        every = await self._schemas.subjects_with(schema_id)
+        own = {subject_of(topic, VALUE), subject_of(topic, KEY)}
+        seen = every & own or any(sees(self._caller, topic_of(one)) for one in every)
+        return found if seen else None
 
     def _bare(self, content: bytes) -> Any:
         """What bytes mean that name no schema."""
@@ -161,8 +185,8 @@ class Records:
         raise ValueError("it names no schema of the registry")
 
 
-def _raise_passing(error: Exception) -> None:
-    """Raise an error again that says nothing of the record, as the cluster or the registry does not answer."""
+def _raise_retriable(error: Exception) -> None:
+    """Raise what may pass: the record is not unreadable for good."""
     if isinstance(error, PenstockError) and error.retriable:
         raise error
 

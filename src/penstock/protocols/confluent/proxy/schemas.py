@@ -1,10 +1,11 @@
 """Registered schemas as keys and values are written and read by them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.broker import Broker
 from penstock.codec.avro.tagged import untagged
 from penstock.codec.avro.types import Type
 from penstock.codec.codec import Codec
@@ -14,11 +15,13 @@ from penstock.codec.json_schema.document import JsonSchemaError
 from penstock.codec.json_schema.pulsar import full_name
 from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentCode, ConfluentError
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
 from penstock.model.subjects import CONTEXT, INCOMPATIBLE, Definition, SubjectVersion, subject_of
 from penstock.protocols.confluent.registry.registry import Registry
+
+from .registries import OtherSchemas, OwnSchemas, SchemaSource
 
 KEY: Final = "-key"  # the end of the subject of a topic's keys
 
@@ -99,42 +102,47 @@ class ContentSchema:
 
 
 class ProxySchemas:
-    """The registry's schemas. `load` gives the registry; raises NOT_SUPPORTED."""
+    """The registry's schemas. `load` gives the server's own registry; raises NOT_SUPPORTED."""
 
-    def __init__(self, load: Callable[[], Awaitable[Registry]]) -> None:
+    def __init__(self, broker: Broker, load: Callable[[], Awaitable[Registry]]) -> None:
+        other = broker.other_registry
+        self._source: SchemaSource = OwnSchemas(load) if other is None else OtherSchemas(other, broker)
         self._load = load
+        self._own = other is None
+        self._formats = broker.record_formats
+        self.subject_of = self._source.subject_of
+        self.topic_of = self._source.topic_of
+        self.subjects_with = self._source.subjects_with
         self._known: dict[int, ContentSchema] = {}
-        self._revision = -1  # of the registry, at which the following hold
+        self._revision = -1  # of the server's own registry, at which the following hold
         self._by_id: dict[tuple[str, int], ContentSchema | None] = {}
         self._by_version: dict[tuple[str, int], ContentSchema | None] = {}
 
     async def named(self, subject: str, kind: str, text: str) -> ContentSchema:
-        """The schema of a text, which is not registered yet. Raises ConfluentError."""
-        registry = await self._load()
+        """The schema of a text, which is not registered yet. Raises ConfluentError, UNAVAILABLE."""
         try:
-            return _content(registry, subject, Definition(text, kind))
+            return await self._content(subject, Definition(text, kind))
         except (ConfluentError, PenstockError) as error:
+            if isinstance(error, PenstockError) and error.retriable:
+                raise
             raise ConfluentError(INVALID, f"Invalid schema. format = {kind}: {error.message}") from None
 
     async def register(self, schema: ContentSchema, *, forced: bool) -> None:
-        """Look a schema up in its subject, and register it if it is new. Raises ConfluentError."""
-        registry = await self._load()
+        """Look a schema up in its subject, and register it if it is new. Raises ConfluentError, UNAVAILABLE."""
         subject, kind = schema.subject, schema.definition.schema_type
         try:
-            schema.version = await registry.register(subject, schema.definition, forced=forced)
+            schema.version = await self._source.register(subject, schema.definition, forced=forced)
         except ConfluentError as error:
-            if error.code == INCOMPATIBLE:
+            if error.code.status == INCOMPATIBLE.status:
                 text = f"Error when registering schema. format = {kind}, subject = {subject}: {error.message}"
                 raise ConfluentError(UNREGISTERED, text) from None
             text = f"Error serializing message. Error when registering schema. {error.message}"
             raise ConfluentError(UNSERIALIZED, text) from None
 
     async def registered(self, subject: str, kind: str, schema_id: int) -> ContentSchema:
-        """The schema of an id that was registered under a subject. Raises ConfluentError."""
-        registry = await self._load()
-        await registry.sync()
+        """The schema of an id that was registered under a subject. Raises ConfluentError, UNAVAILABLE."""
         try:
-            version = registry.by_id(CONTEXT, schema_id, subject)
+            version = await self._source.by_id(schema_id, subject)
         except ConfluentError as error:
             text = f"Error serializing message. Error when fetching schema by id. schemaId = {schema_id}: {error.message}"
             raise ConfluentError(UNSERIALIZED, text) from None
@@ -143,89 +151,118 @@ class ProxySchemas:
                 INVALID,
                 f"Invalid schema. format = {kind}, schema_id = {schema_id} is not registered under the subject {subject}",
             )
-        return _of_version(registry, version)
+        return await self._of_version(version)
 
     async def numbered(self, subject: str, version: str) -> ContentSchema:
-        """The schema of a version of a subject, a number or `latest`. Raises ConfluentError as `Registry.version`."""
-        registry = await self._load()
-        await registry.sync()
-        return _of_version(registry, registry.version(subject, version))
+        """The schema of a version of a subject, a number or `latest`. Raises ConfluentError as `Registry.version`, UNAVAILABLE."""
+        return await self._of_version(await self._source.version(subject, version))
 
     async def by_id(self, schema_id: int) -> ContentSchema | None:
-        """The schema that contents with an id before them were written by; None if there is none with this id, or no registry. Raises
-        UNAVAILABLE."""
+        """The schema that contents with an id before them were written by; None if there is none with this id. Raises UNAVAILABLE."""
         known = self._known.get(schema_id)
         if known is None:
-            registry = await self._loaded()
-            if registry is None:
-                return None
             try:
-                version = registry.by_id(CONTEXT, schema_id)
-            except ConfluentError:
-                return None
-            known = _usable(registry, version)
-            if known is None:
+                known = await self._of_version(await self._source.by_id(schema_id))
+            except (ConfluentError, PenstockError) as error:
+                if isinstance(error, PenstockError) and error.retriable:
+                    raise
                 return None
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             self._known[schema_id] = known
         return known
 
-    async def unframed(self, topic: TopicName, value: bytes) -> tuple[int | None, bytes]:
-        """A value that a serializer wrote by a schema of the topic, as the topic stores it: the topic's version and the payload. No
+    def version_in(self, topic: TopicName, version: SubjectVersion) -> int | None:
+        """The version by which a topic stores values of a schema, without framing; None if it has no such version."""
+        if self._own:
+            if version.subject != subject_of(topic) or version.topic_version is None:
+                return None
+            if self._formats is None:
+                return version.topic_version
+        return None if self._formats is None else self._formats.version_of(version.id)
+
+    async def _of_version(self, version: SubjectVersion) -> ContentSchema:
+        made = await self._content(version.subject, version.definition)
+        made.version = version
+        return made
+
+    async def _content(self, subject: str, definition: Definition) -> ContentSchema:
+        """Raises ConfluentError, PenstockError."""
+        stored, info, references = await self._source.usable(subject, definition)
+        return ContentSchema(subject, stored, info, references)
+
+    # -- values that name their schemas
+
+    async def unframed(
+        self, topic: TopicName, values: Sequence[bytes | None]
+    ) -> list[tuple[int | None, bytes | None]]:
+        """Values that a serializer wrote by schemas of the topic as the topic stores them: the topic's version and the payload. No
         version and the value as it is for any other."""
-        schema_id = id_of(value)
-        registry = None if schema_id is None else await self._current()
-        if registry is None or schema_id is None:
-            return None, value
-        place = subject_of(topic), schema_id
-        if place not in self._by_id:
-            self._by_id[place] = _of_subject(registry, *place)
-        schema = self._by_id[place]
-        if schema is None:
-            return None, value
+        ids = [None if value is None else id_of(value) for value in values]
+        if not any(one is not None for one in ids):
+            return [(None, value) for value in values]
+        registry = await self._own_registry()
+        if registry is None:
+            return [(None, value) for value in values]
+        subject = subject_of(topic)
+        self._renew(registry)
+        if any(one is not None and self._of_subject(registry, subject, one) is None for one in ids):
+            await registry.sync(subject)  # once for all of them
+            self._renew(registry)
+        found: list[tuple[int | None, bytes | None]] = []
+        for one, value in zip(ids, values, strict=True):
+            schema = None if one is None else self._of_subject(registry, subject, one)
+            found.append(
+                (None, value) if schema is None or value is None else self._opened(topic, schema, value)
+            )
+        return found
+
+    def _opened(self, topic: TopicName, schema: ContentSchema, value: bytes) -> tuple[int | None, bytes]:
+        """The topic's version and the payload of a value; no version and the value if it only looks like one of the schema."""
         try:
             schema.decode(value)
-        except (PenstockError, ValueError, RecursionError):  # it only looks like one
+        except (PenstockError, ValueError, RecursionError):
             return None, value
         assert schema.version is not None, "it is registered"
-        return schema.version.topic_version, value[schema.prefix :]
+        return self.version_in(topic, schema.version), value[schema.prefix :]
+
+    def _of_subject(self, registry: Registry, subject: str, schema_id: int) -> ContentSchema | None:
+        """The schema with an id, if it is a version of the subject and of its topic."""
+        place = subject, schema_id
+        if place not in self._by_id:
+            self._by_id[place] = _of_subject(registry, *place)
+        return self._by_id[place]
 
     async def of_version(self, topic: TopicName, version: int) -> ContentSchema | None:
         """The schema of a version of a topic, by which a serializer frames its values; None if the registry does not have the version."""
-        registry = await self._current()
+        registry = await self._own_registry()
         if registry is None:
             return None
+        self._renew(registry)
         place = subject_of(topic), version
         if place not in self._by_version:
+            if registry.of_topic(*place) is None:
+                await registry.sync(place[0])
+                self._renew(registry)
             found = registry.of_topic(*place)
             self._by_version[place] = None if found is None else _usable(registry, found)
         return self._by_version[place]
 
-    async def _loaded(self) -> Registry | None:
-        """The registry in its current state; None if there is none. Raises UNAVAILABLE."""
+    async def _own_registry(self) -> Registry | None:
+        """The server's own registry, if it has one that it may read."""
         try:
-            registry = await self._load()
+            return await self._load() if self._own else None
         except PenstockError as error:
-            if error.kind is not ErrorKind.NOT_SUPPORTED:
+            if error.retriable:
                 raise
             return None
-        try:
-            await registry.sync()
-        except ConfluentError as error:
-            raise PenstockError(ErrorKind.UNAVAILABLE, error.message) from None
-        return registry
 
-    async def _current(self) -> Registry | None:
-        """The same; what is known of an older state of it is forgotten."""
-        registry = await self._loaded()
-        if registry is None:
-            return None
+    def _renew(self, registry: Registry) -> None:
+        """Forget what is known of an older state of the registry."""
         if registry.revision != self._revision or len(self._by_id) + len(self._by_version) > _KNOWN_MAX:
             self._revision = registry.revision
             self._by_id.clear()
             self._by_version.clear()
-        return registry
 
 
 def _of_subject(registry: Registry, subject: str, schema_id: int) -> ContentSchema | None:
@@ -240,26 +277,12 @@ def _of_subject(registry: Registry, subject: str, schema_id: int) -> ContentSche
 
 def _usable(registry: Registry, version: SubjectVersion) -> ContentSchema | None:
     try:
-        return _of_version(registry, version)
+        stored, info, references = registry.usable(version.subject, version.definition)
+        made = ContentSchema(version.subject, stored, info, references)
     except (ConfluentError, PenstockError):
         return None
-
-
-def _of_version(registry: Registry, version: SubjectVersion) -> ContentSchema:
-    made = _content(registry, version.subject, version.definition)
     made.version = version
     return made
-
-
-def _content(registry: Registry, subject: str, definition: Definition) -> ContentSchema:
-    """Raises ConfluentError, PenstockError."""
-    stored, info, references = registry.usable(subject, definition)
-    return ContentSchema(subject, stored, info, references)
-
-
-def key_subject_of(topic: TopicName) -> str:
-    """The subject of a topic's keys."""
-    return subject_of(topic, KEY)
 
 
 def id_of(content: bytes) -> int | None:

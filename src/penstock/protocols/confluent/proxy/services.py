@@ -30,7 +30,7 @@ class Services:
         self.remote = RemoteInstances(context)
         self.instances = Instances(context, self.remote)
         self.publishing = Publishing(context.broker)
-        self.schemas = ProxySchemas(load)
+        self.schemas = ProxySchemas(context.broker, load)
 
     def drain(self) -> None:
         """End every wait."""

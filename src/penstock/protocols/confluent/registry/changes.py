@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from penstock.broker.registry import OvertakenError, RegistryRecord, RegistryRecords
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Tasks, outcome
 
 from .topics import TopicSubjects
 
@@ -25,6 +26,7 @@ class Changes:
         self._process = process
         self._turn = asyncio.Lock()
         self._random = Random()
+        self._tasks = Tasks()
 
     async def sync(self, subject: str | None = None) -> None:
         """Learn what other processes wrote, and the schemas that topics, and that of a subject, have got or lost since the last time."""
@@ -43,7 +45,11 @@ class Changes:
             await self.make(_nothing)
 
     async def make(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Make a change that depends on all others before it: made again if another process was faster."""
+        """Make a change that depends on all others before it: made again if another process was faster. It goes on when its caller
+        leaves: the next change must know what became of it."""
+        return await outcome(self._tasks, self._make(work), "change the schema registry")
+
+    async def _make(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._turn:
             for attempt in range(1, TRIES + 1):
                 try:

@@ -124,6 +124,7 @@ class RegistryEndpoint:
         records = offered(broker.registry_records, "schema registry")
         async with self._loading:
             if self._registry is None:
+                await records.catch_up()  # fails before there is something that learns
                 subjects = Subjects()
                 await records.open(subjects.learn)
                 topics = TopicSubjects(broker, subjects)

@@ -39,7 +39,8 @@ class KeptAnswers:
         """Keep an answer made at the revision of the last `find`."""
         size = len(answer.raw or b"") + sum(map(len, key))
         if (
-            sum(map(len, key)) > _KEY_MAX
+            key in self._answers
+            or sum(map(len, key)) > _KEY_MAX
             or len(self._answers) >= _COUNT_MAX
             or self._bytes + size > _BYTES_MAX
         ):

@@ -53,10 +53,11 @@ async def types(call: RegistryCall) -> list[str]:
 )
 async def by_id(call: RegistryCall) -> RegisteredSchema:
     found = _seen(call)
-    call.shown = found.subject
     answer = RegisteredSchema.of(found, _formatted(call, found), named=False)
     if call.flag("fetchMaxId"):
         answer.max_id = call.registry.greatest_id(call.context)
+    else:
+        call.shown = found.subject
     return answer
 
 
@@ -281,6 +282,7 @@ _VERBOSE: Final = flag("verbose", "Say why not.")
 @on(
     "POST",
     "/compatibility/subjects/{subject}/versions/{version}",
+    right=may_compare,
     summary="Whether a schema may follow a version.",
     parameters=(_NORMALIZE, _VERBOSE),
     request=GivenSchema,
@@ -342,7 +344,7 @@ def _seen(call: RegistryCall) -> SubjectVersion:
     subject = call.text("subject")
     found = call.registry.by_id(call.context, call.id, qualified(call.context, subject) if subject else None)
     if not call.sees(found.subject):
-        every = call.registry.versions_of(call.context, call.id, deleted=True)
+        every = call.registry.versions_of(context_of(found.subject), call.id, deleted=True)
         seen = next((one for one in every if call.sees(one.subject)), None)
         if seen is None:
             raise ConfluentError(SCHEMA_NOT_FOUND, f"Schema {call.id} not found")
@@ -351,10 +353,12 @@ def _seen(call: RegistryCall) -> SubjectVersion:
 
 
 def _holders(call: RegistryCall) -> list[SubjectVersion]:
-    subject = call.text("subject")
+    subject = qualified(call.context, call.text("subject"))
+    context = context_of(subject)
     _seen(call)
-    found = call.registry.versions_of(call.context, call.id, deleted=call.flag("deleted"))
-    return [one for one in found if call.sees(one.subject) and subject in ("", one.subject)]
+    found = call.registry.versions_of(context, call.id, deleted=call.flag("deleted"))
+    every = qualified(context, "")  # a context without a name in it
+    return [one for one in found if call.sees(one.subject) and subject in (every, one.subject)]
 
 
 def _formatted(call: RegistryCall, found: SubjectVersion) -> str | None:

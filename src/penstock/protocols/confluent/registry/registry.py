@@ -353,7 +353,7 @@ class Registry:
             gone: list[RegistryRecord] = [
                 RegistryRecord(schema_key(subject, each.version), None) for each in every
             ]
-            await self._changes.write([*gone, *self._ids(every), *self._settings(subject)])
+            await self._changes.write([*self._ids(every), *gone, *self._settings(subject)])
             return [each.version for each in every]
         await self._changes.write(
             [schema_record(msgspec.structs.replace(each, deleted=True)) for each in live]
@@ -389,14 +389,15 @@ class Registry:
             settings = [] if others else self._settings(subject)
             apart = [] if one.topic_version is None else [gone_record(one)]
             gone = RegistryRecord(schema_key(subject, one.version), None)
-            await self._changes.write([gone, *self._ids([one]), *apart, *settings])
+            await self._changes.write([*self._ids([one]), *apart, gone, *settings])
         else:
             await self._changes.write([schema_record(msgspec.structs.replace(one, deleted=True))])
             await self._delete_of_topic(subject)
         return one.version
 
     def _ids(self, gone: Sequence[SubjectVersion]) -> list[RegistryRecord]:
-        """The record of the greatest id, if a version with it is deleted for good."""
+        """The record of the greatest id, if a version with it is deleted for good. It is written first: a process may end before the
+        records that follow."""
         context = context_of(gone[0].subject)
         greatest = self.greatest_id(context)
         return [ids_record(context, greatest)] if any(one.id == greatest for one in gone) else []

@@ -153,7 +153,7 @@ class Subjects:
         ] = {}  # of Protobuf as it was read, by version, as far as known
         self._versions: dict[str, dict[int, SubjectVersion]] = {}
         self._ids: dict[tuple[str, int], dict[tuple[str, int], SubjectVersion]] = {}  # by context and id
-        self._same: dict[tuple[str, Definition], int] = {}  # ids by context and content
+        self._same: dict[tuple[str, Definition], set[int]] = {}  # ids by context and content
         self._greatest: dict[str, int] = {}  # ids ever given, by context
         self._configs: dict[str | None, dict[str, Any]] = {}
         self._modes: dict[str | None, Mode] = {}
@@ -237,7 +237,7 @@ class Subjects:
             self._remove(held)
         self._versions.setdefault(one.subject, {})[one.version] = one
         self._ids.setdefault((context, one.id), {})[one.subject, one.version] = one
-        self._same.setdefault((context, _hashable(one.definition)), one.id)
+        self._same.setdefault((context, _hashable(one.definition)), set()).add(one.id)
         self._greatest[context] = max(one.id, self._greatest.get(context, 0))
         for used in one.definition.references:
             place = qualified(context, used.subject), used.version
@@ -253,7 +253,11 @@ class Subjects:
         del holders[one.subject, one.version]
         if not holders:
             del self._ids[context, one.id]
-            self._same.pop((context, _hashable(one.definition)), None)
+            content = context, _hashable(one.definition)
+            ids = self._same[content]
+            ids.discard(one.id)
+            if not ids:
+                del self._same[content]
         for used in one.definition.references:
             users = self._users.get((qualified(context, used.subject), used.version), set())
             users.discard((one.subject, one.version))
@@ -284,8 +288,8 @@ class Subjects:
         return [held[place] for place in sorted(held)]
 
     def id_of(self, context: str, definition: Definition) -> int | None:
-        """The id of the same definition in any subject of a context."""
-        return self._same.get((context, _hashable(definition)))
+        """The id of the same definition in any subject of a context; the least of several, whatever the order of the records."""
+        return min(self._same.get((context, _hashable(definition)), ()), default=None)
 
     def next_id(self, context: str) -> int:
         """The id of the next new schema."""

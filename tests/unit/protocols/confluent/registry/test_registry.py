@@ -3,17 +3,23 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from penstock.broker.registry import OvertakenError, RegistryRecord
 from penstock.codec.registered import Schema
 from penstock.model.confluent import ConfluentError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.subjects import Definition, Mode, Reference
-from penstock.protocols.confluent.registry import definitions
+from penstock.protocols.confluent.registry import definitions, operations
+from penstock.protocols.confluent.registry.endpoint import RegistryEndpoint
 from penstock.protocols.confluent.registry.registry import Registry
 from penstock.protocols.confluent.registry.subjects import Subjects, schema_record
+from penstock.protocols.confluent.registry.table import rights
+from penstock.protocols.context import ServerContext
+from penstock.runtime.tasks import Tasks
 
 STRING = Definition('"string"')
 INT, LONG = Definition('"int"'), Definition('"long"')
@@ -459,3 +465,81 @@ async def test_a_change_is_made_again_after_another_process_was_faster(records: 
     found = await mine.registry.register("mine", INT)
     assert (found.id, mine.tries) == (2, 2)
     assert mine.registry.by_id(".", 1).subject == "theirs"
+
+
+def test_every_operation_of_a_subject_needs_a_right() -> None:
+    of_subjects = [one for one in operations.OPERATIONS if "{subject}" in one.path]
+    assert len(of_subjects) > 15
+    assert [one.path for one in of_subjects if one.handler not in rights] == []
+
+
+async def test_a_change_goes_on_when_its_caller_leaves(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks, sent, stored = Tasks(), asyncio.Event(), asyncio.Event()
+    write = records.write
+
+    async def slow(some: Sequence[RegistryRecord], process: str) -> None:
+        sent.set()
+        await stored.wait()  # what was sent is stored, whether or not somebody waits for it
+        await write(some, process)
+
+    monkeypatch.setattr(records, "write", slow)
+    leaving = tasks.spawn(records.registry.register("a", INT), "leave")
+    await sent.wait()
+    leaving.cancel()
+    later = tasks.spawn(records.registry.register("b", LONG), "stay")
+    await asyncio.sleep(0)
+    stored.set()
+    assert (await later).id == 2
+    assert records.registry.versions("a")[0].id == 1
+
+
+async def test_the_greatest_id_is_kept_before_its_version_is_deleted(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = records.write
+
+    async def one_record(some: Sequence[RegistryRecord], process: str) -> None:
+        await write(some[:1], process)
+        if len(some) > 1:
+            raise ConnectionError("the process ends")
+
+    await records.registry.register("a", INT)
+    await records.registry.delete_subject("a")
+    monkeypatch.setattr(records, "write", one_record)
+    with pytest.raises(ConnectionError):
+        await records.registry.delete_subject("a", permanent=True)
+    with pytest.raises(ConnectionError):
+        await records.registry.delete_version("a", "1", permanent=True)
+    monkeypatch.undo()
+    records.stored.pop('{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}')
+    assert (await records.again().register("b", LONG)).id == 2
+
+
+async def test_a_schema_with_two_ids_keeps_the_lower_one(records: Records) -> None:
+    await records.registry.register("a", INT)
+    await records.registry.settings.set_mode("b", "IMPORT")
+    await records.registry.register("b", INT, schema_id=7)
+    assert (await records.registry.register("c", INT)).id == 1
+    await records.registry.delete_subject("a")  # its record is the newest now
+    key = '{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}'
+    records.stored[key] = records.stored.pop(key)
+    assert (await records.again().register("d", INT)).id == 1
+    for permanent in (False, True):
+        await records.registry.delete_subject("b", permanent=permanent)
+    assert (await records.registry.register("e", INT)).id == 1
+
+
+async def test_a_registry_that_cannot_be_read_learns_nothing(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> None:
+        raise PenstockError(ErrorKind.UNAVAILABLE, "away")
+
+    monkeypatch.setattr(records, "catch_up", away)
+    context = SimpleNamespace(broker=SimpleNamespace(registry_records=records), fleet=None)
+    endpoint = RegistryEndpoint(cast(ServerContext, context))
+    for _ in range(3):
+        with pytest.raises(PenstockError, match="away"):  # `open` would raise NotImplementedError
+            await endpoint.load()

@@ -5,16 +5,16 @@ from typing import Any, Final
 
 from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.names import TopicName
-from penstock.model.subjects import SUBJECT_NOT_FOUND, subject_of, topic_of
+from penstock.model.subjects import SUBJECT_NOT_FOUND, VALUE
 from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.proxy.call import shown
 from penstock.protocols.confluent.proxy.produce import from_base64, to_json
 from penstock.protocols.confluent.proxy.schemas import (
     INVALID,
+    KEY,
     UNSERIALIZED,
     ContentSchema,
     ProxySchemas,
-    key_subject_of,
 )
 from penstock.protocols.confluent.registry.call import administers, may_read, may_register
 
@@ -46,7 +46,7 @@ class Contents:
         self._schemas = schemas
         self._topic = topic
         self._caller = caller
-        self._subject = key_subject_of(topic) if keys else subject_of(topic)  # that belongs to the topic
+        self._own = schemas.subject_of(topic, KEY if keys else VALUE)  # the subject that belongs to the topic
         self._known: dict[Hashable, ContentSchema] = {}
         self._newest: dict[Hashable, ContentSchema] = {}
 
@@ -74,15 +74,15 @@ class Contents:
         self._check(schema.subject, given)
         payload = None if data is None else _encoded(schema, data)
         if schema.version is None:  # not before a value fits
-            forced = administers(self._caller, topic_of(schema.subject))
+            forced = administers(self._caller, self._topic_of(schema.subject))
             await self._schemas.register(schema, forced=forced)
         return Content(_TYPES[schema.definition.schema_type], payload, schema)
 
     def _check(self, subject: str, given: Data) -> None:
         """Raise FORBIDDEN unless the caller may use the schemas of a subject, and register one if it is given as text."""
-        if subject != self._subject:
+        if subject != self._own:
             check = may_read if given.schema is None else may_register
-            check(self._caller, topic_of(subject))
+            check(self._caller, self._topic_of(subject))
 
     async def _schema(self, given: Data) -> ContentSchema:
         key = (
@@ -99,7 +99,7 @@ class Contents:
         return found
 
     async def _find(self, given: Data) -> ContentSchema:
-        schemas, subject = self._schemas, given.subject or self._subject
+        schemas, subject = self._schemas, given.subject or self._own
         by_record = given.subject is None and given.subject_name_strategy in (
             "RECORD_NAME",
             "TOPIC_RECORD_NAME",
@@ -113,12 +113,14 @@ class Contents:
             if by_record:
                 named = await schemas.by_id(given.schema_id)
                 subject = subject if named is None else self._subject_by(named, given)
+            self._may_read(subject)
             return await self._registered(subject, given.schema_id)
         if by_record:
             raise ConfluentError(
                 BAD_REQUEST,
                 f"Bad Request: Cannot use schema_subject_strategy={given.subject_name_strategy} without schema_id or schema.",
             )
+        self._may_read(subject)
         try:
             return await schemas.numbered(subject, str(given.schema_version or "latest"))
         except ConfluentError as error:
@@ -136,6 +138,14 @@ class Contents:
                 raise
             text = f"Error when fetching schema version. subject = {subject}, schema_id = {schema_id}"
             raise ConfluentError(UNSERIALIZED, f"Error serializing message. {text}") from None
+
+    def _topic_of(self, subject: str) -> TopicName | None:
+        """The topic whose rights count for a subject."""
+        return self._topic if subject == self._own else self._schemas.topic_of(subject)
+
+    def _may_read(self, subject: str) -> None:
+        """Raise FORBIDDEN unless the caller may know a subject."""
+        may_read(self._caller, self._topic_of(subject))
 
     def _subject_by(self, schema: ContentSchema, given: Data) -> str:
         """The subject by the name of a schema's record. Raises ConfluentError."""

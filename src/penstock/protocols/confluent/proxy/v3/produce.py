@@ -31,7 +31,7 @@ class Producing:
     """Records to one topic, by one caller."""
 
     def __init__(self, call: V3Call, topic: TopicName) -> None:
-        schemas = call.proxy.schemas
+        self._registered = schemas = call.proxy.schemas
         self._topic = topic
         self._cluster = call.cluster
         self._name = shown(topic)
@@ -99,9 +99,8 @@ class Producing:
     def _changes(self) -> int:
         return self._schemas.changes
 
-    @staticmethod
     def _record(
-        unversioned: "_Unversioned", given: Record, key: Content | None, value: Content | None
+        self, unversioned: "_Unversioned", given: Record, key: Content | None, value: Content | None
     ) -> NewRecord:
         """Raises ConfluentError, PenstockError."""
         payload, version = None if value is None else value.payload, None
@@ -110,7 +109,7 @@ class Producing:
         else:
             registered = value.schema.version
             assert registered is not None, "it is registered"
-            version = registered.topic_version
+            version = self._registered.version_in(self._topic, registered)
             if version is None:  # a schema of another subject
                 payload = value.schema.framed(payload)
         return NewRecord(
