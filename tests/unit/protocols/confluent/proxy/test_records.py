@@ -14,10 +14,12 @@ from penstock.model.confluent import ConfluentError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.proxy.formats import Format
 from penstock.protocols.confluent.proxy.records import Records
 from penstock.protocols.confluent.proxy.schemas import ProxySchemas
 from penstock.protocols.confluent.registry.registry import Registry
+from penstock.protocols.context import ServerContext
 from penstock.testing.clock import ManualClock
 from penstock.wire import entry as wire
 
@@ -44,7 +46,8 @@ def records_of(
     async def load() -> Registry:
         raise PenstockError(error, "no registry")
 
-    return Records(broker, ProxySchemas(load), kind)
+    caller = Caller(ServerContext(broker), None)
+    return Records(broker, ProxySchemas(broker, load), kind, caller)
 
 
 def record(value: bytes, version: int | None = None, **more: Any) -> GroupRecord:
