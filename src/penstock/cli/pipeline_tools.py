@@ -22,9 +22,9 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
     from penstock.pipeline.run.redrive import Choice, letters_of, run_redrive
 
     choice = Choice(error=error, since=parse_time("--since", since), until=parse_time("--until", until))
+    letters_of(spec)
     folder_of(spec).owner()
     preflight(spec)
-    letters_of(spec)  # before Spark is started
     with spark_session(spec.name, spec.master, spec.spark) as spark:
         report = run_redrive(spec, spark, choice)
     more = f"; {report.without_origin} hold no message of a topic" if report.without_origin else ""
