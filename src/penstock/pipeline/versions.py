@@ -67,13 +67,13 @@ else:
 
 VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
-# Where Java has the classes that write a checkpoint: a package of their own since Spark 4.1.
+# Where Java has the classes that write a checkpoint: their own package since Spark 4.1.
 CHECKPOINTING: Final = "checkpointing." if VERSION >= (4, 1) else ""
 
 # Whether a stream's reader is told where a batch begins and how much it may hold.
 LIMITS: Final = VERSION >= (4, 2)
 
-# Where it is not, `availableNow` would run one batch, however little is in it, and leave the windows that it closes.
+# If it is not, `availableNow` would run one batch, however little is in it, and leave the windows that it closes.
 WRAPPED: Final = {} if LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if VERSION >= (4, 2) else {}  # UTC is all that there was
@@ -94,7 +94,7 @@ def arrow_type(kind: "t.DataType") -> "pa.DataType":
 
 
 def check_stateful() -> None:
-    """Raise PipelineError where this PySpark has no `transformWithState` of rows: before 4.1."""
+    """Raise PipelineError if this PySpark has no `transformWithState` of rows: before 4.1."""
     if VERSION < (4, 1):
         raise PipelineError(f"a stateful step needs PySpark 4.1 or later; this is {pyspark.__version__}")
 

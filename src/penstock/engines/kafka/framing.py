@@ -63,7 +63,7 @@ def read_indexes(value: bytes, first: int, messages: dict[bytes, int]) -> tuple[
 
 
 def _integer(value: bytes, at: int) -> tuple[int, int]:
-    """A varint of at most 5 bytes, and where it ends; -1 where there is none."""
+    """A varint of at most 5 bytes, and where it ends; -1 if there is none."""
     number = 0
     for shift, byte in enumerate(value[at : at + 5]):
         number |= (byte & 0x7F) << 7 * shift
@@ -101,7 +101,7 @@ class _Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Written(msgspec.Struct, frozen=True, gc=False):
-    """What stands in front of values of a version; `indexes` of each message, where it is Protobuf."""
+    """What stands in front of values of a version; `indexes` of each message, if it is Protobuf."""
 
     head: bytes
     indexes: Sequence[bytes] | None = None
@@ -243,7 +243,7 @@ class Framing:
         values: list[bytes | None],
         headers: Sequence[Sequence[Header] | None],
     ) -> list[int | None] | None:
-        """Take the framing from keys and values, in place; returns the versions, None where there is none.
+        """Take the framing from keys and values, in place; returns the versions, None if there is none.
 
         Raises UnknownSchemas, and changes nothing then.
         """

@@ -29,7 +29,7 @@ class _Rules(Resolution):
 def compile_build(writer: Type, reader: Type) -> Build:
     """The function from a scan by `writer` and its bytes to `reader`'s column; it raises BadRows.
 
-    Raises PipelineError where `reader` cannot read what `writer` wrote.
+    Raises PipelineError if `reader` cannot read what `writer` wrote.
     """
     rules = _Rules()
     try:

@@ -151,7 +151,7 @@ class FreeJsonDecoder(Decoder):
 
 @as_pipeline_errors()
 def column_type(schema: SchemaInfo) -> DataType:
-    """The column that a schema makes. Raises PipelineError where there is none."""
+    """The column that a schema makes. Raises PipelineError if there is none."""
     if schema.type in SPARK:
         return SPARK[schema.type]
     if schema.type in _BY_AVRO:
@@ -168,7 +168,7 @@ def column_type(schema: SchemaInfo) -> DataType:
 def decoder_for(writer: SchemaInfo, reader: SchemaInfo | None, wanted: DataType) -> Decoder:
     """What `writer` wrote as `reader` sees it; without a reader, as far as the column `wanted` can hold it.
 
-    Raises PipelineError where that cannot be.
+    Raises PipelineError if that cannot be.
     """
     key = (cache_key(writer), None if reader is None else cache_key(reader), wanted.json())
     found = _decoders.get(key)
@@ -226,7 +226,7 @@ def _by_avro(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
 
 
 class CastDecoder(Decoder):
-    """Reads as `inner` does and gives another type. Raises PipelineError where that would lose something."""
+    """Reads as `inner` does and gives another type. Raises PipelineError if that would lose something."""
 
     def __init__(self, inner: Decoder, arrow: pa.DataType) -> None:
         super().__init__(arrow)

@@ -40,7 +40,7 @@ _LOOK_S: Final = 2.0  # between two looks at the registry
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a query's values are decoded. `wanted` is Spark's JSON of the type that column `value` has.
 
-    `reader` is the schema of `topic`'s version `version`; None where the columns were written down.
+    `reader` is the schema of `topic`'s version `version`; None if the columns were written down.
     """
 
     typed: Typed
@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.schemas[topic], default=None) if topic in self.schemas else None
 
     def refuse_newer(self, topic: str, version: int) -> None:
-        """What is to be done about a version that the plan does not know; nothing where it is to be ignored."""
+        """What is to be done about a version that the plan does not know; nothing if it is to be ignored."""
         known = self.newest(topic)
         if known is None or version <= known or self.typed.on_new == "ignore":
             return

@@ -1,6 +1,6 @@
 """What a scan of many payloads found, as numpy arrays: one entry for each row, or for each item of all rows.
 
-Bytes are not copied but known by where they begin and end in the payloads. `valid` is None where nothing is null.
+Bytes are not copied but known by where they begin and end in the payloads. `valid` is None if nothing is null.
 """
 
 from collections.abc import Sequence

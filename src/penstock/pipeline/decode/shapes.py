@@ -99,7 +99,7 @@ def members(union: Union) -> list[Type]:
 
 
 def merged(union: Union) -> Type | None:
-    """The one type that a union's values have in a column, None where it takes a struct of members."""
+    """The one type that a union's values have in a column, None if it takes a struct of members."""
     rest = members(union)
     if not rest:
         return Primitive("null")

@@ -112,7 +112,7 @@ class TypedRows:
         return decoder.pairs(payloads.take(some), keys.take(some))
 
     def _writer(self, version: int) -> SchemaInfo | None:
-        """The schema that a version was, None where there is none."""
+        """The schema that a version was, None if there is none."""
         place, plan = self._place, self._plan
         known = plan.schemas.get(place.topic, {})
         if version == _NONE:

@@ -21,7 +21,7 @@ _TICKS: Final = {"millis": -1_000, "micros": 1, "nanos": 1_000}  # of a us; belo
 def compile_write(kind: Type, arrow: pa.DataType, path: str = "value") -> Encode:
     """From a column without nulls to its encodings. The function raises PipelineError for what does not fit.
 
-    Raises PipelineError where no value of that column could.
+    Raises PipelineError if no value of that column could.
     """
     if isinstance(kind, Union):
         return _union(kind, arrow, path)

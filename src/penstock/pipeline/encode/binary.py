@@ -39,7 +39,7 @@ def sizes(array: Any) -> Numbers:
 
 
 def there(array: Any) -> Mask | None:
-    """Which rows are not null; None where all are."""
+    """Which rows are not null; None if all are."""
     if array.null_count == 0:
         return None
     mask: Mask = array.is_valid().to_numpy(zero_copy_only=False)
@@ -68,7 +68,7 @@ def of_buffers(offsets: npt.NDArray[np.int32], data: Any) -> Any:
 
 
 def varints(tag: int | None, values: Numbers, present: Mask | None = None) -> Any:
-    """A field of protobuf's, number by number: the tag byte (None: none) and a varint; nothing where not present.
+    """A field of protobuf's, number by number: the tag byte (None: none) and a varint; nothing if not present.
 
     Negative numbers take ten bytes, as they do on the wire.
     """
@@ -103,7 +103,7 @@ def constant(data: bytes, present: Mask) -> Any:
 
 
 def sized(tag: int, array: Any) -> list[Any]:
-    """A field of bytes: tag, length and content; nothing where null."""
+    """A field of bytes: tag, length and content; nothing if null."""
     return [varints(tag, sizes(array), there(array)), array]
 
 

@@ -106,9 +106,9 @@ class Encoding(msgspec.Struct, dict=True):
 
 
 def plan_encoding(how: str, value: t.DataType, topic: TopicName | str, client: Caller) -> Encoding | None:
-    """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
+    """How a column of type `value` is written into `topic`; registers a schema if there is none that takes it.
 
-    None where bytes and text go as they are. `how` is the option's value. Raises PipelineError in one sentence,
+    None if bytes and text go as they are. `how` is the option's value. Raises PipelineError in one sentence,
     before anything is written.
     """
     name = str(TopicName.parse(topic).base if isinstance(topic, str) else topic.base)
@@ -188,7 +188,7 @@ def avro_schema(kind: SchemaType, value: t.DataType, name: str = "Value") -> Sch
 
 
 def plain_schema(value: t.DataType) -> SchemaInfo | None:
-    """The type without a definition for a column, None where there is none."""
+    """The type without a definition for a column, None if there is none."""
     if isinstance(value, t.StringType):
         return STRING_SCHEMA
     found = _PLAIN.get(type(value))
@@ -227,7 +227,7 @@ def _avro(value: t.DataType, name: str, path: str) -> Any:
 
 @as_pipeline_errors()
 def encoder_for(schema: SchemaInfo, arrow: pa.DataType, path: str = "value") -> Encode:
-    """The encoder of a column. Raises PipelineError where the schema cannot take it."""
+    """The encoder of a column. Raises PipelineError if the schema cannot take it."""
     if schema.type in SPARK:
         return _primitive(schema, arrow, path)
     if schema.type is SchemaType.AVRO:

@@ -33,7 +33,7 @@ class Caller(Protocol):
     def url(self) -> str: ...
 
     def call(self, method: str, path: str, *, body: Any = None) -> Any:
-        """The answer. Raises RemoteError where the server refuses, UNAVAILABLE where it cannot be reached."""
+        """The answer. Raises RemoteError if the server refuses, UNAVAILABLE if it cannot be reached."""
         ...
 
 
@@ -72,7 +72,7 @@ class Calls:
     def send(self, method: str, path: str, body: bytes | None, kind: str, prefer: str = "") -> Any:
         """The answer to a body of a media type; None for an empty one. `prefer`: the header Prefer (RFC 7240).
 
-        Raises RemoteError where the server refuses, and UNAVAILABLE where it cannot be reached.
+        Raises RemoteError if the server refuses, and UNAVAILABLE if it cannot be reached.
         """
         headers = self._access.headers()
         if body is not None:

@@ -42,7 +42,7 @@ class Entries(NamedTuple):
 def entries(access: Access, topic: TopicName, partition: int, start: int, end: int) -> Iterator[Entries]:
     """Stream the raw entries that hold the offsets `start .. end-1`.
 
-    Raises RemoteError where the server refuses, and UNAVAILABLE where it cannot be reached.
+    Raises RemoteError if the server refuses, and UNAVAILABLE if it cannot be reached.
     """
     query = urlencode({"offset": start, "end_offset": end})
     path = f"{partition_path(topic, partition)}/messages?{query}"

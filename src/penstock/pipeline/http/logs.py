@@ -38,7 +38,7 @@ class Log(msgspec.Struct, frozen=True, order=True):
 
 
 class Look(NamedTuple):
-    """All logs at one moment, and the topics that are not there; None where nothing changed since `seen`."""
+    """All logs at one moment, and the topics that are not there; None if nothing changed since `seen`."""
 
     seen: str
     logs: list[Log] | None

@@ -40,7 +40,7 @@ def one_version(access: Access, topic: str, ledger: int, version: int) -> Schema
 
 
 def register(client: Caller, topic: str, schema: SchemaInfo) -> int:
-    """Register a schema, or find it: its version. Raises INCOMPATIBLE_SCHEMA where it may not follow."""
+    """Register a schema, or find it: its version. Raises INCOMPATIBLE_SCHEMA if it may not follow."""
     path = schemas_path(TopicName.parse(topic))
     body = {"type": schema.type.name, "schema": _text(schema), "properties": schema.properties}
     try:

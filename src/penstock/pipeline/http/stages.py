@@ -146,12 +146,12 @@ class Stages(Calls):
                 heard = self._clock()
 
     def abort(self, writer: str, batch: int) -> int:
-        """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT where nothing is, and the
+        """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT if nothing is, and the
         batch is committed."""
         return int(self._call("DELETE", _batch_path(writer, batch))["dropped"])
 
     def drop(self, writer: str, batch: int, stage: str) -> None:
-        """Drop one stage. Raises STAGE_CONFLICT where it is not there, and its batch is committed."""
+        """Drop one stage. Raises STAGE_CONFLICT if it is not there, and its batch is committed."""
         self._call("DELETE", f"{_batch_path(writer, batch)}/{quoted(stage)}")
 
     def status(self, writer: str) -> Any:

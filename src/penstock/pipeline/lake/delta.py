@@ -74,7 +74,7 @@ class Table:
         self._lock = threading.Lock()  # of `_newest`, which is no thread's own
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
-        """The table as it is, or was; None where there is none."""
+        """The table as it is, or was; None if there is none."""
         with self.folder.reached():
             table = self._open(version)
             return None if table is None else Snapshot(table)
@@ -86,7 +86,7 @@ class Table:
                 self._create(columns, partition_by)
 
     def commit(self, batch: Batch) -> bool:
-        """Add a batch, in one step; False where it was there already. The schema grows with it. A batch without rows is
+        """Add a batch, in one step; False if it was there already. The schema grows with it. A batch without rows is
         only checked, unless it makes the table or overwrites it.
 
         Raises BatchConflict as `is_new` does, DataLoss and PipelineError as `check_whole`, `follow` and `schema.grow` do.

@@ -48,7 +48,7 @@ class State(NamedTuple):
 
 
 class Epochs:
-    """The epochs of one folder of an object store. Raises StoreError where the store cannot be used."""
+    """The epochs of one folder of an object store. Raises StoreError if the store cannot be used."""
 
     def __init__(self, folder: Location) -> None:
         self._folder = folder
@@ -100,7 +100,7 @@ class Epochs:
             raise Overtaken("another process has taken over")
 
     def _commits(self, state: State) -> bool:
-        """One commit behind what was read; False where there is another. Then the table is read again: the other may be
+        """One commit behind what was read; False if there is another. Then the table is read again: the other may be
         this very commit, whose answer was lost."""
         assert self._table is not None
         marks = [Transaction(_EPOCH, state.epoch), Transaction(_GENERATION, state.generation)]

@@ -152,7 +152,7 @@ def described(root: Location, path: str, values: dict[str, str | None]) -> File:
 
 
 def open_file(folder: Location, path: str) -> Any:
-    """A file of a table. Raises PipelineError where it is gone: an old version's, taken by vacuum."""
+    """A file of a table. Raises PipelineError if it is gone: an old version's, taken by vacuum."""
     try:
         return pq.ParquetFile(folder.open(path), pre_buffer=True)
     except FileNotFoundError:
@@ -220,7 +220,7 @@ def _plain(bounds: dict[str, Any], *, up: bool) -> dict[str, Any]:
 
 
 def _bound(value: Any, *, up: bool) -> Any:
-    """A bound in Delta's JSON; None where it has none. Times have ms: a lower bound goes down, an upper one up."""
+    """A bound in Delta's JSON; None if it has none. Times have ms: a lower bound goes down, an upper one up."""
     match value:
         case bool():
             return None

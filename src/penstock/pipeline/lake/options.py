@@ -56,7 +56,7 @@ def is_table(folder: Location) -> bool:
 
 
 def table_at(folder: Location) -> Table:
-    """The table in a folder, or the one to be made there. Raises PipelineError where the folder holds something else."""
+    """The table in a folder, or the one to be made there. Raises PipelineError if the folder holds something else."""
     with folder.reached():
         foreign = not is_table(folder) and _foreign(folder)
     if foreign:
@@ -65,7 +65,7 @@ def table_at(folder: Location) -> Table:
 
 
 def snapshot_of(folder: Location, version: int | None = None) -> Snapshot:
-    """A table that is there. Raises PipelineError where there is none."""
+    """A table that is there. Raises PipelineError if there is none."""
     found = Table(folder).snapshot(version) if is_table(folder) else None
     if found is None:
         raise PipelineError(f"option path: there is no table at {folder}", ErrorKind.NOT_FOUND)

@@ -197,7 +197,7 @@ def kept(actions: pa.Table, filters: "Iterable[Filter]") -> pa.Table:
 
 
 def _mask(actions: pa.Table, given: "Filter") -> Any:
-    """Which files may have rows that pass; None where all may, null where nothing is known of a file."""
+    """Which files may have rows that pass; None if all may, null where nothing is known of a file."""
     path: Sequence[str] = getattr(given, "attribute", ())
     if len(path) != 1:
         return None
@@ -231,7 +231,7 @@ def _mask(actions: pa.Table, given: "Filter") -> Any:
 
 
 def _compared(kind: str, low: Any, high: Any, value: Any) -> Any:
-    """Which files may have values that compare so with one; None where all may."""
+    """Which files may have values that compare so with one; None if all may."""
     column = low if low is not None else high
     if kind not in _COMPARED or column is None or value is None:
         return None

@@ -42,7 +42,7 @@ def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:
     within lists and maps.
 
     A column that is missing is null. A narrower number is widened; a whole number that is wider than the table's is kept as the
-    table's, as Delta does it when schemas are merged, where it fits (`conform`). Raises PipelineError where a column's type
+    table's, as Delta does it when schemas are merged, where it fits (`conform`). Raises PipelineError if a column's type
     changed otherwise, or where two names differ in case alone.
     """
     fields = list(table)

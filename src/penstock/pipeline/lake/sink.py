@@ -165,7 +165,7 @@ class StreamWriter(TableSink, DataSourceStreamArrowWriter):
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
     """The columns of the files with the derived ones, and how they are parted; checked against the table.
 
-    Raises PipelineError where rows of these columns cannot go into it.
+    Raises PipelineError if rows of these columns cannot go into it.
     """
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(COLUMNS) - set(incoming.names)):

@@ -157,7 +157,7 @@ class Location(msgspec.Struct, frozen=True):
         return int(self._info(path).size)
 
     def age_s(self, path: str) -> float:
-        """How long ago a file was written, by the store's clock and ours; without end where there is none."""
+        """How long ago a file was written, by the store's clock and ours; without end if there is none."""
         info = self._info(path)
         return time.time() - info.mtime_ns / 1e9 if info.mtime_ns else float("inf")
 

@@ -203,7 +203,7 @@ def _where(key: Key) -> str:
 
 
 class Last(NamedTuple):
-    """The last batch that a table has of a writer, and its rows; None where no commit says how many."""
+    """The last batch that a table has of a writer, and its rows; None if no commit says how many."""
 
     batch: int
     rows: int | None

@@ -42,7 +42,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
     """Yield the frames of a stream; `read(n)` returns at most n bytes, none at the end.
 
-    Raises EOFError where the stream ends within a frame, ValueError where there is no frame.
+    Raises EOFError if the stream ends within a frame, ValueError if there is no frame.
     """
     buffer = b""
     at = 0

@@ -130,7 +130,7 @@ Ranges = tuple[Ints, Ints]
 
 
 class Fields(msgspec.Struct):
-    """What entries or messages say of themselves, None where none of them does; one item each: a number, 0 by default (-1:
+    """What entries or messages say of themselves, None if none of them does; one item each: a number, 0 by default (-1:
     `sequence_id`, ABSENT: `batch`); where a text begins and ends, -1 by default.
 
     `properties`: begin, end and owner of every `KeyValue`, in order.
@@ -190,7 +190,7 @@ class Fields(msgspec.Struct):
 
 
 def read_fields(shape: Shape, data: Bytes, begin: Ints, end: Ints) -> Fields:
-    """Read the metadata of each `data[begin[i]:end[i]]`. Raises ValueError where one is broken."""
+    """Read the metadata of each `data[begin[i]:end[i]]`. Raises ValueError if one is broken."""
     fields, count = Fields(), len(begin)
     rows, at = np.arange(count), begin.copy()
     while True:

@@ -306,7 +306,7 @@ def _in_order(found: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Int
 
 
 def _cut(data: pa.Buffer, owner: Ints, begin: Ints, end: Ints) -> tuple[pa.Array, pa.Array] | None:
-    """Keys and values, None where a property is of another form, or a key comes twice or is no text."""
+    """Keys and values, None if a property is of another form, or a key comes twice or is no text."""
     count = len(owner)
     if not count:
         return pa.array([], pa.string()), pa.array([], pa.string())

@@ -1,6 +1,6 @@
 """What rows must pass where they enter a view: they could be read, they are as expected, they are in time.
 
-A check adds a column `_why`, null for rows that pass. Rejected rows are dropped, and counted, where they are found, or
+A check adds a column `_why`, null for rows that pass. Rejected rows are dropped, and counted, if they are found, or
 become dead letters: what they need for that is in one column, so that the split can be made later, in one pass.
 """
 

@@ -99,7 +99,7 @@ def state_event(state: str, **more: Any) -> dict[str, Any]:
 
 
 def watermark_ms(progress: Mapping[str, Any]) -> int | None:
-    """The watermark of a batch in ms since the epoch; None where there is none, or none yet."""
+    """The watermark of a batch in ms since the epoch; None if there is none, or none yet."""
     text = (progress.get("eventTime") or {}).get("watermark")
     if not text:
         return None
@@ -218,7 +218,7 @@ class Reporter:
 
 
 class _Sender:
-    """Sends events in a thread of its own; a full queue loses the oldest."""
+    """Sends events in its own thread; a full queue loses the oldest."""
 
     def __init__(self, opened: AbstractContextManager[Callable[[Event], None]]) -> None:
         self._opened = opened

@@ -221,7 +221,7 @@ def placed(spec: Spec, cause: Cause) -> Cause:
 
 def at_checkpoint(cause: Cause, home: object, written: int) -> Cause:
     """The cause, where Spark itself failed at a file: outside of a batch that is its checkpoint's. `written`: the last batch
-    that is written, -1 where there is none."""
+    that is written, -1 if there is none."""
     found = _FILE.match(cause.sentence)
     if cause.kind is not ErrorClass.UNKNOWN or found is None:
         return cause

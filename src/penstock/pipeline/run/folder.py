@@ -132,7 +132,7 @@ class Folder:
         return str(self.checkpoint)
 
     def query(self) -> str:
-        """The id of the checkpoint's query; empty where there is none."""
+        """The id of the checkpoint's query; empty if there is none."""
         with suppress(PipelineError):
             return str((self.read("checkpoint/metadata", dict[str, Any]) or {}).get("id", ""))
         return ""
@@ -162,7 +162,7 @@ class Folder:
         shutil.rmtree(gone, ignore_errors=True)
 
     def vacate(self) -> None:
-        """Leave nothing where nothing has run: no checkpoint, and no name on it. For the holder of the lock."""
+        """Leave nothing if nothing has run: no checkpoint, and no name on it. For the holder of the lock."""
         if self.has("owner.json") or self.checkpoint.exists():
             return
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -181,7 +181,7 @@ class Folder:
         """A query is about to be planned in a session. Raises PipelineError if Spark cannot reach its checkpoint."""
 
     def begin_batch(self, number: int) -> None:
-        """A batch is about to be computed and written. Raises PipelineError where that is not ours to do any more."""
+        """A batch is about to be computed and written. Raises PipelineError if that is not ours to do any more."""
 
     def status(self) -> dict[str, Any] | None:
         """What the pipeline last said about itself."""
@@ -205,7 +205,7 @@ class Folder:
         self.remove("control")
 
     def read(self, name: str, type_: type[T]) -> T | None:
-        """A file of JSON, None where there is none. Raises PipelineError for one that is none of ours."""
+        """A file of JSON, None if there is none. Raises PipelineError for one that is none of ours."""
         try:
             content = self.content(name)
             return None if content is None else msgspec.json.decode(content, type=type_)
@@ -233,10 +233,10 @@ class Folder:
         (self._here / name).unlink(missing_ok=True)
 
     def confirm(self) -> None:
-        """Raise PipelineError where the lock is another's by now."""
+        """Raise PipelineError if the lock is another's by now."""
 
     def content(self, name: str) -> bytes | None:
-        """A file's bytes, None where there is none."""
+        """A file's bytes, None if there is none."""
         try:
             return (self._here / name).read_bytes()
         except FileNotFoundError:

@@ -116,7 +116,7 @@ class Pipeline:
         return self
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; False when the time is over before. Raises PipelineError where it failed."""
+        """Wait for the end; False when the time is over before. Raises PipelineError if it failed."""
         if not self._started:
             raise PipelineError(f"pipeline {self.spec.name} was not started")
         if not self._over.wait(timeout_s):
@@ -224,7 +224,7 @@ def _caused(state: str, cause: Cause) -> dict[str, Any]:
 
 
 def pipeline(given: Spec | Path | str, spark: SparkSession | None = None, **overrides: Any) -> Pipeline:
-    """The pipeline that a file declares (or a Spec), to be run in `spark` or in a session of its own.
+    """The pipeline that a file declares (or a Spec), to be run in `spark` or in its own session.
 
     `overrides` are those of `load_spec`: `url`, `state`, `master`, `settings`.
     """

@@ -110,7 +110,7 @@ def begun(folder: Folder) -> bool:
 
 
 def interrupted(folder: Folder) -> int | None:
-    """The number of the batch that was begun and is not over; None where there is none."""
+    """The number of the batch that was begun and is not over; None if there is none."""
     last = max(folder.numbers("checkpoint/offsets"), default=-1)
     return last if last > folder.last_committed() else None
 

@@ -28,7 +28,7 @@ _ROLES = ("key", "properties", "event_time", "ordering_key")
 
 # A letter that was dead before keeps its own properties, but not why it died then.
 PREFIX: Final = "x-dlq-"
-ROW: Final = f"{PREFIX}row"  # how the value was written, where it is that of a row and not of a message
+ROW: Final = f"{PREFIX}row"  # how the value was written, if it is that of a row and not of a message
 
 
 class Outputs(msgspec.Struct):

@@ -28,7 +28,7 @@ BYTES_MAX: Final = 250_000_000
 
 
 def preflight(spec: Spec) -> None:
-    """Raises PipelineError where the server is not there, refuses us, lacks a topic that is to be read, or would
+    """Raises PipelineError if the server is not there, refuses us, lacks a topic that is to be read, or would
     not create one that is to be written; and where a package is not installed."""
     with HttpClient(spec.server) as client:
         for name, source in spec.sources.items():
@@ -64,7 +64,7 @@ def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed
 
 
 def need_extras(*, tables: bool = False) -> None:
-    """Raises PipelineError where Spark's packages are not installed or, with `tables`, Delta's. Imports none of them."""
+    """Raises PipelineError if Spark's packages are not installed or, with `tables`, Delta's. Imports none of them."""
     for package, extra in _EXTRAS.items():
         if (tables or extra == "spark") and find_spec(package) is None:
             wanted = "spark,delta" if tables else extra

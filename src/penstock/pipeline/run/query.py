@@ -210,7 +210,7 @@ class Runner:
                 self._query.stop()
 
     def wait(self) -> Cause | None:
-        """Until the query is over; why it failed, None where it did not."""
+        """Until the query is over; why it failed, None if it did not."""
         query, listener = self._query, self._listener
         assert query is not None
         assert listener is not None
@@ -369,7 +369,7 @@ def check_callable(folder: Path, text: str, where: str) -> None:
 
 
 def _found(module: str, where: str) -> ModuleSpec | None:
-    """Where a module is; None where only its package's code may know."""
+    """Where a module is; None if only its package's code may know."""
     top, *rest = module.split(".")
     name = top
     try:

@@ -53,7 +53,7 @@ def reset(spec: Spec, start_ms: int) -> None:
 
 
 def empty(path: str, storage: Mapping[str, str], writer: str = "") -> bool:
-    """Take all rows out of a table in one commit; False where there is none.
+    """Take all rows out of a table in one commit; False if there is none.
 
     Nothing of `writer` comes after it: a run that was thought lost may have a batch on its way.
     """

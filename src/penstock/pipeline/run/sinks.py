@@ -298,7 +298,7 @@ def suffixes(spec: Spec, known: Mapping[str, SinkWriter]) -> dict[str, str]:
 
 
 def plan_writers(spec: Spec, known: Mapping[str, SinkWriter], *, letters: bool) -> Writers:
-    """The writer of each sink. Dead letters, where there may be some, go in the commit of the sink that has taken them so far,
+    """The writer of each sink. Dead letters, if there may be some, go in the commit of the sink that has taken them so far,
     or of the first one with a topic; without such a sink they have the writer DEAD_WRITER."""
     named = suffixes(spec, known)
     topics = [name for name, sink in spec.sinks.items() if sink.topic]
@@ -382,7 +382,7 @@ def refuse(
 
 
 def _has(spec: Spec, query: str, writer: SinkWriter, batch: int) -> bool:
-    """Whether a batch, or a later one, is in what a writer writes to; True where nobody knows."""
+    """Whether a batch, or a later one, is in what a writer writes to; True if nobody knows."""
     if writer.at_once:
         return True
     name = f"{query}{writer.suffix}"

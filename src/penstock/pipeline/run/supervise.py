@@ -394,7 +394,7 @@ class Supervisor:
             self._stops = 1
 
     def _paused(self, seconds: float) -> bool:
-        """Wait; True where an order to stop came."""
+        """Wait; True if an order to stop came."""
         until = time.monotonic() + seconds
         while not self._stops and time.monotonic() < until:
             time.sleep(min(CONTROL_S, max(0.0, until - time.monotonic())))

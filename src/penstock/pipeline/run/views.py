@@ -340,7 +340,7 @@ def check_columns(schema: StructType, key: str, names: tuple[str, ...]) -> None:
 
 
 def check_time(schema: StructType, column: str) -> None:
-    """Raises PipelineError where a watermark's column is none, or no time."""
+    """Raises PipelineError if a watermark's column is none, or no time."""
     check_columns(schema, "watermark", (column,))
     kind = schema[column].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):

@@ -97,7 +97,7 @@ def _rows(column: Any) -> pa.RecordBatch:
 
 
 class _Lane:
-    """A sink's writer in a thread of its own, which begins with the first rows."""
+    """A sink's writer in its own thread, which begins with the first rows."""
 
     def __init__(self, write: Write, place: str) -> None:
         self._write = write
@@ -119,7 +119,7 @@ class _Lane:
         self._fail()
 
     def finish(self) -> WriterCommitMessage | None:
-        """What was written; None where no rows came."""
+        """What was written; None if no rows came."""
         if self._thread is None:
             return None
         self.put(None)

@@ -208,7 +208,7 @@ class PublishingWriter(EntryWriter):
             self._stored[result["topic"]] = result["last_sequence_id"]
 
     def confirm(self, last: Mapping[str, int]) -> None:
-        """A task that repeats one ends where that ended. Where a topic has more of its producer, what was passed over
+        """A task that repeats one ends where that ended. If a topic has more of its producer, what was passed over
         was no repeat: it would be lost."""
         if not self._deduplicate:
             return

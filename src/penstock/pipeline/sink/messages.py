@@ -25,7 +25,7 @@ _PAIR_VALUE: Final = 0x12
 
 _PROPERTIES: Final = ("properties", "headers")  # columns with them: a map, or structs of key and value
 
-# Property by column, where there is one.
+# Property by column, if there is one.
 _ORIGIN: Final = {
     "topic": "x-dlq-topic",
     "partition": "x-dlq-partition",
@@ -44,7 +44,7 @@ class Keys(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The parts of messages, row by row; None where no row has one. Times are ms since the epoch.
+    """The parts of messages, row by row; None if no row has one. Times are ms since the epoch.
 
     `value` null is a null value; the other nulls are nothing. `properties` are encoded fields.
     """

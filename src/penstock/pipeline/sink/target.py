@@ -64,7 +64,7 @@ class Target:
         return values if self._encoding is None else self._encoding.encode(values)
 
     def keys(self, values: Any) -> Keys | None:
-        """The keys that are part of the values; None where they are a column of their own."""
+        """The keys that are part of the values; None if they are a column of their own."""
         keys = None if self._encoding is None else self._encoding.keys(values)
         return None if keys is None else encoded_keys(keys)
 

@@ -117,7 +117,7 @@ def messages_of(answer: Mapping[str, Any]) -> Counter[str]:
 
 
 class Written(WriterCommitMessage):
-    """What a task wrote: its stage (None where nothing was staged), and messages by topic, dead letters too."""
+    """What a task wrote: its stage (None if nothing was staged), and messages by topic, dead letters too."""
 
     def __init__(self, identity: Identity, stage: StageCount | None, messages: Mapping[str, int]) -> None:
         self.identity = identity
@@ -284,7 +284,7 @@ class Plans:
         return isinstance(self._kind, StringType) and self._how == "auto"
 
     def encoding_of(self, topic: TopicName) -> "Encoding | None":
-        """The encoding for a topic's values; None where they go out as the bytes they are. Raises PipelineError."""
+        """The encoding for a topic's values; None if they go out as the bytes they are. Raises PipelineError."""
         if topic not in self._known:
             self._known[topic] = self._plan(topic)
         return self._known[topic]

@@ -34,7 +34,7 @@ _COMPARED: Final[dict[str, tuple[int | None, int | None]]] = {
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Whole numbers from `low` to `high`, both included; `among`: of these only, where it is not None."""
+    """Whole numbers from `low` to `high`, both included; `among`: of these only, if it is not None."""
 
     low: int = _LEAST
     high: int = _MOST
@@ -69,7 +69,7 @@ class Filters(msgspec.Struct, frozen=True):
 
     @property
     def times(self) -> Bounds | None:
-        """What rows are compared with; None where all pass."""
+        """What rows are compared with; None if all pass."""
         return None if self.timestamp == Bounds() else self.timestamp
 
 

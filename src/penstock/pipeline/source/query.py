@@ -54,7 +54,7 @@ def ask(
     seen: str | None = None,
     wait_ms: int = 0,
 ) -> Look:
-    """The logs of the query as they are now, with the offsets of `times`; None where nothing changed since `seen`."""
+    """The logs of the query as they are now, with the offsets of `times`; None if nothing changed since `seen`."""
     pattern = options.pattern
     patterns = [] if pattern is None else [(pattern.namespace, pattern.local)]
     try:
@@ -130,7 +130,7 @@ def check_schema(schema: StructType, options: Options, plan: "Plan | None" = Non
 
 
 def plan_for(options: Options, given: StructType | None = None) -> "Plan | None":
-    """How the query's values are decoded, planned once on the driver; None where they stay bytes.
+    """How the query's values are decoded, planned once on the driver; None if they stay bytes.
 
     `given` is the schema that an earlier plan made: Spark asks for it first, and reads with it later. Raises
     PipelineError, as `make_plan`.

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the messages of each batch.
 
-    Spark keeps one of these in a process of its own on the driver, for all of a query's batches; what tasks use is
+    Spark keeps one of these in its own process on the driver, for all of a query's batches; what tasks use is
     a copy made before the first of them.
     """
 

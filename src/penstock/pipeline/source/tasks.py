@@ -141,7 +141,7 @@ def splits_for(
 def split(ranges: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> list[Range]:
     """Cut into pieces of at most `rows_max` messages, and into about `pieces_min` of them at least.
 
-    The pieces of a range are of equal size (give or take one). There are fewer than `pieces_min` only where
+    The pieces of a range are of equal size (give or take one). There are fewer than `pieces_min` only if
     there are fewer messages. A pure function, so that a batch that is run again is cut alike.
     """
     total = sum(each.size for each in ranges)

@@ -113,7 +113,7 @@ def future_starts(spec: Spec, now_ms: int) -> list[str]:
 
 
 def _listed_times(start: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
-    """Times by partition, in ms; None where something else is listed."""
+    """Times by partition, in ms; None if something else is listed."""
     try:
         return {
             topic: {str(p): time_ms(_time(at)) for p, at in partitions.items()}

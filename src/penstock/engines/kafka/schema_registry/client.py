@@ -161,7 +161,7 @@ class RegistryClient:
         self._normalize = "normalize=true" if settings.schema_registry_normalize else ""
 
     async def answers(self) -> None:
-        """Whether it answers at all, be it a refusal: raises UNAVAILABLE where it does not."""
+        """Whether it answers at all, be it a refusal: raises UNAVAILABLE if it does not."""
         try:
             await self._call("GET", "/config", missing=True)
         except PenstockError as error:
@@ -169,7 +169,7 @@ class RegistryClient:
                 raise
 
     async def latest(self, subject: str) -> Registered | None:
-        """The newest version of a subject; None where there is none."""
+        """The newest version of a subject; None if there is none."""
         return _registered(await self._get(f"/subjects/{_path(subject)}/versions/latest", _Version))
 
     async def versions(self, subject: str) -> list[int]:
@@ -182,7 +182,7 @@ class RegistryClient:
         return _registered(await self._get(path, _Version))
 
     async def by_id(self, number: int, subject: str) -> Definition | None:
-        """The schema with an id; None where there is none.
+        """The schema with an id; None if there is none.
 
         In a registry with contexts the id is one of the context that has the subject, as Confluent's deserializers ask.
         """
@@ -195,7 +195,7 @@ class RegistryClient:
         return {one.subject: one.version for one in found or ()}
 
     async def lookup(self, subject: str, definition: Definition) -> Registered | None:
-        """The version of a schema that a subject has; None where it has not."""
+        """The version of a schema that a subject has; None if it has not."""
         path = _with(f"/subjects/{_path(subject)}", self._normalize)
         found = await self._post(path, definition, _Found)
         return None if found is None else Registered(found.id, found.version, definition)
@@ -206,7 +206,7 @@ class RegistryClient:
         await self._call("POST", path, _body(definition))
 
     async def objection(self, subject: str, definition: Definition) -> str | None:
-        """Why a schema may not be the next of a subject; None where it may."""
+        """Why a schema may not be the next of a subject; None if it may."""
         path = _with(
             f"/compatibility/subjects/{_path(subject)}/versions/latest?verbose=true", self._normalize
         )

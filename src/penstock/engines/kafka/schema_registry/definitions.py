@@ -19,7 +19,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     """A schema to be registered: `imports` are files that it uses, which are subjects of their own, each after its own imports."""
 
     definition: Definition
-    record: str = ""  # its name, where it has one
+    record: str = ""  # its name, if it has one
     message: int = 0  # which of the file's messages is meant
     file: ProtoFile | None = None
     imports: tuple[ProtoFile, ...] = ()

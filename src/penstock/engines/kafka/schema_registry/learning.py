@@ -42,7 +42,7 @@ class References:
     async def of(self, definition: Definition) -> dict[str, str]:
         """The texts that a schema uses, also through others, by the names they are used by.
 
-        Raises BAD_VALUE_SCHEMA where one is not there, and as the client.
+        Raises BAD_VALUE_SCHEMA if one is not there, and as the client.
         """
         found: dict[str, str] = {}
         waiting = list(definition.references)
@@ -78,7 +78,7 @@ class References:
         self, definition: Definition, direct: Sequence[str], files: Sequence[ProtoFile], *, register: bool
     ) -> Definition | None:
         """A Protobuf schema with the files it imports as references: each is a subject of its name, as Confluent's
-        serializers have it. None where one is not registered and `register` is off.
+        serializers have it. None if one is not registered and `register` is off.
         """
         held: dict[str, Reference] = {}
         for file in files:
@@ -255,7 +255,7 @@ class Learning:
             topic.add(found.id, found.version, schema)
 
     async def _understood(self, definition: Definition, what: str) -> SchemaInfo | None:
-        """The schema of a definition; None, and a line in the log, where it is not understood here."""
+        """The schema of a definition; None, and a line in the log, if it is not understood here."""
         try:
             return of_registry(definition, await self.references.of(definition))
         except PenstockError as error:

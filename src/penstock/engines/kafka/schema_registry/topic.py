@@ -168,6 +168,6 @@ def _indexes(schema: SchemaInfo) -> tuple[bytes, ...] | None:
 
 
 def _same_message(held: SchemaInfo, schema: SchemaInfo) -> int | None:
-    """Which message of a file a schema is; None where the file is another."""
+    """Which message of a file a schema is; None if the file is another."""
     found = with_root(held, native_message(schema).full_name)
     return found[0] if found is not None and same_file(found[1], schema) else None

@@ -78,7 +78,7 @@ class Settings:
         return {("compatibility" if name == LEVEL else name): value for name, value in changed.items()}
 
     async def delete_config(self, subject: str | None) -> dict[str, Any]:
-        """Take a configuration away; returns what it was. Raises SUBJECT_NOT_FOUND where a subject has none."""
+        """Take a configuration away; returns what it was. Raises SUBJECT_NOT_FOUND if a subject has none."""
 
         async def change() -> dict[str, Any]:
             if subject is not None and self._subjects.config(subject) is None:
@@ -124,7 +124,7 @@ class Settings:
         return await self._changes.make(change)
 
     async def delete_mode(self, subject: str | None) -> Mode:
-        """Take a mode away; returns what it was. Raises SUBJECT_NOT_FOUND where a subject has none."""
+        """Take a mode away; returns what it was. Raises SUBJECT_NOT_FOUND if a subject has none."""
 
         async def change() -> Mode:
             before = self._subjects.own_mode(subject)
