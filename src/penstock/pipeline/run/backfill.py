@@ -1,6 +1,6 @@
 """Computes a range of time again: the same steps over the messages of that time, as one batch.
 
-Rows belong to the range by a time of their own: a column of a table, the event time of a topic's messages. Of a table, the
+Rows belong to the range by their time: a column of a table, the event time of a topic's messages. Of a table, the
 rows of the range are replaced in one commit (`column >= from AND column < to`), so that a backfill that is repeated leaves
 the same table. Messages published somewhat earlier and later are read too (the margin), as rows of the range may be made of
 them. Nothing here touches the pipeline's checkpoint or the writers of its sinks; dead letters are counted, and not
@@ -44,7 +44,7 @@ DAY_MS: Final = 86_400_000
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
-    """What is computed again. Times are ms since the epoch, `start` included and `end` not; `columns` name the time of each
+    """The range to compute again. Times are ms since the epoch, `start` included and `end` not; `columns` name the time of each
     sink."""
 
     start: int
@@ -172,7 +172,7 @@ def run_backfill(spec: Spec, spark: SparkSession, plan: Backfill) -> Report:
 
 @contextmanager
 def _stopped(spec: Spec) -> Iterator[Callable[[], None]]:
-    """Keep the pipeline from running: a row that it changes meanwhile would be as before again. Yields a function that raises
+    """Keep the pipeline from running: a row that it changed during the backfill would be reverted. Yields a function that raises
     PipelineError if the pipeline has been started elsewhere all the same."""
     folder = folder_of(spec)
     if folder.in_use():

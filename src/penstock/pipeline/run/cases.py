@@ -1,6 +1,6 @@
 """The tests of a pipeline: given messages, and the rows that its steps and sinks make of them. Imports no Spark.
 
-They stand in the pipeline's file as `[[tests]]`, or in a file beside it: `sales.tests.toml` for `sales.toml`.
+They are in the pipeline's file as `[[tests]]`, or in a second file: `sales.tests.toml` for `sales.toml`.
 """
 
 import json
@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_cases(file: Path | str) -> list[Case]:
-    """The tests of a pipeline's file and of the file beside it. Raises PipelineError."""
+    """The tests of a pipeline's file and of its test file. Raises PipelineError."""
     beside = Path(file).with_suffix(".tests.toml")
     found: list[Case] = []
     for path in (Path(file), beside):

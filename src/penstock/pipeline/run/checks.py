@@ -1,4 +1,4 @@
-"""What rows must pass where they enter a view: they could be read, they are as expected, they are in time.
+"""The checks of rows that enter a view: decoded, as expected, and in time.
 
 A check adds a column `_why`, null for rows that pass. Rejected rows are dropped, and counted, if they are found, or
 become dead letters: what they need for that is in one column, so that the split can be made later, in one pass.
@@ -24,7 +24,7 @@ RAW: Final = "_raw"
 KEY: Final = "_key"
 HIDDEN: Final = (WHY, ERROR, RAW, KEY)
 
-# What a message has beside its value: a dead letter has it in properties, not in its value.
+# The fields of a message other than its value: a dead letter has them in properties, not in its value.
 _OF_MESSAGES: Final = frozenset((*BASIC, *INCLUDABLE)) - {"value"}
 
 _DEAD: Final[Mapping[str, str]] = {
@@ -141,7 +141,7 @@ def without(frame: DataFrame, *names: str) -> DataFrame:
 def dead_column(checked: DataFrame) -> Column:
     """What a rejected row still has of its message, as a struct; null for rows that passed.
 
-    Its `value` is JSON of the row, and `whole` false, where the message's own is no longer there.
+    Its `value` is JSON of the row, and `whole` false, if the message's own no longer exists.
     """
     types = dict(checked.dtypes)
     if types.get("value", "").startswith("struct"):
@@ -151,7 +151,7 @@ def dead_column(checked: DataFrame) -> Column:
         own = [name for name in names if "offset" not in types or name not in _OF_MESSAGES]
         row = f.struct(*(f.col(f"`{name}`") for name in own or names))
     value, whole = f.to_json(row).cast("binary"), True
-    if RAW in types:  # the message as it came; null where its value is
+    if RAW in types:  # the received message; null if its value is
         value = f.col(RAW)
     elif types.get("value") in ("binary", "string"):
         value = f.col("value").cast("binary")

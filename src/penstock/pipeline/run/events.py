@@ -34,7 +34,7 @@ RESTARTING: Final = "restarting"
 STOPPED: Final = "stopped"
 FAILED: Final = "failed"
 
-# The names under which a query's counts stand in Spark's progress.
+# The names of a query's counts in Spark's progress.
 METRICS: Final = "penstock"  # rows written, dead letters
 RULES: Final = "rules "  # and a view's name: how many rows broke each of its rules, by `checks.Rule` as text
 RULES_ROWS: Final = "rows"  # all that came
@@ -113,7 +113,7 @@ def _rows(source: Mapping[str, Any]) -> int:
     end = _marks(source.get("endOffset"))
     start = Marks({}) if source.get("startOffset") is None else _marks(source["startOffset"])
     if end is not None and source.get("startOffset") is None and not end.starts:
-        start = None  # Spark before 4.2: nothing says where the first batch begins
+        start = None  # Spark before 4.2: the start of the first batch is unknown
     if start is None or end is None:
         return int(source.get("numInputRows") or 0)
     return sum(piece.size for piece in between(start, end))

@@ -1,7 +1,7 @@
 """What a failure means for the user: in which pipeline, step and sink it happened, and what of the batch is written.
 
-A failure passes from a task to the driver, and from the driver's callback to Spark and back, as text. So what is known
-where it happens is put into the sentence there (`SinkFailed`), with its class. Of what Spark hands on, the last line of
+A failure passes from a task to the driver, and from the driver's callback to Spark and back, as text. So known facts
+are put into the sentence where the failure happens (`SinkFailed`), with its class. Of text that Spark passes on, the last line of
 Python's traceback matters, and in whose code it was raised.
 """
 
@@ -68,7 +68,7 @@ NEW_CHECKPOINT: Final = (
     " new checkpoint is needed; run full-refresh, or give the pipeline another name"
 )
 
-# A step or sink that was added or removed may change how often the query reads its sources, each with offsets of its own.
+# A step or sink that was added or removed may change how often the query reads its sources, each with separate offsets.
 _READINGS_CHANGED: Final = re.compile(
     r"There are \[\d+\] sources in the checkpoint offsets and now there are"
 )
@@ -82,7 +82,7 @@ _ACCESS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN)
 
 def is_stop(error: Exception) -> bool:
     """Whether Spark interrupted the batch because its query is stopped. Spark takes that for no failure, by the
-    text of the error: it is to be raised as it is."""
+    text of the error: it is raised unchanged."""
     return hasattr(error, "java_exception") and _STOPPED.search(str(error)) is not None
 
 
@@ -106,7 +106,7 @@ class ErrorClass(Enum):
 
 
 class Cause(NamedTuple):
-    """Why a pipeline failed. `code` is what tells the place: the part of a query, or the file of a function."""
+    """Why a pipeline failed. `code` names the place: the part of a query, or the file of a function."""
 
     kind: ErrorClass
     sentence: str
@@ -136,7 +136,7 @@ class BatchSinks:
             self._written.append(name)
 
     def failed(self, error: Exception) -> SinkFailed:
-        """`error` with the batch's number, and what was written of it before."""
+        """`error` with the batch's number, and the sinks that had it before."""
         cause = placed(self._spec, cause_of(error))
         failed = set(self._begun) - set(self._written)
         has, lack = _listed(self._written), f"{_listed(failed)} not"
@@ -202,7 +202,7 @@ def sink_place(spec: Spec, name: str) -> str:
 
 
 def placed(spec: Spec, cause: Cause) -> Cause:
-    """The cause, its sentence beginning with the source or step whose code failed, where that is known."""
+    """The cause, its sentence beginning with the source or step whose code failed, if known."""
     if found := _READING.match(cause.sentence):
         names = [name for name, topics in source_topics(spec).items() if found[1] in topics.split(",")]
         place = " or ".join(f"[sources.{name}]" for name in names)
@@ -220,7 +220,7 @@ def placed(spec: Spec, cause: Cause) -> Cause:
 
 
 def at_checkpoint(cause: Cause, home: object, written: int) -> Cause:
-    """The cause, where Spark itself failed at a file: outside of a batch that is its checkpoint's. `written`: the last batch
+    """The cause, if Spark itself failed at a file: outside of a batch that is its checkpoint's. `written`: the last batch
     that is written, -1 if there is none."""
     found = _FILE.match(cause.sentence)
     if cause.kind is not ErrorClass.UNKNOWN or found is None:
@@ -317,7 +317,7 @@ def _spark_cause(error: PySparkException) -> Cause:
 
 
 def _deepest(error: BaseException) -> str:
-    """What is said where it all began: the causes of a query's exception, which only says that it has one."""
+    """The root causes: those of a query's exception, which only says that it has one."""
     texts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(texts) < _DEPTH_MAX:
@@ -364,7 +364,7 @@ def _is_library(file: str) -> bool:
 
 
 def _marked(message: str) -> Cause | None:
-    """The cause that was told where it happened."""
+    """The cause that was recorded where it happened."""
     found = _TROUBLE.match(message)
     return Cause(ErrorClass(found[1]), message[found.end() :]) if found else None
 

@@ -40,7 +40,7 @@ class SinkWriter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says; `sinks` are those of the last run.
+    """The owner of a checkpoint folder. `start` is its start, if another than the file's; `sinks` are those of the last run.
     A file that names no version has version 1."""
 
     pipeline: str
@@ -52,7 +52,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Folder:
-    """What is read and written there. `scratch` is on this machine in any case."""
+    """Reads and writes of the folder. `scratch` is always on this machine."""
 
     version = VERSION  # that is written
 
@@ -74,7 +74,7 @@ class Folder:
         return lock_held(self.lock)
 
     def owner(self) -> Owner | None:
-        """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours, or a later version's."""
+        """Its owner; None for a free one. Raises PipelineError for a foreign file, or a later version's."""
         found = self.read("owner.json", dict[str, Any])
         if found is None:
             return None
@@ -205,7 +205,7 @@ class Folder:
         self.remove("control")
 
     def read(self, name: str, type_: type[T]) -> T | None:
-        """A file of JSON, None if there is none. Raises PipelineError for one that is none of ours."""
+        """A file of JSON, or None. Raises PipelineError for a foreign one."""
         try:
             content = self.content(name)
             return None if content is None else msgspec.json.decode(content, type=type_)
@@ -236,7 +236,7 @@ class Folder:
         """Raise PipelineError if the lock is another's by now."""
 
     def content(self, name: str) -> bytes | None:
-        """A file's bytes, None if there is none."""
+        """A file's bytes, or None."""
         try:
             return (self._here / name).read_bytes()
         except FileNotFoundError:

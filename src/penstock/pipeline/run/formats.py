@@ -1,6 +1,6 @@
 """Sources, tables and sinks of Spark's other formats, and sinks that are functions of the user's.
 
-Spark, or the function, writes a batch from the driver. Two formats know a batch that comes again: Delta by `txnAppId` and
+Spark, or the function, writes a batch from the driver. Two formats recognize a repeated batch: Delta by `txnAppId` and
 `txnVersion`, Iceberg by properties of its snapshots. All others have it twice if something fails after they were written.
 """
 

@@ -31,7 +31,7 @@ def decode_column(
 
     Args:
         schema: The definition of a schema of type AVRO, JSON or PROTOBUF; ignored for primitives.
-        on_bad_value: `fail`, or what `expect` gets: then `_raw` and `_error` tell what could not be decoded, and why.
+        on_bad_value: `fail`, or what `expect` gets: then `_raw` and `_error` have the undecodable bytes and the reason.
 
     Raises PipelineError for a column or schema that cannot be decoded so.
     """

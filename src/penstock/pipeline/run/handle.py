@@ -28,14 +28,14 @@ from .query import Runner
 from .state import folder_of
 from .supervise import Backoff, Failures
 
-# Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
+# Not unknown errors: nothing here could start Spark again, and the user of a notebook wants to see them.
 _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
 
 
 class Pipeline:
     """A declared pipeline that runs in a session of this process.
 
-    A thread keeps it running: where the server is away, or a schema asks for a new plan, the query is started
+    A thread keeps it running: if the server is away, or a schema needs a new plan, the query is started
     again; any other error ends it, and is raised by `await_termination` and `stop`. Its state folder is locked
     from `start` to its end.
     """
@@ -72,7 +72,7 @@ class Pipeline:
         return self._started and not self._over.is_set()
 
     def start(self, *, once: bool | None = None, change_sinks: bool = False) -> "Pipeline":
-        """Begin, or go on where the checkpoint says. `once`: process what is there, and end. `change_sinks`: a batch that was
+        """Begin, or continue at the checkpoint. `once`: process available messages, and end. `change_sinks`: a batch that was
         begun is repeated although the file now has other sinks; one that is gone lacks it.
 
         Raises PipelineError in one sentence; nothing is written then.
@@ -116,7 +116,7 @@ class Pipeline:
         return self
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; False when the time is over before. Raises PipelineError if it failed."""
+        """Wait for the end; False after the timeout. Raises PipelineError if it failed."""
         if not self._started:
             raise PipelineError(f"pipeline {self.spec.name} was not started")
         if not self._over.wait(timeout_s):

@@ -1,10 +1,10 @@
 """Which rows come too late, found exactly as Spark will find them, but before it drops them.
 
-A stateful operator drops, in batch N, what is not newer than the watermark of batch N-1. That watermark is in the
+A stateful operator drops, in batch N, rows that are not newer than the watermark of batch N-1. That watermark is in the
 checkpoint: Spark writes it to `offsets/N-1` before batch N-1 runs, and never changes it, so that a batch that is run
 again decides alike.
 
-Spark plans each batch anew from one analysed query, so that a constant of the query is one for all its batches. The
+Spark plans each batch anew from one analysed query, so that a constant of the query is the same in all batches. The
 watermark is therefore read by a scalar subquery from a table of one row in the driver's memory, whose row is changed
 between two batches: no job, no Python, and workers need not reach the checkpoint.
 
@@ -105,12 +105,12 @@ def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
 
 
 def begun(folder: Folder) -> bool:
-    """Whether some batch may have been written, even where none is over."""
+    """Whether some batch may have been written, even if none is finished."""
     return bool(folder.numbers("checkpoint/offsets"))
 
 
 def interrupted(folder: Folder) -> int | None:
-    """The number of the batch that was begun and is not over; None if there is none."""
+    """The number of the batch that was begun and is not finished, or None."""
     last = max(folder.numbers("checkpoint/offsets"), default=-1)
     return last if last > folder.last_committed() else None
 

@@ -179,7 +179,7 @@ def table_dataset(path: str) -> Dataset:
 
 
 def lineage_url(spec: Spec) -> str:
-    """The address that takes run events; empty if there is none."""
+    """The address for run events, or ""."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() == "true":
         return ""
     url = spec.lineage.url or os.environ.get("OPENLINEAGE_URL", "")

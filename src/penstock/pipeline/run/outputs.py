@@ -1,11 +1,11 @@
 """All that a pipeline puts out, as one streaming frame: the rows of every sink, and dead letters.
 
 A query has one output. So the rows of all sinks travel together, each in a struct column of its sink's, and a batch is
-split again where it is written (`writing`). A view that only sinks read carries its dead letters along; those of other
-views are a branch of their own, which shares what it has in common with the view (`sharing`).
+split again when written (`writing`). A view that only sinks read carries its dead letters along; those of other
+views are a separate branch, which shares its common part with the view (`sharing`).
 
 A topic's writer sends every row with an `_error` to the dead-letter topic, in the same commit as the others, its value
-being `_raw`, with properties `x-dlq-…` that say where it came from and why it was rejected.
+being `_raw`, with properties `x-dlq-…` for its origin and the reason of its rejection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ ROW: Final = f"{PREFIX}row"  # how the value was written, if it is that of a row
 
 
 class Outputs(msgspec.Struct):
-    """A frame with a column of structs for each sink, `columns`, and one of dead letters where there may be some."""
+    """A frame with a column of structs for each sink, `columns`, and one of dead letters if there may be some."""
 
     frame: Any  # DataFrame
     columns: dict[str, str]  # by sink
@@ -72,13 +72,13 @@ def collect_outputs(spec: Spec, views: Mapping[str, View]) -> Outputs:
 
 
 def _packed(spec: Spec, name: str, whole: DataFrame, passed: DataFrame) -> Column:
-    """The rows of a sink, null where a row is a dead letter."""
+    """The rows of a sink, null for dead letters."""
     row = f.struct(*sink_columns(spec, name, passed))
     return f.when(f.col(DEAD).isNull(), row) if DEAD in whole.columns else row
 
 
 def sink_columns(spec: Spec, name: str, frame: DataFrame) -> list[Column]:
-    """What a sink takes of its view: of a topic `value` and, where the file says which, `key`, `properties`, `event_time`,
+    """The columns that a sink takes of its view: of a topic `value` and, if the file names them, `key`, `properties`, `event_time`,
     `ordering_key`, `topic`; of all others all columns. Raises PipelineError for a column that is not there."""
     sink = spec.sinks[name]
     frame = frame.select(*(f.col(f"`{column}`") for column in visible(frame)))

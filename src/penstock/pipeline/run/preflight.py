@@ -1,4 +1,4 @@
-"""What is asked before Spark starts: whether there is all that a pipeline takes for granted (the server, its topics, packages),
+"""Checks before Spark starts: whether everything that a pipeline needs exists (the server, its topics, packages),
 and how much a run that ends by itself has to read, as Java is started accordingly. Reads only, and imports no Spark.
 """
 
@@ -41,7 +41,7 @@ def preflight(spec: Spec) -> None:
             _ask(client, spec, "dead_letters", TopicName.parse(spec.dead_letters), needed=False)
         try:
             if spec.uses_server:
-                look(client)  # none: whether the server is there, and tells offsets
+                look(client)  # without topics: whether the server answers, and has offsets
         except PenstockError as error:
             raise PipelineError(f"pipeline {spec.name}: {error.message}", error.kind) from None
     stored = not isinstance(spec.home, Path)
@@ -76,7 +76,7 @@ def need_extras(*, tables: bool = False) -> None:
 
 
 def is_short(spec: Spec, folder: Folder, client: Caller | None = None) -> bool:
-    """Whether a run that processes what is there is over soon. Not if that is unknown beforehand: of a pattern's topics, of
+    """Whether a run over available messages ends soon. Not if that is unknown beforehand: of a pattern's topics, of
     other formats, and of tables that are joined. An upper bound will do, as nothing but speed hangs on it."""
     if spec.tables or any(source.pattern or source.format for source in spec.sources.values()):
         return False

@@ -347,7 +347,7 @@ def _check_step(spec: Spec, step: Step, known: dict[str, StructType]) -> None:
 
 
 def check_callable(folder: Path, text: str, where: str) -> None:
-    """Raises PipelineError for a module that is not there or is no Python, or that has nothing of the name, as
+    """Raises PipelineError for a module that is missing or not Python, or that lacks the name, as
     `load_callable` does later. What cannot be known without running code passes."""
     module, _, name = text.partition(":")
     with first_on_path(folder):
@@ -369,12 +369,12 @@ def check_callable(folder: Path, text: str, where: str) -> None:
 
 
 def _found(module: str, where: str) -> ModuleSpec | None:
-    """Where a module is; None if only its package's code may know."""
+    """The location of a module; None if only its package's code may know."""
     top, *rest = module.split(".")
     name = top
     try:
         found = find_spec(top)
-    except ValueError:  # it is imported, and nothing tells from where
+    except ValueError:  # it is imported, and its location is unknown
         return None
     if found is None:
         raise PipelineError(f"{where}: module {module} cannot be imported: No module named {top!r}")

@@ -1,11 +1,11 @@
-"""Dead letters back to where they came from, each once.
+"""Dead letters published again to their topics, each once.
 
 Which letters were published again is stored in the pipeline's state folder, as ranges of offsets. A batch is written
 down before it is published, and published under a writer's name that the state has for itself and the batch's number:
 after a crash it is chosen and published again, and the server, which may have it, changes nothing. State that was lost,
-or another folder of the same pipeline, has another writer: its batches begin at 0 and are no repeats.
+or another folder of the same pipeline, has another writer: its batches begin at 0 and are not repeats.
 
-In an object store each run writes a list of its own, with its epoch in the name, and goes on from the latest: a run that
+In an object store each run writes a separate list, with its epoch in the name, and continues from the latest: a run that
 was overtaken may still write, and replaces nothing.
 """
 
@@ -58,14 +58,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that is on its way: what was chosen, from letters up to `ends`."""
+    """A batch in flight: the letters chosen up to `ends`."""
 
     choice: Choice
     ends: dict[int, int]
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What was published again, by partition of the dead-letter topic. Earlier versions wrote no `writer`."""
+    """The letters published again, by partition of the dead-letter topic. Earlier versions wrote no `writer`."""
 
     writer: str = ""
     number: int = 0
@@ -81,7 +81,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def letters_of(spec: Spec) -> dict[int, int]:
-    """Where the partitions of the dead-letter topic end. Raises PipelineError if there are no dead letters."""
+    """The ends of the partitions of the dead-letter topic. Raises PipelineError if there are no dead letters."""
     if not spec.dead_letters:
         raise PipelineError(f"{spec.file}: the pipeline has no dead_letters")
     with Calls(spec.server) as client:

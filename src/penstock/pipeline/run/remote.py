@@ -1,14 +1,14 @@
-"""A pipeline's state in an object store: the folder of `folder`, where objects are what files are there.
+"""A pipeline's state in an object store: the folder of `folder`, with objects in place of files.
 
-<state>/<name>/lease          who runs the pipeline; written every few seconds as long as it runs
+<state>/<name>/lease          the process that runs the pipeline; written every few seconds as long as it runs
                epochs/        which run may go on (`lake.epochs`), and which generation counts
-               <generation>/  owner.json, and Spark's checkpoint/; a new one where the checkpoint was forgotten
+               <generation>/  owner.json, and Spark's checkpoint/; a new one if the checkpoint was reset
                status.json, control, redriven.<epoch>.json
 
 Spark writes the checkpoint itself, through Hadoop's client of the store (a connector, which a user adds to Spark).
 
-The lease tells people that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
-paused for longer than it lasts. What is proved is the epoch, which each batch confirms before it is computed, with its
+The lease shows that a pipeline runs, and keeps a second run from starting. It proves nothing: a process may be
+paused for longer than it lasts. The epoch is the proof, which each batch confirms before it is computed, with its
 offsets. A run that was overtaken ends there. What it had on its way may still replace the later run's file of offsets: the
 next run restores the file from the confirmation, and a batch never runs with other offsets than those confirmed for it.
 
@@ -47,7 +47,7 @@ from .folder import Folder, Lock, Owner, SinkWriter, lock_held
 
 BEAT_S: Final = 5.0  # between two writings of the lease, and two looks for an order to stop
 LOOK_S: Final = 1.0  # between two looks whether it is written
-LEASE_S: Final = 20.0  # a lease that was not written for so long is nobody's
+LEASE_S: Final = 20.0  # a lease that was not written for so long is free
 
 _SCHEMES: Final = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 _PACKAGES: Final = {
@@ -74,7 +74,7 @@ _CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointi
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `boot` is the run of its machine and where its `pid` counts, `beat` another text each time."""
+    """A process. `boot` identifies the boot of its machine, within which its `pid` is valid; `beat` is another text each time."""
 
     host: str
     boot: str
@@ -83,12 +83,12 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_process() -> Holder:
-    """What is written into a lease now."""
+    """The present content of a lease."""
     return Holder(host=socket.gethostname(), boot=_boot(), pid=os.getpid(), beat=str(uuid4()))
 
 
 def dead(holder: Holder) -> bool:
-    """Whether it was a process of this machine, and is no more. Of other machines nothing is known."""
+    """Whether it was a process of this machine, and has ended. Processes of other machines are unknown."""
     if (holder.host, holder.boot) != (socket.gethostname(), _boot()):
         return False
     try:
@@ -111,13 +111,13 @@ def _boot() -> str:
 
 
 def here(home: str) -> Path:
-    """Where the files of Spark are on this machine."""
+    """The folder of Spark's files on this machine."""
     name = hashlib.sha256(home.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
 
 
 def make_private(folder: Path) -> None:
-    """A folder of this user's alone, where other users may make folders too."""
+    """A folder of this user's alone, in a place where other users may create folders, too."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         about = folder.lstat()
@@ -148,7 +148,7 @@ class StoreFolder(Folder):
         self.taken(epoch)
 
     def taken(self, epoch: int) -> None:
-        """The lease is held, under a new epoch: what was read before may be old."""
+        """The lease is held, under a new epoch: earlier reads may be old."""
         self.epoch = epoch
         self._generation = None
         self.scratch = self._here / str(epoch) / "scratch"
@@ -168,7 +168,7 @@ class StoreFolder(Folder):
         return self.written_since(holder, BEAT_S + LOOK_S)  # the store's clock need not be ours
 
     def written_since(self, seen: Holder, watched_s: float) -> bool:
-        """Whether somebody writes the lease: no other clock counts, only that it changes."""
+        """Whether a process writes the lease: no clock counts, only changes."""
         until = time.monotonic() + watched_s
         while time.monotonic() < until:
             time.sleep(min(LOOK_S, watched_s / 4))
@@ -177,7 +177,7 @@ class StoreFolder(Folder):
         return False
 
     def holder(self) -> Holder | None:
-        """Who says that the pipeline runs."""
+        """The process that claims to run the pipeline."""
         return self.read("lease", Holder)
 
     def check_owner(self, spec: Spec) -> Owner | None:
@@ -292,7 +292,7 @@ class StoreFolder(Folder):
         return self.has("checkpoint/metadata")
 
     def _path(self, name: str) -> str:
-        """Where a file is: what belongs to the checkpoint is below its generation."""
+        """The path of a file: files of the checkpoint are below its generation."""
         if name.partition("/")[0] in ("owner.json", "checkpoint"):
             return f"{self._numbered()}/{name}"
         return name
@@ -303,7 +303,7 @@ class StoreFolder(Folder):
         return self._generation
 
     def _clear(self, folder: str) -> None:
-        """Remove what is in a folder; Hadoop's markers of folders, empty objects, stay."""
+        """Remove the content of a folder; Hadoop's markers of folders, empty objects, stay."""
         with self.store.reached("the state"):
             for path in self.store.files(folder):
                 self.store.remove(path)

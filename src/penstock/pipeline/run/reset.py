@@ -15,7 +15,7 @@ LAST: Final = 2**62  # a batch's number, above all
 
 
 def forget(spec: Spec) -> list[str]:
-    """Forget how far the pipeline has come, and empty its tables, each in one commit; returns what was done.
+    """Reset the progress of the pipeline, and empty its tables, each in one commit; returns the changes.
 
     Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
     """
@@ -53,7 +53,7 @@ def reset(spec: Spec, start_ms: int) -> None:
 
 
 def empty(path: str, storage: Mapping[str, str], writer: str = "") -> bool:
-    """Take all rows out of a table in one commit; False if there is none.
+    """Remove all rows of a table in one commit; False if there is no table.
 
     Nothing of `writer` comes after it: a run that was thought lost may have a batch on its way.
     """
@@ -74,7 +74,7 @@ def empty(path: str, storage: Mapping[str, str], writer: str = "") -> bool:
 
 
 def _check_name(spec: Spec, folder: Folder) -> Owner | None:
-    """Whose the folder is. Other sources are a reason to begin again, another pipeline is none."""
+    """The owner of the folder. Other sources are a reason to begin again, another pipeline is not."""
     owner = folder.owner()
     if owner is None:
         folder.check_owner(spec)

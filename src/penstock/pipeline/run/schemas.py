@@ -52,7 +52,7 @@ def writers_for(spec: Spec, text: str) -> Writers | None:
 def protobuf_schema(folder: Path, text: str) -> SchemaInfo:
     """The schema of a `.proto` file, `FILE` or `FILE#MESSAGE` (by default its first message), or of such a file's text.
 
-    What a file imports lies beside it. Raises PipelineError and OSError.
+    Imports of a file are in its folder. Raises PipelineError and OSError.
     """
     from penstock.codec.proto.native import of_proto, with_root
 
@@ -92,6 +92,6 @@ def _of_topic(spec: Spec, text: str) -> SchemaInfo:
 
 
 def _versioned(text: str) -> tuple[str, str]:
-    """A name, and the version that may stand behind it."""
+    """A name, and the version that may follow it."""
     name, _, version = text.rpartition(":")
     return (name, version) if name and version.isdecimal() else (text, "")

@@ -3,7 +3,7 @@
 The order is that of what can be repeated. First tasks hand rows to the sinks of ours, which no reader sees yet; then these sinks
 commit, all at once; then the driver writes to foreign sinks, one after the other, those that know a repeated batch first. So a
 foreign sink that does not know it gets a batch twice only if it fails itself, or the process ends before Spark has written down
-that the batch is over. What was written in a batch that failed is in the state folder.
+that the batch is over. The sinks that have a failed batch are in the state folder.
 
 A sink knows a repeated batch by its writer's name: the query's id and a suffix. The suffix that a sink first had is kept in
 `owner.json`, by what the sink writes to, however the file names or surrounds the sink later. A batch that was begun and that some
@@ -138,7 +138,7 @@ class Progress(msgspec.Struct):
 
 
 class Upkeep:
-    """The maintenance of a running pipeline's tables, by a process beside the driver: at most one at a time, started between
+    """The maintenance of a running pipeline's tables, by a process next to the driver: at most one at a time, started between
     batches. No batch waits for it: a commit looks again if the maintenance was faster, as for any other writer."""
 
     def __init__(
@@ -382,7 +382,7 @@ def refuse(
 
 
 def _has(spec: Spec, query: str, writer: SinkWriter, batch: int) -> bool:
-    """Whether a batch, or a later one, is in what a writer writes to; True if nobody knows."""
+    """Whether a batch, or a later one, is in the target of a writer; True if unknown."""
     if writer.at_once:
         return True
     name = f"{query}{writer.suffix}"
@@ -400,7 +400,7 @@ def _has(spec: Spec, query: str, writer: SinkWriter, batch: int) -> bool:
     except PenstockError as error:
         if error.kind is ErrorKind.UNAVAILABLE:
             raise
-        return True  # a server without staged publishing, or one that does not tell us
+        return True  # a server without staged publishing, or one that does not answer
     return any(found["batch"] >= batch for found in targets)
 
 

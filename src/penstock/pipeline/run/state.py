@@ -1,4 +1,4 @@
-"""Where a pipeline's state is: in a folder, or in an object store."""
+"""The place of a pipeline's state: a folder, or an object store."""
 
 from pathlib import Path
 

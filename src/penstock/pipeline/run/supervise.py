@@ -140,7 +140,7 @@ GONE: Final = WorkerEvent(over=True, error="gone")
 
 
 class WorkerProcess:
-    """The worker: a process group of its own, so that Ctrl-C is ours to hand on, and nothing of it is left."""
+    """The worker: a separate process group, so that this process passes Ctrl-C on, and nothing of it is left."""
 
     def __init__(self, command: Sequence[str], jobs: Sequence[Job], files: Collection[int]) -> None:
         self.users: set[str] = set()  # files of jobs whose supervisors have it
@@ -268,7 +268,7 @@ class Supervisor:
         command: Sequence[str] = WORKER,
         shared: SharedWorker | None = None,
     ) -> None:
-        """`shared`: a worker that other supervisors have as well, in place of one of its own by `command`."""
+        """`shared`: a worker that other supervisors have as well, in place of a separate one by `command`."""
         self._spec = spec
         self._job = job
         self._watch = watch
@@ -285,7 +285,7 @@ class Supervisor:
         self._stops += 1
 
     def run(self) -> None:
-        """Until the end. Raises PipelineError with the reason where it failed."""
+        """Wait for the end. Raises PipelineError with the reason of a failure."""
         try:
             self._run()
         finally:

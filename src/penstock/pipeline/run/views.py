@@ -40,7 +40,7 @@ _CONF: Final = {
 }
 
 # Spark measures a batch of Arrow after each row that it puts in, and Arrow goes through all rows behind the last map that is not
-# null to answer: a batch costs the square of its rows. Dead letters have maps, and most rows are none.
+# null to answer: a batch costs the square of its rows. Dead letters have maps, and most rows are not dead letters.
 _ROWS_WITH_MAPS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
 
 _TASK: Final = "_task"
@@ -57,7 +57,7 @@ class View(msgspec.Struct):
     """A source or step: the rows that passed its checks, and those of the others that become dead letters.
 
     What goes out of a view that no step reads is `whole`, with the dead letters in column `dead`. Else `letters` are a
-    branch of their own, of that column alone.
+    separate branch, of that column alone.
     """
 
     name: str
@@ -109,7 +109,7 @@ def build_views(
 def _frames(
     spec: Spec, spark: SparkSession, streams: Mapping[str, DataFrame]
 ) -> Iterator[tuple[str, Source | Step, DataFrame]]:
-    """Sources and steps in their order, checked: each step is made of what is registered for those before it."""
+    """Sources and steps in their order, checked: each step is made from the views registered before it."""
     views: list[tuple[str, Source | Step]] = [*spec.sources.items(), *((s.name, s) for s in spec.steps)]
     for name, view in views:
         place = _place(name, view)
@@ -126,7 +126,7 @@ def _frames(
 def _windows(
     spec: Spec, spark: SparkSession, streams: Mapping[str, DataFrame]
 ) -> dict[str, tuple[Window, ...]]:
-    """By view with a watermark, the windows whose ends decide which of its rows are late; none where the event time itself
+    """By view with a watermark, the windows whose ends decide which of its rows are late; none if the event time itself
     decides. They are known when all steps are: so all are made twice, here without what rejects late rows."""
     every: list[Source | Step] = [*spec.sources.values(), *spec.steps]
     if not any(view.watermark for view in every):
@@ -153,11 +153,11 @@ def _windows(
 
 
 def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
-    """A session of the pipeline's own beside a given one: its own views and settings, the same Spark."""
+    """A separate session next to a given one: its own views and settings, the same Spark."""
     mine = spark.newSession()
     maps = spec.dead_letters or any(sink.properties for sink in spec.sinks.values())
     for key, value in {**_CONF, **(_ROWS_WITH_MAPS if maps else {}), **spec.spark}.items():
-        # The others belong to Spark as a whole, as do some of these, and are set where it is started.
+        # The others belong to Spark as a whole, as do some of these, and are set at its start.
         if key.startswith("spark.sql.") and mine.conf.get(key, None) != value:
             mine.conf.set(key, value)
     return mine
@@ -363,7 +363,7 @@ def named(spec: Spec, place: str) -> Iterator[None]:
 
 
 def shareable(frame: DataFrame) -> bool:
-    """Whether `shared` may be put on rows: not behind state, whose operators Spark tells apart in each branch, not if two
+    """Whether `shared` may be put on rows: not behind state, whose operators Spark distinguishes in each branch, not if two
     columns have one name, and not if there is nothing to read, as all rows are in the plan."""
     names = [name.lower() for name in frame.columns]
     plan: Any = frame._jdf.queryExecution().analyzed()
@@ -395,7 +395,7 @@ def branch(rows: DataFrame, which: Column) -> DataFrame:
 
 
 def read_twice(frame: DataFrame) -> DataFrame:
-    """The same rows, to be read by several branches; `frame` itself where that cannot be."""
+    """The same rows, to be read by several branches; `frame` itself if that is not possible."""
     if not shareable(frame):
         return frame
     row = f.struct(*(f.col(f"`{name}`") for name in frame.columns))

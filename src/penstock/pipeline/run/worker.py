@@ -44,7 +44,7 @@ class Worker:
         )  # one query at a time: Python's modules and Spark's active session are shared
 
     def run(self) -> int:
-        """Until stdin ends or every job is over; 0, or 1 where the last query of one failed."""
+        """Run until stdin ends or every job is over; 0, or 1 if the last query of one failed."""
         for job in msgspec.json.decode(self._orders.readline(), type=list[Job]):
             self._jobs[job.file] = _Pipeline(self, job)
         threading.Thread(target=self._listen, name="orders", daemon=True).start()

@@ -119,7 +119,7 @@ class _Lane:
         self._fail()
 
     def finish(self) -> WriterCommitMessage | None:
-        """What was written; None if no rows came."""
+        """The result of the write; None without rows."""
         if self._thread is None:
             return None
         self.put(None)

@@ -1,1 +1,1 @@
-"""A declared pipeline: the TOML file, what may stand in it, and what must hold before anything runs. No Spark."""
+"""A declared pipeline: the TOML file, its keys, and the rules that must hold before anything runs. No Spark."""

@@ -72,7 +72,7 @@ def keeps_bytes_visible(source: Source) -> bool:
 
 
 def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
-    """Where a new checkpoint begins."""
+    """The start of a new checkpoint."""
     if start in ("earliest", "latest"):
         return {"startingOffsets": str(start)}
     if isinstance(start, Mapping):

@@ -76,7 +76,7 @@ def load_spec(
     master: str = "",
     settings: Settings = (),
 ) -> Spec:
-    """Read the file and check it; what is given beside it wins. `settings`: see `apply_settings`. Raises PipelineError."""
+    """Read the file and check it; separate arguments win. `settings`: see `apply_settings`. Raises PipelineError."""
     content = read_toml(file)
     content.pop("tests", None)  # read by `cases.load_cases`
     warnings = literal_secrets(content, str(file))
@@ -230,14 +230,14 @@ def _settings(raw: Any, place: str) -> dict[str, str]:
 
 
 def _state(folder: Path, text: str) -> Path | str:
-    """Where state is: a folder, or the URL of an object store."""
+    """The place of state: a folder, or the URL of an object store."""
     if text.startswith("file:"):
         text = unquote(urlsplit(text).path)
     return text if is_url(text) else folder / text
 
 
 def _place(folder: Path, path: str) -> str:
-    """Where a table is: a relative path is relative to the file's folder, a URL says it all."""
+    """The path of a table: a relative path is relative to the file's folder, a URL says it all."""
     return path if is_url(path) or path.startswith("file:") else str(folder / path)
 
 

@@ -243,7 +243,7 @@ class _Rules:
     def table_sink(self, sink: Sink) -> Reasons:
         if sink.delete_when and not sink.keys:
             yield "delete_when needs keys: a row deletes the one that agrees with it in these"
-        if sink.archive:  # its table could not tell a message that was rejected from one that was lost
+        if sink.archive:  # its table could not distinguish a rejected message from a lost one
             source = self.spec.sources.get(sink.input)
             if source is None or source.format or sink.keys:
                 yield "archive: the input is a source, without keys: all its messages are kept"

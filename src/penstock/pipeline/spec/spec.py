@@ -95,7 +95,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sink(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a view's rows go: a `topic`, a table at `path`, another `format` of Spark, or a function of `python`."""
+    """The target of a view's rows: a `topic`, a table at `path`, another `format` of Spark, or a function of `python`."""
 
     input: str
     topic: str = ""
@@ -117,7 +117,9 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()  # of a table: a row replaces the one that agrees with it in these columns
     delete_when: str = ""  # SQL; a row of which it is true deletes the one with its keys
     compact: bool = True  # whether a pipeline that runs maintains the table
-    archive: bool = False  # the rows are all messages of topics, whose offsets go on where the table ends
+    archive: bool = (
+        False  # the rows are all messages of topics, whose offsets continue at the end of the table
+    )
 
     def __repr__(self) -> str:
         return shown(self, "options")
@@ -134,7 +136,7 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where OpenLineage's run events go, under which namespace of jobs, and the namespace of datasets that topics have."""
+    """The address of OpenLineage's run events, their namespace of jobs, and the namespace of datasets of topics."""
 
     url: str = ""  # empty: the environment says
     namespace: str = ""
@@ -142,7 +144,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """A pipeline. Paths are absolute; `folder` is the file's, where modules are looked for first."""
+    """A pipeline. Paths are absolute; `folder` is the file's, in which modules are searched first."""
 
     name: str
     server: Access
@@ -196,7 +198,7 @@ _PLACES: Final = ("path", "table", "dbtable", "topic", "subscribe", "subscribepa
 
 
 def place_of(format: str, options: Mapping[str, str]) -> str:
-    """A format and where it reads or writes, without its other options."""
+    """A format and its path or table, without its other options."""
     places = {name.lower(): text for name, text in options.items()}
     return " ".join([f"format {format}", *(f"{name}={places[name]}" for name in _PLACES if name in places)])
 
