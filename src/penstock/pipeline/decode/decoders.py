@@ -74,7 +74,7 @@ _PAIR_D: Final = np.dtype([("high", ">i8"), ("low", ">i8")])
 
 
 class AvroDecoder(Decoder):
-    """Reads what was written by the definition `writer` as the definition `reader` sees it."""
+    """Reads values written by the definition `writer` as the definition `reader` sees them."""
 
     def __init__(self, codec: Codec, writer: Type, reader: Type) -> None:
         super().__init__(arrow_type(spark_type(reader)))
@@ -282,7 +282,7 @@ def _timestamp_ms(ms: Numbers) -> pa.Array:
 
 
 def _micros(parts: Numbers, seconds: int) -> pa.Array:
-    """us of counts of `seconds`, and ns of the rest; what is finer is cut off."""
+    """us of counts of `seconds`, and ns of the rest; finer parts are cut off."""
     high, nanos = parts["high"].astype(np.int64), parts["low"].astype(np.int64)
     limit = _SECONDS_MAX // seconds - 1
     _refuse((high > limit) | (high < -limit) | (nanos < 0) | (nanos >= seconds * 1_000_000_000))

@@ -38,14 +38,14 @@ _DEPTH_MAX: Final = 50
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
-    """How values are decoded. `version` is the reader's schema, below 0 the newest; `ddl` stands in its place."""
+    """How values are decoded. `version` is the reader's schema, below 0 the newest; `ddl` replaces it."""
 
     flat: bool
     version: int = _LATEST
     ddl: str = ""
     on_new: str = "ignore"
     mode: str = "failfast"
-    keep_bytes: bool = False  # every row's message as it came, beside what it was decoded to
+    keep_bytes: bool = False  # every row's received message, in addition to the decoded columns
 
     @property
     def keeps_broken(self) -> bool:

@@ -32,12 +32,12 @@ class Decoder:
         return self.column(payloads if len(index) == len(payloads) else payloads.take(pa.array(index)))
 
     def reason(self, payload: bytes) -> str:
-        """Why a payload cannot be read, "" where the reason is another."""
+        """Why a payload cannot be read, "" for another reason."""
         raise NotImplementedError
 
 
 def decode(decoder: Decoder, payloads: pa.Array, rows: Ints | None = None) -> tuple[pa.Array, dict[int, str]]:
-    """The column, null where a payload is null or broken, and why each broken one is.
+    """The column, null for null and broken payloads, and the reason of each broken one.
 
     With `rows`, of the payloads there, which ascend; the broken ones are counted among them.
     """
@@ -66,7 +66,7 @@ def decode(decoder: Decoder, payloads: pa.Array, rows: Ints | None = None) -> tu
 
 
 def bounds(payloads: pa.Array) -> tuple[memoryview, Ints, Ints]:
-    """The bytes of a binary array, up to the end of what it shares, and where each item begins and ends."""
+    """The bytes of a binary array, up to the end of what it shares, and the bounds of each item."""
     _, offsets, data = payloads.buffers()
     if not len(payloads):
         none = np.zeros(0, np.int64)
@@ -120,7 +120,7 @@ def _of_key(why: str) -> str:
 
 
 def _split(payloads: pa.Array) -> tuple[pa.Array, pa.Array, Flags]:
-    """Keys and values of INLINE payloads, and which payloads are none: both parts after their length."""
+    """Keys and values of INLINE payloads, and which payloads are invalid: both parts after their length."""
     data, begins, ends = bounds(payloads)
     padded = np.zeros(len(data) + 4, np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)

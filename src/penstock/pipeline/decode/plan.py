@@ -122,7 +122,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """Looks for versions that were registered since a stream was planned, where that matters."""
+    """Looks for versions that were registered since a stream was planned, if that matters."""
 
     def __init__(self, plan: Plan | None) -> None:
         self._plan = plan if plan is not None and plan.typed.on_new != "ignore" else None

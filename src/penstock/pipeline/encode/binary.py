@@ -120,7 +120,7 @@ def grouped(flat: Any, starts: npt.NDArray[np.int32]) -> Any:
 
 
 def nullable(encode: Encode) -> Encode:
-    """An encoder of a column that may hold nulls: null where the column is."""
+    """An encoder of a column that may hold nulls: null for nulls of the column."""
 
     def whole(column: pa.Array) -> pa.Array:
         if not column.null_count:

@@ -74,11 +74,11 @@ class Encoding(msgspec.Struct, dict=True):
     schema_version: int
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Payloads, null where the column is null. Raises PipelineError for a value that does not fit."""
+        """Payloads, null for nulls of the column. Raises PipelineError for a value that does not fit."""
         return self._compiled(column.type)[0](column)
 
     def keys(self, column: pa.Array) -> pa.Array | None:
-        """The messages' keys, where the schema keeps them there: key/value, SEPARATED. Else None."""
+        """The messages' keys, if the schema stores them there: key/value, SEPARATED. Else None."""
         keys = self._compiled(column.type)[1]
         return None if keys is None else keys(column)
 
@@ -246,7 +246,7 @@ def encoder_for(schema: SchemaInfo, arrow: pa.DataType, path: str = "value") -> 
 
 
 def pair_encoder(schema: SchemaInfo, arrow: pa.DataType) -> tuple[Encode, Encode | None]:
-    """The payloads of struct<key, value>, and the messages' keys where these are apart."""
+    """The payloads of struct<key, value>, and the messages' keys if these are separate."""
     key, value, encoding = key_value_parts(schema)
     if not pa.types.is_struct(arrow) or {field.name for field in arrow} != {"key", "value"}:
         raise PipelineError("value: a key/value schema takes a struct of key and value")

@@ -27,7 +27,7 @@ _CLOSED: Final = (
 
 
 class Caller(Protocol):
-    """Who makes calls: `Calls`, or the client."""
+    """The caller: `Calls`, or the client."""
 
     @property
     def url(self) -> str: ...
@@ -40,7 +40,7 @@ class Caller(Protocol):
 class Calls:
     """One call at a time: those of other threads wait. To be used as a context manager.
 
-    A call is made again where the connection had been closed: all that pipelines ask may be asked twice, see `Stages`.
+    A call is repeated if the connection had been closed: all calls of pipelines may be repeated, see `Stages`.
     """
 
     def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
@@ -60,7 +60,7 @@ class Calls:
         return self._access.url
 
     def close(self) -> None:
-        """Let go of the connection; the next call makes one."""
+        """Close the connection; the next call opens one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -99,7 +99,7 @@ class Calls:
     def _exchanged(
         self, method: str, target: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        """Over the connection that there is, or a new one where the server has closed it."""
+        """Over the connection that there is, or a new one if the server has closed it."""
         used = self._connection is not None
         try:
             try:

@@ -1,4 +1,4 @@
-"""Many logs in one call: where they are, and how far a subscription has come in each."""
+"""Many logs in one call: their bounds, and the position of a subscription in each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -117,7 +117,7 @@ class Mark(NamedTuple):
 def set_marks(
     client: Caller, subscription: str, marks: Sequence[Mark], *, exact: bool = False
 ) -> Mapping[Mark, str]:
-    """Have a durable subscription follow a reader; made where it is missing, moved back only if `exact`.
+    """Move a durable subscription after a reader; created if missing, moved back only if `exact`.
 
     Returns what could not be moved, and why.
     """

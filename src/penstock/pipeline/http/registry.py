@@ -1,4 +1,4 @@
-"""Schemas of a registry with Confluent's API: of a subject, and by the ids that stand in front of values. They never change."""
+"""Schemas of a registry with Confluent's API: of a subject, and by the ids in front of values. They never change."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -9,7 +9,7 @@ from penstock.model.errors import PenstockError
 
 T = TypeVar("T")
 
-START_S: Final = 6.0  # at a query's start, where a wrong address has to fail soon
+START_S: Final = 6.0  # at a query's start, when a wrong address has to fail soon
 AWAY_S: Final = 90.0  # for a query that runs: a restart, with a store to be recovered
 BACKOFF_S: Final = 0.1  # doubled each time
 BACKOFF_MAX_S: Final = 2.0
@@ -27,7 +27,7 @@ class Outage:
         self._tries = 0
 
     def wait_s(self, error: PenstockError) -> float:
-        """How long to wait before the next try. Raises `error` where it will not pass, or it was long enough."""
+        """How long to wait before the next try. Raises `error` if it is final, or after enough tries."""
         if not error.retriable:
             raise error
         now = self._clock()

@@ -19,7 +19,7 @@ _REFUSED: Final = "IncompatibleSchemaException"  # Pulsar's answer is a 500 then
 
 
 def all_versions(client: Caller, topic: str) -> dict[int, SchemaInfo]:
-    """Every version of a topic's schema, oldest first; none where the last one was deleted."""
+    """Every version of a topic's schema, oldest first; empty if the last one was deleted."""
     path = schemas_path(TopicName.parse(topic))
     try:
         client.call("GET", f"{path}/schema")

@@ -1,4 +1,4 @@
-"""Staged publishing over HTTP, for who sends entries in bulk. On the standard library alone: see `entries`.
+"""Staged publishing over HTTP, for bulk senders of entries. On the standard library alone: see `entries`.
 
 Calls are repeated while the server cannot be reached or says that a retry can help: each may be, as the server
 knows a part, a commit and (with `deduplicate`) an entry that it has.
@@ -113,7 +113,7 @@ class Stages(Calls):
     ) -> Any:
         """Commit a batch to `topics`; once, however often. Returns the answer.
 
-        Raises BATCH_CONFLICT for a batch below the writer's last, and for the last one with other counts or where
+        Raises BATCH_CONFLICT for a batch below the writer's last, and for the last one with other counts or if
         a topic that it was committed to was deleted since. While the server works on it, it is asked for its progress.
         """
         body = {
@@ -146,7 +146,7 @@ class Stages(Calls):
                 heard = self._clock()
 
     def abort(self, writer: str, batch: int) -> int:
-        """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT if nothing is, and the
+        """Drop the stages of a batch; returns their number. Raises STAGE_CONFLICT if nothing is, and the
         batch is committed."""
         return int(self._call("DELETE", _batch_path(writer, batch))["dropped"])
 

@@ -1,6 +1,6 @@
 """Delta tables, with delta-rs: their commits and their maintenance.
 
-What the table remembers beside its rows are Delta's application transactions, `(name, number)`, which are part
+The table's further state are Delta's application transactions, `(name, number)`, which are part
 of a commit and survive checkpoints: a writer's last batch and its rows, and how far each partition is archived. Two
 commits that name the same one conflict, so no writer overtakes another.
 """
@@ -48,7 +48,7 @@ except ImportError:
 ATTEMPTS_MAX: Final = 20
 BACKOFF_S: Final = 0.05  # more each time: about 10 s in all
 UNCOMMITTED_HOURS: Final = 168  # longer than any batch takes from its first file to its commit
-COMMIT_EVERY: Final = timedelta(seconds=30)  # of a long compaction: what is done is kept
+COMMIT_EVERY: Final = timedelta(seconds=30)  # of a long compaction: finished parts are kept
 TASKS: Final = 2  # of a compaction, at once: it runs beside a pipeline
 
 # A reader of an old version has a week, as for the files (VACUUM_HOURS). Opening a table reads the commits since the last
@@ -71,7 +71,7 @@ class Table:
     def __init__(self, folder: Location) -> None:
         self.folder = folder
         self._newest: DeltaTable | None = None
-        self._lock = threading.Lock()  # of `_newest`, which is no thread's own
+        self._lock = threading.Lock()  # of `_newest`, which threads share
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
         """The table as it is, or was; None if there is none."""
@@ -169,7 +169,7 @@ class Table:
         return len(found)
 
     def _until_first(self, attempted: Callable[[], T]) -> T:
-        """Do something that ends in a commit, from the start where another writer was faster."""
+        """Run an operation that ends in a commit; again from the start if another writer was faster."""
         for attempt in range(ATTEMPTS_MAX):
             try:
                 with self.folder.reached():
@@ -262,7 +262,7 @@ class Table:
         return self._newest
 
     def _look_ahead(self) -> None:
-        with self._lock, suppress(Exception), self.folder.reached():  # the next commit says what is wrong
+        with self._lock, suppress(Exception), self.folder.reached():  # the next commit reports the error
             self._current()
 
     def _open(self, version: int | None = None) -> DeltaTable | None:

@@ -1,4 +1,4 @@
-"""Which of several processes may go on, where no lock of a file system can say so: in an object store.
+"""Fencing of processes in an object store, which has no file locks.
 
 Each process that takes over claims the next epoch; a process confirms its own before it does what no other may have
 done. A claim and a confirmation are commits to a Delta table without rows, each on the condition that nobody committed
@@ -115,7 +115,7 @@ class Epochs:
             self._open()
             return False
         self._table.update_incremental()
-        if self._table.version() == before + 1:  # else somebody was at once behind us
+        if self._table.version() == before + 1:  # else another commit followed at once
             self._state = state
         else:
             self._read()

@@ -1,4 +1,4 @@
-"""The Parquet files of a table: written by tasks, parted, of bounded size, each with its statistics; opened."""
+"""The Parquet files of a table: written by tasks, partitioned, of bounded size, each with its statistics; opened."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from .store import Location, unique
 from .values import File
 
 TARGET_BYTES: Final = 128 << 20  # of a file; Spark's own splits are as large
-GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: what is read at once
+GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: the unit of reads
 OPEN_MAX: Final = 32  # files that a task has open at once
 LEVEL: Final = 1  # of zstd: twice as fast as the default, a tenth larger
 
@@ -62,7 +62,7 @@ class FileWriter:
                 self._close(values)
 
     def finish(self) -> tuple[File, ...]:
-        """Close what is open; the files written."""
+        """Close open files; returns the written ones."""
         for values in list(self._open):
             self._close(values)
         return tuple(self.files)
@@ -201,7 +201,7 @@ def summary(footer: pq.FileMetaData) -> str:
         if all(each.has_min_max or each.num_values == 0 for each in found):
             bounding = [each for each in found if each.has_min_max]
             # Python has no dates and times outside the years 1 to 9999: they are part of the rows, and of no bound.
-            with contextlib.suppress(OverflowError, ValueError):  # ValueError also where no group has bounds
+            with contextlib.suppress(OverflowError, ValueError):  # ValueError also if no group has bounds
                 low[name] = min(each.min for each in bounding)
             with contextlib.suppress(OverflowError, ValueError):
                 high[name] = max(each.max for each in bounding)

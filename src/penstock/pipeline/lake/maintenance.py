@@ -1,6 +1,6 @@
 """The maintenance of tables: small files put together by Delta's OPTIMIZE, files that no version needs deleted by its VACUUM.
 
-It runs outside the batches: `python -m penstock.pipeline.lake.maintenance` is started beside a running pipeline
+It runs outside the batches: `python -m penstock.pipeline.lake.maintenance` is started next to a running pipeline
 (`Upkeep` of `run/sinks.py`), and `penstock pipeline maintain` does the same. One run is bounded: it begins no further partition after
 `seconds_max`, and a partition is rewritten in files of one size at a time, so that a row is rewritten a few times in all.
 """
@@ -41,7 +41,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What was done to a table."""
+    """The result of the maintenance of a table."""
 
     table: str
     compacted: int = 0  # files that were put together
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A table for the process beside a pipeline, with the options of its store."""
+    """A table for the maintenance process, with the options of its store."""
 
     path: str
     storage: dict[str, str]
@@ -127,7 +127,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the pipeline ends this process
     os.nice(NICE)
     for order in msgspec.json.decode(sys.stdin.buffer.read(), type=list[Order]):
-        signal.alarm(round(2 * SECONDS_MAX))  # ends the process: what is committed is kept
+        signal.alarm(round(2 * SECONDS_MAX))  # ends the process: commits stay
         try:
             table = Table(Location.of(order.path, order.storage))
             report = maintain(table, vacuum_hours=VACUUM_HOURS if order.vacuum else None)

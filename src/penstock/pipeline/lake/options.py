@@ -1,4 +1,4 @@
-"""Where a table is, what lies in its folder, and the options of its readers and writers, read and checked."""
+"""The path of a table, the content of its folder, and the options of its readers and writers, read and checked."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -65,7 +65,7 @@ def table_at(folder: Location) -> Table:
 
 
 def snapshot_of(folder: Location, version: int | None = None) -> Snapshot:
-    """A table that is there. Raises PipelineError if there is none."""
+    """An existing table. Raises PipelineError if it does not exist."""
     found = Table(folder).snapshot(version) if is_table(folder) else None
     if found is None:
         raise PipelineError(f"option path: there is no table at {folder}", ErrorKind.NOT_FOUND)
@@ -84,7 +84,7 @@ def _foreign(folder: Location) -> bool:
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a table is written. `keys`: rows replace those that agree in these columns, or delete them if `deletes`, a column
-    that is not kept, is true. `archive`: rows are a topic's, and their offsets must go on where the table ends; `server` is
+    that is not kept, is true. `archive`: rows are a topic's, and their offsets must continue at the end of the table; `server` is
     then asked for the log that they are of."""
 
     path: Location
@@ -100,7 +100,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a table: a version (None: the newest), columns (empty: all)."""
+    """The read part of a table: a version (None: the newest), columns (empty: all)."""
 
     path: Location
     version: int | None

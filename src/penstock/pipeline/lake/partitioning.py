@@ -26,7 +26,7 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class PartitionColumn(msgspec.Struct, frozen=True):
-    """A partition column: `name`; derived of a time where it has a `source`, per `unit` (day, month) of `zone`."""
+    """A partition column: `name`; derived from a time if it has a `source`, per `unit` (day, month) of `zone`."""
 
     name: str
     source: str = ""
@@ -53,7 +53,7 @@ def parse(text: str, zone: str = UTC) -> tuple[PartitionColumn, ...]:
 
 
 def of_table(names: Sequence[str], incoming: pa.Schema, zone: str = UTC) -> tuple[PartitionColumn, ...]:
-    """The partitioning of a table that has these partition columns: `t_day` is of `t`, where only `t` comes."""
+    """The partitioning of a table that has these partition columns: `t_day` is derived from `t`, if only `t` is given."""
     found = []
     for name in names:
         derived = _SUFFIX.fullmatch(name)
@@ -176,7 +176,7 @@ def constants(values: dict[str, str | None], schema: pa.Schema) -> dict[str, Any
 
 
 def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """Where files of a partition lie, in Hive's way. Only people read it: the log has the values themselves."""
+    """The folder of files of a partition, in Hive's way. Only people read it: the log has the values."""
     parts = []
     for name, text in zip(names, values, strict=True):
         shown = _NULL if text is None else text
@@ -188,13 +188,13 @@ def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
 
 
 def file_schema(schema: pa.Schema, bys: Sequence[PartitionColumn] | Sequence[str]) -> pa.Schema:
-    """What is in the files: all but the partition columns."""
+    """The columns in the files: all but the partition columns."""
     names = {by if isinstance(by, str) else by.name for by in bys}
     return pa.schema([field for field in schema if field.name not in names])
 
 
 def check_same(given: Sequence[PartitionColumn], names: Sequence[str]) -> None:
-    """A table stays parted as it was made."""
+    """A table keeps its partitioning."""
     if given and tuple(by.name for by in given) != tuple(names):
         have = ", ".join(names) or "nothing"
         raise PipelineError(f"option partitionBy: the table is parted by {have}, and stays so")

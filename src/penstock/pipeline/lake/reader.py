@@ -96,7 +96,7 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         with self._options.path.reached():
-            if isinstance(partition, Part):  # Spark makes one of its own where there is nothing to read
+            if isinstance(partition, Part):  # Spark makes another kind if there is nothing to read
                 for chunk in partition.chunks:
                     yield from read_chunk(self._options.path, chunk, self._schema)
 
@@ -197,7 +197,7 @@ def kept(actions: pa.Table, filters: "Iterable[Filter]") -> pa.Table:
 
 
 def _mask(actions: pa.Table, given: "Filter") -> Any:
-    """Which files may have rows that pass; None if all may, null where nothing is known of a file."""
+    """Which files may have rows that pass; None if all may, null for files without statistics."""
     path: Sequence[str] = getattr(given, "attribute", ())
     if len(path) != 1:
         return None

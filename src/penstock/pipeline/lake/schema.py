@@ -38,12 +38,12 @@ def spark_of(schema: pa.Schema) -> StructType:
 
 
 def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:
-    """The columns of a table that also holds `incoming`: those it has, then the new ones; fields of structs likewise, also
+    """The columns of a table that also holds `incoming`: its columns, then the new ones; fields of structs in the same way, also
     within lists and maps.
 
     A column that is missing is null. A narrower number is widened; a whole number that is wider than the table's is kept as the
     table's, as Delta does it when schemas are merged, where it fits (`conform`). Raises PipelineError if a column's type
-    changed otherwise, or where two names differ in case alone.
+    changed otherwise, or if two names differ in case alone.
     """
     fields = list(table)
     places = {field.name: place for place, field in enumerate(fields)}

@@ -33,7 +33,7 @@ QUERY: Final = "sql.streaming.queryId"
 
 
 class Written(WriterCommitMessage):
-    """What a task wrote: its files, what offsets they hold where that is asked for, and for which query."""
+    """The result of a task: its files, their offsets if requested, and the query."""
 
     def __init__(self, files: tuple[File, ...], pieces: tuple[Piece, ...], query: str) -> None:
         self.files = files
@@ -59,7 +59,7 @@ class TableSink:
         suffix: str = "",
         replaces: str = "",
     ) -> None:
-        self._suffix = suffix  # of the query's id, where a query writes to several sinks
+        self._suffix = suffix  # of the query's id, if a query writes to several sinks
         self._replaces = replaces  # a predicate: the rows replace those for which it is true
         self._options = write_options(given)
         self._since = table_at(self._options.path).version() if replaces else None
@@ -103,7 +103,7 @@ class TableSink:
         self._table.create(self._columns, [by.name for by in self._bys])
 
     def nothing(self, query: str, batch: int) -> WriterCommitMessage:
-        """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
+        """The messages of tasks without rows for this sink: they are committed, so that the batch number is checked."""
         return Written((), (), f"{query}{self._suffix}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
@@ -132,7 +132,7 @@ class TableSink:
         try:
             done = table.commit(batch)
         except Exception as error:
-            # Files that are read again are no part of the table, whatever became of the commit.
+            # Files that are read again are not part of the table, whether or not the commit succeeded.
             if batch.rewritten or isinstance(error, BatchConflict):
                 with suppress(OSError):
                     remove(options.path, files)
@@ -163,7 +163,7 @@ class StreamWriter(TableSink, DataSourceStreamArrowWriter):
 
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
-    """The columns of the files with the derived ones, and how they are parted; checked against the table.
+    """The columns of the files with the derived ones, and their partitioning; checked against the table.
 
     Raises PipelineError if rows of these columns cannot go into it.
     """

@@ -1,4 +1,4 @@
-"""Where a table lies: in a folder of a file system, or in an object store by its URL; and the bytes there.
+"""The storage of a table: a folder of a file system, or an object store by its URL; and its files.
 
 An object store is reached through deltalake's own client, for the files as for the commits: one set of options and
 credentials, which the environment has or the options `storage.…` name.
@@ -61,7 +61,7 @@ class Location(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str | Path, options: Mapping[str, str] | None = None) -> Self:
-        """From a path or a URL. Raises PipelineError for what is neither."""
+        """From a path or a URL. Raises PipelineError for anything else."""
         text = str(text).strip()
         if not text:
             raise PipelineError("option path is missing: the folder of the table, or its URL")
@@ -70,7 +70,7 @@ class Location(msgspec.Struct, frozen=True):
         if not is_url(text):
             return cls(str(Path(text).absolute()))
         parts = urlsplit(text)
-        # Before the `@` of an abfs:// URL stands the container.
+        # The container is before the `@` of an abfs:// URL.
         user = "" if parts.scheme.startswith("abfs") else parts.username
         if user or parts.password or parts.query or parts.fragment:
             raise PipelineError(
@@ -157,7 +157,7 @@ class Location(msgspec.Struct, frozen=True):
         return int(self._info(path).size)
 
     def age_s(self, path: str) -> float:
-        """How long ago a file was written, by the store's clock and ours; without end if there is none."""
+        """The age of a file, by the store's clock and ours; infinite if it does not exist."""
         info = self._info(path)
         return time.time() - info.mtime_ns / 1e9 if info.mtime_ns else float("inf")
 
@@ -168,7 +168,7 @@ class Location(msgspec.Struct, frozen=True):
 
     @contextmanager
     def reached(self, what_is_there: str = "the table") -> Iterator[None]:
-        """Let what an object store raises be an error in one sentence: for a person who may not, for a retry otherwise."""
+        """Turn errors of an object store into one sentence: missing rights are final, others are retried."""
         try:
             yield
         except OSError as error:

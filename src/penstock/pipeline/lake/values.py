@@ -93,7 +93,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     replace those that agree in these columns, or delete them if the column `deletes` is true; with `replaces`, a predicate in
     SQL, they replace those for which it is true.
 
-    `pieces` are the offsets of an archive's batch, and `logs` the logs that they are of: they must go on where the table ends.
+    `pieces` are the offsets of an archive's batch, and `logs` the logs that they are of: they must continue at the end of the table.
     """
 
     files: tuple[File, ...]
@@ -210,7 +210,7 @@ class Last(NamedTuple):
 
 
 def is_new(folder: object, batch: Batch, last: Last | None) -> bool:
-    """Whether `batch` is to be committed; False for a repeat, which is logged. Raises BatchConflict."""
+    """Whether to commit `batch`; False for a repeat, which is logged. Raises BatchConflict."""
     if not batch.writer or last is None or batch.number > last.batch:
         return True
     if batch.number < last.batch:

@@ -21,7 +21,7 @@ from . import fields as metadata
 from .fields import ABSENT, Bytes, Fields, Ints, read_fields
 
 READ_BYTES: Final = 512 << 10  # one read; larger ones leave the caches
-CONTENT_BYTES_MAX: Final = 256 << 20  # what claims more is no frame
+CONTENT_BYTES_MAX: Final = 256 << 20  # more is not a valid frame
 UNPACKED_BYTES: Final = 8 << 20  # of entries that are opened at once: they may hold far more than they take
 
 _NUMBER_MAX: Final = 2**63 - 1  # of a ledger or an offset
@@ -29,7 +29,7 @@ _SIZE: Final = np.dtype("<u4")
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """Messages with their place in the log; `ledger` is -1 where the log has one for all."""
+    """Messages with their place in the log; `ledger` is -1 if the log has one for all."""
 
     offset: int
     count: int
@@ -95,12 +95,12 @@ class Entries(msgspec.Struct):
     data: bytes
     offsets: Ints
     ids: NDArray[np.uint64]
-    counts: Ints  # messages, as far as they can be told from one another
+    counts: Ints  # messages, as far as they can be distinguished
     alone: NDArray[
         np.bool_
     ]  # sent alone, or only its receiver can open it: then its payload is one message's
     fields: Fields
-    begins: Ints  # where payloads begin and end, in `data`; they are not compressed
+    begins: Ints  # bounds of payloads in `data`; they are not compressed
     ends: Ints
 
 
@@ -187,7 +187,7 @@ def _sizes(frames: Sequence[Frame]) -> tuple[Ints, list[bytes | memoryview]]:
 
 
 def _metadata(data: bytes, begins: Ints, ends: Ints, offsets: Ints) -> tuple[Ints, Ints]:
-    """Where the metadata of each entry begins and ends; checksums are checked. Raises BadEntry."""
+    """The bounds of the metadata of each entry; checksums are checked. Raises BadEntry."""
     raw = np.frombuffer(data, np.uint8)
     sizes = ends - begins
     _refuse(sizes < METADATA_AT, offsets, "its metadata is cut short")

@@ -19,7 +19,7 @@ from penstock.model.message_id import read_varint
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
-ABSENT: Final = -(2**63)  # of `batch`: such a number is none of messages
+ABSENT: Final = -(2**63)  # of `batch`: messages never have this number
 
 _SIZE_TAG: Final = 0x18  # payload_size = 3
 _DEFAULTS: Final = {"sequence_id": -1, "batch": ABSENT}
@@ -48,7 +48,7 @@ MESSAGE: Final = Shape(
 
 
 def find_values(batch: bytes, count: int) -> list[int]:
-    """Where each message's value begins and ends: `[begin, end, begin, end, …]`.
+    """The bounds of each message's value: `[begin, end, begin, end, …]`.
 
     Raises ValueError unless the batch is exactly `count` messages.
     """
@@ -131,7 +131,7 @@ Ranges = tuple[Ints, Ints]
 
 class Fields(msgspec.Struct):
     """What entries or messages say of themselves, None if none of them does; one item each: a number, 0 by default (-1:
-    `sequence_id`, ABSENT: `batch`); where a text begins and ends, -1 by default.
+    `sequence_id`, ABSENT: `batch`); the bounds of a text, -1 by default.
 
     `properties`: begin, end and owner of every `KeyValue`, in order.
     """
@@ -211,7 +211,7 @@ def read_fields(shape: Shape, data: Bytes, begin: Ints, end: Ints) -> Fields:
 
 
 def _read(fields: Fields, shape: Shape, data: Bytes, tag: int, rows: Ints, at: Ints, count: int) -> Ints:
-    """Read the field `tag` of `rows` at `at`; returns where their next fields begin."""
+    """Read the field `tag` of `rows` at `at`; returns the start of their next fields."""
     number = tag >> 3
     match tag & 7:
         case 0:
@@ -240,7 +240,7 @@ def _read(fields: Fields, shape: Shape, data: Bytes, tag: int, rows: Ints, at: I
 
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Decode a varint at every position; returns the values and where what follows begins."""
+    """Decode a varint at every position; returns the values and the next positions."""
     last = len(data) - 1
     byte = data[np.minimum(at, last)]
     if byte.max() < 0x80:

@@ -110,7 +110,7 @@ def _add_batches(entries: Entries, owner: Ints, values: Ints, fields: Fields) ->
     rows = np.flatnonzero(~entries.alone[owner])
     places = np.array(found, np.int64) + np.repeat(entries.begins[owner[rows]], 2)
     begins, ends = places[0::2], places[1::2]
-    heads = np.empty_like(begins)  # where each message's metadata begins
+    heads = np.empty_like(begins)  # the start of each message's metadata
     heads[1:] = ends[:-1]
     firsts = np.flatnonzero(np.diff(owner[rows], prepend=-1))
     heads[firsts] = entries.begins[batches]
@@ -223,7 +223,7 @@ class _Maker:
     def _of_entries(
         self, ranges: Ranges | None, read: Callable[[bytes], Any], none: Any, kind: pa.DataType
     ) -> pa.Array:
-        """What texts of entries say, for each row: the same few come again and again."""
+        """The texts of entries, for each row: the same few repeat."""
         if ranges is None:
             return pa.repeat(pa.scalar(none, kind), self.rows)
         texts = self._texts(ranges).dictionary_encode()
@@ -232,7 +232,7 @@ class _Maker:
         return pa.array([*said, none], kind).take(at)
 
     def _texts(self, ranges: Ranges) -> pa.Array:
-        """Binary items `data[begin:end]`, null where begin is -1."""
+        """Binary items `data[begin:end]`, null if begin is -1."""
         begin, end = ranges
         there = begin >= 0
         places = np.empty(2 * int(there.sum()), np.int64)
@@ -254,7 +254,7 @@ def _every_second(ranges: Ints, data: pa.Buffer, count: int) -> pa.Array:
 
 
 def _without(items: pa.Array, flags: Ints) -> pa.Array:
-    """`items` with nulls where a flag is set."""
+    """`items` with nulls for set flags."""
     return items.take(pa.array(np.arange(len(items)), mask=flags != 0))
 
 
@@ -350,7 +350,7 @@ def _one_by_one(
 ) -> tuple[NDArray[np.int64], list[str], list[str]]:
     """How many each message has, their keys, their values; of a key that comes twice the last one, as in Pulsar."""
     view = memoryview(data)
-    known: dict[bytes, tuple[str, str]] = {}  # the same few pairs come again and again
+    known: dict[bytes, tuple[str, str]] = {}  # the same few pairs repeat
     maps: dict[int, dict[str, str]] = {}
     for row, low, high in zip(owner.tolist(), begin.tolist(), end.tolist(), strict=True):
         raw = bytes(view[low:high])

@@ -1,6 +1,6 @@
 """Messages gathered to entries, for each partition by itself, and entries sent in parts of a few MiB.
 
-Where an entry ends depends on the messages before it and on nothing else, so that a task that is repeated over
+The end of an entry depends only on the messages before it, so that a task that is repeated over
 the same rows makes the same entries. Parts go to a stage, or to their topics at once; one is on its way while the next
 is made.
 """
@@ -33,7 +33,7 @@ PART_BYTES: Final = 2 << 20  # small enough that others' publishes come in betwe
 
 
 class BatchBuilder:
-    """What is on its way to one log. `log` is its full name."""
+    """The messages in flight to one log. `log` is its full name."""
 
     def __init__(
         self, log: str, producer: str, batch: int, schema_version: int | None, compression: int
@@ -81,7 +81,7 @@ class BatchBuilder:
             self._schema_version = schema_version
 
     def flush(self) -> bytes:
-        """The entry of what was gathered."""
+        """The entry of gathered messages."""
         entry = batch_entry(
             b"".join(self._parts),
             self._count,
@@ -97,12 +97,12 @@ class BatchBuilder:
         return entry
 
     def finish(self) -> Iterator[bytes]:
-        """The entry of what is left."""
+        """The entry of remaining messages."""
         if self._count:
             yield self.flush()
 
     def alone(self, message: OutMessage) -> Iterator[bytes]:
-        """The entry of a message that shares none; what was gathered goes before it."""
+        """The entry of a message that shares none; gathered messages go before it."""
         yield from self.finish()
         entry = wire.encode(
             [message],
@@ -116,7 +116,7 @@ class BatchBuilder:
 
 
 class EntryWriter:
-    """Entries in, parts out. To be used as a context manager; leaving it ends what is on its way."""
+    """Entries in, parts out. A context manager; leaving it ends requests in flight."""
 
     def __init__(self, server: Access) -> None:
         self.stages = Stages(server)

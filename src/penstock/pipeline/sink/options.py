@@ -1,4 +1,4 @@
-"""The options of the sink and the columns of what it writes, checked. Spark hands over options of its own, too."""
+"""The options of the sink and the columns that it writes, checked. Spark passes its own options, too."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -41,7 +41,7 @@ _KINDS: Final[dict[str, tuple[tuple[type[t.DataType], ...], str]]] = {
 }
 _OTHERS: Final = ("value", "properties", "headers")
 
-# What the source says of where a row came from. It is written to dead letters only.
+# The origin of a row, as the source gives it. It is written to dead letters only.
 ORIGIN: Final = ("offset", "timestamp", "timestampType", "message_id", "producer_name", "sequence_id")
 
 
@@ -56,7 +56,7 @@ class Delivery(StrEnum):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write asks for. `writer` is empty and `batch` -1 where none is named."""
+    """A requested write. `writer` is empty and `batch` -1 if not named."""
 
     server: Access
     topic: TopicName | None
@@ -169,7 +169,7 @@ def check_columns(schema: t.StructType, *, topic: bool, dead_letter_topic: bool)
 
 
 def came_from_topic(schema: t.StructType) -> bool:
-    """Whether topic and partition of a row say where it came from, rather than where it is to go."""
+    """Whether topic and partition of a row are its origin, not its target."""
     return "offset" in schema.fieldNames()
 
 

@@ -64,7 +64,7 @@ class Target:
         return values if self._encoding is None else self._encoding.encode(values)
 
     def keys(self, values: Any) -> Keys | None:
-        """The keys that are part of the values; None if they are a column of their own."""
+        """The keys that are part of the values; None if they are a separate column."""
         keys = None if self._encoding is None else self._encoding.keys(values)
         return None if keys is None else encoded_keys(keys)
 
@@ -113,7 +113,7 @@ class Target:
             self.finish()
 
     def finish(self) -> None:
-        """Let go of what is left."""
+        """Close the connection."""
         for builder in self._builders:
             self._send(builder, builder.finish())
 
@@ -128,7 +128,7 @@ class Target:
 
 
 def _runs(where: Numbers, versions: Numbers | None) -> list[Numbers]:
-    """`where` cut where the version changes: an entry has one for all its messages, and rows stay in order."""
+    """`where` cut at changes of the version: an entry has one for all its messages, and rows stay in order."""
     if versions is None:
         return [where]
     return np.split(where, np.nonzero(np.diff(versions[where]))[0] + 1)

@@ -1,7 +1,7 @@
 """The writers of the data source `penstock`, for Spark's Python data source API.
 
 A writer is made in another process for each batch and for its commit: what a commit needs comes with the
-tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won. That
+tasks' messages. Every attempt at a task has a separate stage; the driver commits those of the attempts that won. That
 a batch is committed is not enough to go on: the answer's counts must be those of the rows that the tasks have, by topic,
 whether this request committed it or one before.
 """
@@ -77,7 +77,7 @@ def commit(
 ) -> None:
     """Commit a batch to its target topics (none: any). `rows` says by topic how many messages it has.
 
-    Raises BatchConflict where the server takes the batch neither for new nor for a repeat, PipelineError where it
+    Raises BatchConflict if the server takes the batch neither as new nor as a repeat, PipelineError if it
     committed something else.
     """
     writer, batch = identity.writer, identity.batch
@@ -141,7 +141,7 @@ class TopicSink:
     def __init__(
         self, given: Mapping[str, str], schema: StructType, *, streaming: bool, suffix: str = ""
     ) -> None:
-        self._suffix = suffix  # of the query's id, where a query writes to several sinks
+        self._suffix = suffix  # of the query's id, if a query writes to several sinks
         self._options = options = parse_options(given, streaming=streaming)
         self._writer, self._number = options.writer, options.batch
         self._once = not streaming and not options.writer
@@ -205,11 +205,11 @@ class TopicSink:
         return self._delivery is not Delivery.EXACTLY_ONCE
 
     def nothing(self, query: str, batch: int) -> WriterCommitMessage:
-        """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
+        """The messages of tasks without rows for this sink: they are committed, so that the batch number is checked."""
         return Written(Identity(f"{query}{self._suffix}", batch, 0), None, {})
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
-        """Make what was written visible to consumers, once: commit the stages of the attempts that won.
+        """Make the written messages visible to consumers, once: commit the stages of the attempts that won.
 
         A batch without rows is committed too: a number that went back is seen then.
         """
@@ -264,7 +264,7 @@ def _open_topics(options: Options) -> bool:
 
 
 class Plans:
-    """The encoding of each topic. The option's is planned on the driver; others where they come up, in tasks.
+    """The encoding of each topic. The option's is planned on the driver; others at their first use, in tasks.
 
     So are those of text: they cannot be refused, and a plan is made for every batch.
     """
@@ -280,7 +280,7 @@ class Plans:
 
     @property
     def _is_automatic_text(self) -> bool:
-        """Text that takes the topic's schema where that is of text."""
+        """Text that takes the topic's schema if that is of text."""
         return isinstance(self._kind, StringType) and self._how == "auto"
 
     def encoding_of(self, topic: TopicName) -> "Encoding | None":

@@ -1,1 +1,1 @@
-"""Topics as a source: what a query asks for, where it begins and ends, and how its messages are fetched."""
+"""Topics as a source: options of a query, its start and end, and fetching of messages."""

@@ -60,8 +60,8 @@ def read_direct(
     *,
     fail_on_data_loss: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range. Raises DataLoss where offsets are missing that the log had, or the topic was created again;
-    without `fail_on_data_loss` what is there is read. Raises UNAVAILABLE, UNAUTHENTICATED and what the cluster refuses."""
+    """Yield the rows of a range. Raises DataLoss if offsets are missing that the log had, or the topic was recreated;
+    without `fail_on_data_loss` the rest is read. Raises UNAVAILABLE, UNAUTHENTICATED and refusals of the cluster."""
     given = {name: revealed(f"{PREFIX}{name}", text) for name, text in properties.items()}
     name = TopicName.parse(wanted.topic)
     framing = Framing(name, LoopClock(), own=topic.own) if topic.registry else None
@@ -156,7 +156,7 @@ def _records(
             if begin <= at:
                 attempts += 1
                 loss = f"{where}: the log does not have offset {at}"
-                if attempts < ATTEMPTS_MAX:  # brokers do not agree yet where it ends
+                if attempts < ATTEMPTS_MAX:  # brokers do not agree on its end yet
                     time.sleep(BACKOFF_S * 2.0**attempts)
                     continue
                 begin = wanted.end

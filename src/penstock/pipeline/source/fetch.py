@@ -1,4 +1,4 @@
-"""A range of a log, fetched: complete, in order, and again from where a connection broke."""
+"""A range of a log, fetched: complete, in order, and continued after a broken connection."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def fetch(
 ) -> Iterator[Frame]:
     """Yield the entries that hold `wanted`, each once; the first and the last may hold more.
 
-    Raises DataLoss where offsets are missing or the topic was created again; without `fail_on_data_loss` what is
+    Raises DataLoss if offsets are missing or the topic was recreated; without `fail_on_data_loss` what is
     there is read. Raises UNAVAILABLE and its like when the server is away for too long.
     """
     topic = TopicName.parse(wanted.topic)
@@ -81,7 +81,7 @@ def fetch(
 
 
 class _Retries:
-    """How often, and for how long, a broken range is asked for again; the count begins again where it moved on."""
+    """How often, and for how long, a broken range is asked for again; the count begins again after progress."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.absence = Outage(AWAY_S, clock)

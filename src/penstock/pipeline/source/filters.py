@@ -1,6 +1,6 @@
 """Filters that Spark pushes down to a batch: which of them the source applies itself, and how.
 
-`partition` and `offset` say what is read at all. `timestamp` is compared row by row where the rows are decoded: the log finds
+`partition` and `offset` bound the read. `timestamp` is compared row by row after decoding: the log finds
 times by when entries came, which need not be in the order of what producers wrote into them. Filters are exact, so that
 Spark does not apply them again. Streams have no filters pushed down: Spark's API for Python has it for batches only.
 """
@@ -58,7 +58,7 @@ class Filters(msgspec.Struct, frozen=True):
     timestamp: Bounds = Bounds()
 
     def cut(self, ranges: Iterable[Range]) -> list[Range]:
-        """What is left of the ranges by partition and offset."""
+        """The ranges that remain by partition and offset."""
         found = []
         for each in ranges:
             start = max(each.start, self.offset.low)
@@ -118,7 +118,7 @@ def _narrowed(bounds: Bounds, name: str, given: "Filter") -> Bounds | None:
 
 
 def _number(value: object) -> int | None:
-    """A value as whole number, times in us since the epoch; None for what is neither."""
+    """A value as whole number, times in us since the epoch; None for anything else."""
     if isinstance(value, datetime):
         return None if value.tzinfo is None else (value - _EPOCH) // _US
     return value if isinstance(value, int) and not isinstance(value, bool) else None

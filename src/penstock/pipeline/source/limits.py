@@ -13,7 +13,7 @@ IDLE_MS: Final = 2000
 def share(backlog: Mapping[K, int], most: int | None, turn: int = 0) -> dict[K, int]:
     """At most `most` of the items of `backlog`, in proportion to what there is in each.
 
-    Every log that has something gets something; where there are more such logs than `most`, they take turns:
+    Every log with messages gets some; if there are more such logs than `most`, they take turns:
     `turn` is how much was dealt out before. Order of the logs counts: it must be the same at every turn.
     """
     waiting = [key for key, count in backlog.items() if count > 0]
@@ -47,7 +47,7 @@ def fit(sizes: Mapping[K, int], most: int, turn: int = 0) -> list[K]:
 
 class Minimum:
     """Holds a batch back until `least` messages wait, or until `most_s` have passed since the last batch. A query's first
-    batch is not held back: nobody knows how long its messages have waited."""
+    batch is not held back: it is unknown how long its messages have waited."""
 
     def __init__(self, least: int, most_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._least = least

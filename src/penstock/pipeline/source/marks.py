@@ -1,4 +1,4 @@
-"""Where a stream is: the offsets that Spark keeps in its checkpoint, and what lies between two of them. Pure.
+"""The position of a stream: the offsets in Spark's checkpoint, and the ranges between two of them. Pure.
 
     {"ledgers": {"t": {"0": 7}}, "offsets": {"t": {"0": 123}}, "starts": {"t": {"0": 100}}}
 
@@ -36,7 +36,7 @@ class LogPosition(NamedTuple):
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """A place in every log. `initial`: where the query began, before its first batch."""
+    """A position in every log. `initial`: the start of the query, before its first batch."""
 
     spots: dict[Key, LogPosition]
     starts: dict[Key, int] = {}
@@ -89,7 +89,7 @@ def read_marks(written: Any) -> Marks:
 
 
 def beginnings(logs: Iterable[Log], start: Where) -> dict[Key, LogPosition]:
-    """Where a query begins in each log. Raises PipelineError for offsets past the end, or of other logs."""
+    """The start of a query in each log. Raises PipelineError for offsets past the end, or of other logs."""
     known = sorted(logs)
     check_listed("startingOffsets", start, known)
     spots: dict[Key, LogPosition] = {}
@@ -105,12 +105,12 @@ def beginnings(logs: Iterable[Log], start: Where) -> dict[Key, LogPosition]:
 
 
 class Available(NamedTuple):
-    """What there is to read: where each log goes on and ends now, and what was lost, one sentence a loss."""
+    """The available messages: the next offset and the end of each log, and losses, one sentence each."""
 
     begins: dict[Key, int]
     heads: dict[Key, LogPosition]
     losses: list[str]
-    gone: list[Key]  # logs of the query's start that are no more
+    gone: list[Key]  # logs of the query's start that no longer exist
 
     @property
     def backlog(self) -> dict[Key, int]:
@@ -146,7 +146,7 @@ def reach(start: Marks, logs: Iterable[Log]) -> Available:
 
 
 def advance(start: Marks, found: Available, takes: Mapping[Key, int]) -> Marks:
-    """Where a batch ends that reads `takes` messages of each log. It is `start` itself where nothing moves."""
+    """The end of a batch that reads `takes` messages of each log; `start` itself without any."""
     spots = {
         key: head._replace(offset=found.begins[key] + takes.get(key, 0)) for key, head in found.heads.items()
     }
@@ -173,6 +173,6 @@ def between(start: Marks, end: Marks) -> list[Range]:
 
 
 def _expected(start: Marks, key: Key, spots: Mapping[Key, LogPosition]) -> int:
-    """Where a batch begins unless it says otherwise."""
+    """The default start of a batch."""
     before = start.spots.get(key)
     return before.offset if before is not None and before.ledger == spots[key].ledger else 0

@@ -1,4 +1,4 @@
-"""Offsets of a query: what its options ask for, where its reads begin and end, and their JSON. Pure.
+"""Offsets of a query: those of its options, the bounds of its reads, and their JSON. Pure.
 
 An offset is that of the next message: a range ends before its end. The JSON is Kafka's,
 `{"topic": {"0": 123}}`, always with sorted keys and without spaces, because Spark compares offsets as text.
@@ -120,9 +120,9 @@ def times(*wheres: Where) -> list[int]:
 
 
 def ranges(logs: Iterable[Log], start: Where, end: Where, *, fail_on_data_loss: bool = True) -> list[Range]:
-    """What is to be read of each log, the empty ranges left out.
+    """The ranges to read of each log, without empty ones.
 
-    Raises DataLoss where a start is older than the log, unless `fail_on_data_loss` is off: then the range
+    Raises DataLoss if a start is older than the log, unless `fail_on_data_loss` is off: then the range
     begins with the log.
     """
     known = sorted(logs)
@@ -164,7 +164,7 @@ def check_listed(option: str, where: Where, logs: list[Log]) -> None:
 
 
 def resolve(where: Where, log: Log, unlisted: int) -> int:
-    """An offset of a log; `unlisted` where JSON names others only."""
+    """An offset of a log; `unlisted` if JSON names others only."""
     match where:
         case End.EARLIEST:
             return log.earliest

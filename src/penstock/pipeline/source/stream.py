@@ -75,7 +75,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- what Spark asks on the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
-        """Where a new query begins."""
+        """The start of a new query."""
         options = self._options
         asked = times(options.start)
         if any(ms > time.time() * 1000 for ms in asked):
@@ -88,7 +88,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What a batch may take; where rows and bytes are both limited, the stricter limit counts."""
+        """The limits of a batch; if rows and bytes are both limited, the stricter limit counts."""
         if self._options.batch_rows_max is not None:
             return ReadMaxRows(self._options.batch_rows_max)
         if self._options.batch_bytes_max is not None:
@@ -96,12 +96,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember what is available now: nothing beyond it is read."""
+        """Remember the available messages: nothing beyond them is read."""
         retrying(lambda: self._look(0), START_S)
         self._frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends, `start` itself when there is nothing to read.
+        """The end of the next batch, `start` itself if there is nothing to read.
 
         Spark asks when everything before `start` has been committed; so the subscription follows here.
 
@@ -132,7 +132,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_at = None
         waiting = sum(found.backlog.values())
         if waiting and not self._frozen and self._minimum.holds(waiting):
-            # What comes meanwhile is looked for after the poll interval: each message would be an answer.
+            # New messages are looked for after the poll interval: each would end a wait at once.
             time.sleep(self._options.poll_ms / 1000)
             return start
         end = advance(before, found, self._takes(found, limit))
@@ -145,7 +145,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return write_marks(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of each log when last seen: what is between it and a batch's end is the query's lag."""
+        """The last seen end of each log: its distance from a batch's end is the query's lag."""
         if self._seen is None:
             return None
         heads = {
@@ -165,7 +165,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._poll_interval.busy()
 
     def stop(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -33,7 +33,7 @@ TOGETHER_RANGES: Final = 8  # one is asked for after the other
 
 
 class Split(InputPartition):
-    """Messages of a log's partition, and how they are decoded. Kinds differ in where they read from."""
+    """Messages of a log's partition, and how they are decoded. Kinds differ in their source."""
 
     def __init__(self, place: Place, include: tuple[str, ...], plan: "Plan | None") -> None:
         super().__init__(None)
@@ -180,7 +180,7 @@ def together(pieces: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> 
 def read_split(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one task, their values as the query's options want them.
 
-    Spark makes a task without a range of its own where there is nothing to read.
+    Spark makes a task without a range if there is nothing to read.
     """
     if isinstance(partition, Split):
         yield from _rows(partition)

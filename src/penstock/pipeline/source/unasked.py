@@ -1,4 +1,4 @@
-"""Topics as a stream for Spark 4.0 and 4.1, which do not say where a batch begins, nor ask how much it may hold.
+"""Topics as a stream for Spark 4.0 and 4.1, which neither pass the start of a batch, nor ask for its limits.
 
 Where the last batch ended is remembered here; Spark asks for the tasks of the last batch of the run before, or of an empty
 one, and so tells. It is not known in the first batch of a new query, and where `availableNow` asks beforehand: then all that
@@ -20,12 +20,12 @@ class UnaskedStreamReader(TopicStreamReader):
     _first = False  # whether the batch that comes was ended without knowing its beginning
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
-        """Where a new query begins."""
+        """The start of a new query."""
         self._last = super().initialOffset()
         return self._last
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Where the next batch ends."""
+        """The end of the next batch."""
         if self._last is None:
             retrying(lambda: self._look(0))
             self._last = self.reportLatestOffset()
@@ -36,7 +36,7 @@ class UnaskedStreamReader(TopicStreamReader):
         return self._last
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
-        """The tasks of a batch; of one that is run again, too, after which nothing else tells where it ended."""
+        """The tasks of a batch; of a repeated one, too, after which nothing else shows its end."""
         if self._first:
             self._begin(start)
             self._first = False
@@ -44,7 +44,7 @@ class UnaskedStreamReader(TopicStreamReader):
         return super().partitions(start, end)
 
     def _begin(self, start: dict[str, Any]) -> None:
-        """What `latestOffset` does where it is told the beginning. Raises DataLoss."""
+        """What `latestOffset` does if it gets the start. Raises DataLoss."""
         before = read_marks(start)
         found = reach(before, retrying(lambda: self._look(0)).logs or [])
         self._check(found)
