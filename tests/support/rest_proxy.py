@@ -72,7 +72,13 @@ class Proxy:
         return answer
 
     def consumer(self, group: str, kind: str = "json", **options: Any) -> "Consumer":
-        given = {"format": kind, "auto.offset.reset": "earliest", "auto.commit.enable": "false", **options}
+        given = {
+            "format": kind,
+            "auto.offset.reset": "earliest",
+            "auto.commit.enable": "false",
+            "consumer.request.timeout.ms": 20_000,
+            **options,
+        }
         answer = self.post(f"/consumers/{quote(group, safe='')}", given)
         assert answer["base_uri"].startswith(("http://", "https://"))
         assert answer["base_uri"].endswith(
@@ -99,7 +105,7 @@ class Consumer:
     def subscribe(self, *topics: str) -> None:
         self.post("subscription", {"topics": topics})
 
-    def records(self, timeout: int = 5000, **query: Any) -> Any:
+    def records(self, timeout: int = 20_000, **query: Any) -> Any:
         return self.proxy.ask(
             "GET",
             f"{self.path}/records",
@@ -230,7 +236,7 @@ def goes_on_behind_a_record_that_cannot_be_read(proxy: Proxy) -> None:
     consumer = proxy.consumer(proxy.name("group"))
     consumer.subscribe(topic)
     assert [one["value"] for one in consumer.records()] == [1]
-    answer = proxy.ask("GET", f"{consumer.path}/records", 422, params={"timeout": 5000})
+    answer = proxy.ask("GET", f"{consumer.path}/records", 422, params={"timeout": 20_000})
     assert "value deserialization error for format json" in answer["message"]
     assert f"topic {topic}, partition 0, offset 1" in answer["message"]
     assert consumer.values(1) == [3]
