@@ -475,9 +475,7 @@ def test_through_the_sink_and_back(
     }
     for name, column in columns.items():
         frame = spark.sql(f"SELECT IF(id = 3, NULL, {column}) AS value FROM range(5)").coalesce(1)
-        frame.write.format("penstock").option("url", server.url).option("subscribe", name).mode(
-            "append"
-        ).save()
+        frame.write.format("penstock").option("url", server.url).option("topic", name).mode("append").save()
         back = [plain(v) for v in values(read(subscribe=name))]
         wanted = [plain(row.value) for row in frame.collect()]
         if name == "sunk-protobuf":
