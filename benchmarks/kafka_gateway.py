@@ -10,9 +10,7 @@ Topics have 4 partitions. Only one process has a consumer that came over REST: i
 """
 
 import argparse
-import json
 import tempfile
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -24,7 +22,7 @@ from tests.support import kafka_broker
 
 from . import kafka_floor
 from .gateways import CONNECTIONS, Gateway, Work, compare, deliver, exchange, fill, penstock, produce
-from .generator import Result, fetch, get, records, run
+from .generator import Result, fetch, get, run
 from .rest import body
 from .rest_consume import FETCH
 from .websocket import IN_FLIGHT, SOCKETS
@@ -63,21 +61,6 @@ def rest_consume(seconds: float, filled: int, gateway: Gateway) -> Result:
     return result
 
 
-def proxy_consume(seconds: float, filled: int, gateway: Gateway) -> Result:
-    """Fetches and commits by one instance of the REST proxy (version 2), in a new group of Kafka's."""
-    url = f"http://127.0.0.1:{gateway.port}"
-    options = {"format": "binary", "auto.offset.reset": "earliest", "auto.commit.enable": "false"}
-    made = httpx.post(f"{url}/rest/consumers/{subscription()}", json=options, timeout=60).raise_for_status()
-    instance = made.json()["base_uri"].removeprefix(url)
-    httpx.post(f"{url}{instance}/subscription", json={"topics": ["filled"]}).raise_for_status()
-    peer = records(
-        get(f"{instance}/records?timeout=1000"), f"{instance}/offsets", "application/vnd.kafka.v2+json"
-    )
-    result = run(gateway.server, [peer], seconds, warm_s=0.5, count=filled)
-    httpx.delete(f"{url}{instance}", timeout=60)
-    return result
-
-
 Contenders = Sequence[tuple[Gateway, Work]]
 
 
@@ -107,18 +90,6 @@ class Cases:
     def hundreds(self) -> Contenders:
         """REST publish, a hundred a request."""
         return self.single(100)
-
-    def proxy(self, messages: int = 1) -> Contenders:
-        """The REST proxy's version 2."""
-        name = "one" if messages == 1 else "hundreds"
-        request = json.dumps({"records": [{"value": b64encode(b"x" * 100).decode()}] * messages}).encode()
-        work = partial(produce, f"/rest/topics/{name}", request, self._seconds)
-        return [self._client("publish" if messages == 1 else "publish-hundreds"), *self._ours(work)]
-
-    def proxy_consume(self) -> Contenders:
-        """The REST proxy's version 2, by one process."""
-        ours = self._ours(partial(proxy_consume, self._seconds, self._filled))[:1]
-        return [self._client("consume"), *ours]
 
     def publish(self) -> Contenders:
         """WebSocket."""
@@ -182,14 +153,6 @@ def main() -> None:
         for name, made, messages, recorded in (
             (f"REST publish, {CONNECTIONS} connections", cases.single, 1, "single"),
             (f"REST publish, 100 a request, {CONNECTIONS} connections", cases.hundreds, 100, "hundreds"),
-            (f"REST proxy publish, {CONNECTIONS} connections", cases.proxy, 1, "single"),
-            (
-                f"REST proxy publish, 100 a request, {CONNECTIONS} connections",
-                partial(cases.proxy, 100),
-                100,
-                "hundreds",
-            ),
-            ("REST proxy consume and commit", cases.proxy_consume, 1, "consume"),
             (f"WebSocket publish, {flight}", cases.publish, 1, "single"),
             (f"REST consume and acknowledge, {FETCH} a fetch", cases.consume, 1, "consume"),
             ("WebSocket consume and acknowledge, 1 socket", partial(cases.sockets, 1), 1, "consume"),

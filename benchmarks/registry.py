@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from . import servers
-from .generator import Server, get, http, post, run
+from .generator import Result, Server, get, http, post, run
+from .measuring import median, ratios_of
 
 CONNECTIONS = 8
 VERSIONS = 100
@@ -75,18 +76,15 @@ def cases(prefix: str) -> dict[str, bytes]:
 
 def measure(contenders: Sequence[tuple[str, Server, bytes]], seconds: float, rounds: int) -> None:
     """One line for each, compared with the first."""
-    rates: list[list[float]] = [[] for _ in contenders]
-    costs: list[list[float]] = [[] for _ in contenders]
+    found: list[list[Result]] = [[] for _ in contenders]
     for _ in range(rounds):
-        for number, (_, server, request) in enumerate(contenders):
-            result = run(server, [http(request, connections=CONNECTIONS)], seconds, warm_s=0.2)
-            rates[number].append(result.per_second)
-            costs[number].append(result.server_us)
-    for (name, _, _), found, cost in zip(contenders, rates, costs, strict=True):
-        ratios = [one / first for one, first in zip(found, rates[0], strict=True)]
+        for results, (_, server, request) in zip(found, contenders, strict=True):
+            results.append(run(server, [http(request, connections=CONNECTIONS)], seconds, warm_s=0.2))
+    for (name, _, _), results in zip(contenders, found, strict=True):
+        ratios = ratios_of(results, found[0])
         print(
-            f"| {name:<48} | {statistics.median(found):>8,.0f}/s | {statistics.median(ratios):.2f} "
-            f"({min(ratios):.2f} to {max(ratios):.2f}) | {statistics.median(cost):>7.1f} µs |",
+            f"| {name:<48} | {median(results, 'per_second'):>8,.0f}/s | {statistics.median(ratios):.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f}) | {median(results, 'server_us'):>7.1f} µs |",
             flush=True,
         )
 

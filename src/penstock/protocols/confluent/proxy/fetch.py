@@ -19,9 +19,8 @@ from .formats import accepted_records
 from .instances import Instance, Way
 from .records import Record, Records
 
-BYTES_MAX: Final = (
-    64 * 1024 * 1024
-)  # Confluent's consumer.request.max.bytes; limits.max_read_bytes counts, too
+# Confluent's consumer.request.max.bytes; limits.max_read_bytes counts, too.
+BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 async def fetch(call: ProxyCall) -> None:

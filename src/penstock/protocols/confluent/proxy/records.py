@@ -20,7 +20,7 @@ from penstock.protocols.confluent.registry.call import sees
 
 from .call import shown
 from .formats import Format
-from .schemas import FRAMED, KEY, ContentSchema, ProxySchemas, id_of
+from .schemas import FRAMED, KEY, ContentSchema, ProxySchemas, id_of, raise_retriable
 
 MISSING_MAX: Final = 16  # ids of schemas that there are not, for which the registry is asked for one answer
 
@@ -93,7 +93,7 @@ class Records:
             else:
                 value = await self._value(record, record.value)
         except _FAILURES as error:
-            _raise_retriable(error)
+            raise_retriable(error)
             place = f"topic {self._of_topic.name}, partition {record.partition}, offset {record.offset}"
             why = getattr(error, "message", "") or str(error)
             raise ConfluentError(
@@ -151,7 +151,7 @@ class Records:
                         return _pair(codec, record)[0]
                 return await self._content(record.topic, key)
             except _FAILURES as error:
-                _raise_retriable(error)
+                raise_retriable(error)
         return b64encode(key).decode()
 
     async def _content(self, topic: TopicName, content: bytes) -> Any:
@@ -183,12 +183,6 @@ class Records:
         if self._format is Format.JSON:
             return _decode(content)
         raise ValueError("it names no schema of the registry")
-
-
-def _raise_retriable(error: Exception) -> None:
-    """Raise what may pass: the record is not unreadable for good."""
-    if isinstance(error, PenstockError) and error.retriable:
-        raise error
 
 
 def _pair(codec: KeyValueCodec, record: GroupRecord) -> tuple[Any, Any]:

@@ -38,12 +38,17 @@ class ContentSchema:
     """A schema of keys or values. `version` is None until it is registered."""
 
     def __init__(
-        self, subject: str, definition: Definition, info: SchemaInfo, references: dict[str, str]
+        self,
+        subject: str,
+        definition: Definition,
+        info: SchemaInfo,
+        references: dict[str, str],
+        version: SubjectVersion | None = None,
     ) -> None:
         """Raises PenstockError for a schema that has no codec."""
         self.subject = subject
         self.definition = definition
-        self.version: SubjectVersion | None = None
+        self.version = version
         self._references = references
         self._info = info
         self._codec: Codec = codec_for(info)
@@ -123,8 +128,7 @@ class ProxySchemas:
         try:
             return await self._content(subject, Definition(text, kind))
         except (ConfluentError, PenstockError) as error:
-            if isinstance(error, PenstockError) and error.retriable:
-                raise
+            raise_retriable(error)
             raise ConfluentError(INVALID, f"Invalid schema. format = {kind}: {error.message}") from None
 
     async def register(self, schema: ContentSchema, *, forced: bool) -> None:
@@ -164,8 +168,7 @@ class ProxySchemas:
             try:
                 known = await self._of_version(await self._source.by_id(schema_id))
             except (ConfluentError, PenstockError) as error:
-                if isinstance(error, PenstockError) and error.retriable:
-                    raise
+                raise_retriable(error)
                 return None
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
@@ -182,14 +185,13 @@ class ProxySchemas:
         return None if self._formats is None else self._formats.version_of(version.id)
 
     async def _of_version(self, version: SubjectVersion) -> ContentSchema:
-        made = await self._content(version.subject, version.definition)
-        made.version = version
-        return made
+        return await self._content(version.subject, version.definition, version)
 
-    async def _content(self, subject: str, definition: Definition) -> ContentSchema:
+    async def _content(
+        self, subject: str, definition: Definition, version: SubjectVersion | None = None
+    ) -> ContentSchema:
         """Raises ConfluentError, PenstockError."""
-        stored, info, references = await self._source.usable(subject, definition)
-        return ContentSchema(subject, stored, info, references)
+        return ContentSchema(subject, *await self._source.usable(subject, definition), version)
 
     # -- values that name their schemas
 
@@ -253,8 +255,7 @@ class ProxySchemas:
         try:
             return await self._load() if self._own else None
         except PenstockError as error:
-            if error.retriable:
-                raise
+            raise_retriable(error)
             return None
 
     def _renew(self, registry: Registry) -> None:
@@ -277,12 +278,16 @@ def _of_subject(registry: Registry, subject: str, schema_id: int) -> ContentSche
 
 def _usable(registry: Registry, version: SubjectVersion) -> ContentSchema | None:
     try:
-        stored, info, references = registry.usable(version.subject, version.definition)
-        made = ContentSchema(version.subject, stored, info, references)
+        usable = registry.usable(version.subject, version.definition)
+        return ContentSchema(version.subject, *usable, version)
     except (ConfluentError, PenstockError):
         return None
-    made.version = version
-    return made
+
+
+def raise_retriable(error: Exception) -> None:
+    """Raise an error again that may pass, as a cluster or a registry does not answer."""
+    if isinstance(error, PenstockError) and error.retriable:
+        raise error
 
 
 def id_of(content: bytes) -> int | None:
