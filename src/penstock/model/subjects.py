@@ -13,6 +13,11 @@ VALUE: Final = "-value"  # the end of a topic's subject
 CONTEXT: Final = "."  # the default one
 VERSION_MAX: Final = 2**31 - 1
 
+# Serializers frame a payload: MAGIC, the id of its schema (4 bytes, big-endian), and of Protobuf the indexes of the message.
+MAGIC: Final = b"\0"
+HEAD_BYTES: Final = 5
+INDEXES_MAX: Final = 33  # of one payload
+
 
 class Reference(msgspec.Struct, frozen=True):
     """A schema that another one uses; `name` is a full name in Avro, a `$ref` in JSON, an import in Protobuf."""

@@ -21,16 +21,14 @@ import msgspec
 from penstock.broker.records import SchemaId
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.subjects import HEAD_BYTES, INDEXES_MAX, MAGIC
 from penstock.runtime.clock import Clock
 
 from .driver.record import Header
 from .headers import ENTRY, SCHEMA_VERSION, UNVERSIONED, schema_header
 from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_message, split_pair
 
-INDEXES_MAX: Final = 33  # of one value
 FIRST: Final = (b"\0", b"\x02\0")  # both say: the first message of the file
-MAGIC: Final = b"\0"
-HEAD_BYTES: Final = 5
 IDS_MAX: Final = 10_000  # of a topic that are remembered
 NONE_MS: Final = 60_000  # so long an id that the registry has not is not asked for again
 _UNFRAMED: Final = frozenset((SCHEMA_VERSION, ENTRY))  # a record with one of these says itself what it is

@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.subjects import HEAD_BYTES, INDEXES_MAX
 from penstock.pipeline.errors import PipelineError
 
 from .decoders import decoder_for
@@ -24,8 +25,6 @@ from .raw import Ints, Spans
 from .shapes import arrow_type
 from .typed import merge
 
-HEAD_BYTES: Final = 5
-INDEXES_MAX: Final = 33
 INDEXES_BYTES_MAX: Final = 5 * (INDEXES_MAX + 1)
 UNKNOWN_MAX: Final = 16  # ids that a registry lacks and is asked for, in one batch: values that are no framing have no end of them
 

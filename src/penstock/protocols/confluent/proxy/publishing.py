@@ -16,6 +16,7 @@ from penstock.model.headers import Headers, properties_of
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.model.subjects import MAGIC
 from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.producer_cache import CachedProducer, ProducerCache
 
@@ -121,7 +122,7 @@ def _text(key: bytes | None) -> tuple[str | None, bool]:
     if key is None:
         return None, False
     try:
-        if not key.startswith(b"\0"):
+        if not key.startswith(MAGIC):
             return key.decode(), False
     except UnicodeDecodeError:
         pass

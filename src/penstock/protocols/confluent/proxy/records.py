@@ -13,14 +13,14 @@ from penstock.codec.lookup import codec_for
 from penstock.model.confluent import ConfluentError
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
-from penstock.model.subjects import VALUE
+from penstock.model.subjects import MAGIC, VALUE
 from penstock.protocols.caller import Caller
 from penstock.protocols.confluent.call import UNREADABLE
 from penstock.protocols.confluent.registry.call import sees
 
 from .call import shown
 from .formats import Format
-from .schemas import FRAMED, KEY, ContentSchema, ProxySchemas, id_of, raise_retriable
+from .schemas import KEY, ContentSchema, ProxySchemas, id_of, raise_retriable
 
 MISSING_MAX: Final = 16  # ids of schemas that there are not, for which the registry is asked for one answer
 
@@ -88,7 +88,7 @@ class Records:
                 raise ValueError(record.error)
             if record.value is None:
                 value = None
-            elif record.schema_version is None and not record.value.startswith(FRAMED):
+            elif record.schema_version is None and not record.value.startswith(MAGIC):
                 value = self._bare(record.value)
             else:
                 value = await self._value(record, record.value)

@@ -18,7 +18,15 @@ from penstock.model.confluent import ConfluentCode, ConfluentError
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
-from penstock.model.subjects import CONTEXT, INCOMPATIBLE, Definition, SubjectVersion, subject_of
+from penstock.model.subjects import (
+    CONTEXT,
+    HEAD_BYTES,
+    INCOMPATIBLE,
+    MAGIC,
+    Definition,
+    SubjectVersion,
+    subject_of,
+)
 from penstock.protocols.confluent.registry.registry import Registry
 
 from .registries import OtherSchemas, OwnSchemas, SchemaSource
@@ -30,8 +38,6 @@ UNSERIALIZED: Final = ConfluentCode(422, 42207)
 UNREGISTERED: Final = ConfluentCode(408, 40801)
 
 _KNOWN_MAX: Final = 1000  # an id keeps its meaning
-FRAMED: Final = b"\0"  # what contents with the id of a schema begin with
-_PREFIX_BYTES: Final = 5  # of framing: that byte, and an id
 
 
 class ContentSchema:
@@ -91,17 +97,17 @@ class ContentSchema:
     def framed(self, payload: bytes) -> bytes:
         """A payload behind the schema's id, as the registry's serializers write it."""
         assert self.version is not None, "it is registered"
-        indexes = bytes(self.prefix - _PREFIX_BYTES)  # of Protobuf: the file's first message
-        return b"\0" + self.version.id.to_bytes(4, "big") + indexes + payload
+        indexes = bytes(self.prefix - HEAD_BYTES)  # of Protobuf: the file's first message
+        return MAGIC + self.version.id.to_bytes(4, "big") + indexes + payload
 
     @property
     def prefix(self) -> int:
         """How many bytes stand before a payload."""
-        return _PREFIX_BYTES + (self.definition.schema_type == "PROTOBUF")
+        return HEAD_BYTES + (self.definition.schema_type == "PROTOBUF")
 
     def decode(self, framed: bytes) -> Any:
         """The value behind an id. Raises PenstockError."""
-        if framed[_PREFIX_BYTES : self.prefix].strip(b"\0"):
+        if framed[HEAD_BYTES : self.prefix].strip(b"\0"):
             raise ValueError("a message that is not the first of its file")
         return self._codec.decode(framed[self.prefix :])
 
@@ -292,6 +298,6 @@ def raise_retriable(error: Exception) -> None:
 
 def id_of(content: bytes) -> int | None:
     """The id of the schema before a content; None if there is none."""
-    if len(content) >= _PREFIX_BYTES and content.startswith(FRAMED):
-        return int.from_bytes(content[1:_PREFIX_BYTES], "big")
+    if len(content) >= HEAD_BYTES and content.startswith(MAGIC):
+        return int.from_bytes(content[1:HEAD_BYTES], "big")
     return None
